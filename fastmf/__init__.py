@@ -86,6 +86,7 @@ _HOME = {
     "load": "models",
     "Beliefs": "inference.bp.beliefs",
     "FixedPoint": "inference.fixed_point",
+    "GraphBeliefs": "inference.bp.graph_beliefs",
     "adaptive_tap": "inference.ep.adaptive_tap",
     "belief_propagation": "inference.bp.belief_propagation",
     "expectation_propagation": "inference.ep.expectation_propagation",
@@ -105,7 +106,7 @@ _HOME = {
     "pseudo_log_likelihood": "evaluation",
     "warmup": "cli.warmup",
 }
-_SUBPACKAGES = ("datasets", "distributed", "evaluation", "plotting", "priors")
+_SUBPACKAGES = ("convert", "datasets", "distributed", "evaluation", "plotting", "priors")
 # What every program needs; the rest is imported when first used.
 _AT_ONCE = ("priors", "models")
 

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from fastmf import convert as convert
 from fastmf import datasets as datasets
 from fastmf import distributed as distributed
 from fastmf import evaluation as evaluation
@@ -101,6 +102,35 @@ class Beliefs(FixedPoint):
         spectral_radius: Any = None,
     ) -> None: ...
 
+class GraphBeliefs(Beliefs):
+    edges: Array | None
+    edge_probability: Array | None
+    n_states: Array | None
+    def table(self, i: int, j: int, row: int | None = None) -> Array: ...
+    def __init__(
+        self,
+        mean: Any,
+        var: Any,
+        b: Any,
+        a: Any,
+        log_partition: Any,
+        converged: Any,
+        n_iter: Any,
+        residual: Any,
+        message: Any,
+        history: Any = None,
+        assignment: Any = None,
+        objective: Any = None,
+        local_maximum: Any = None,
+        messages: Any = None,
+        pairwise: Any = None,
+        damping: Any = 0.0,
+        spectral_radius: Any = None,
+        edges: Any = None,
+        edge_probability: Any = None,
+        n_states: Any = None,
+    ) -> None: ...
+
 class _LogPartitionBounds(NamedTuple):
     lower: Any
     upper: Any
@@ -175,11 +205,13 @@ def adaptive_tap(
     rng: Rng = None,
 ) -> _ExpectationPropagation: ...
 def belief_propagation(
-    model: RBM,
+    model: RBM | BoltzmannMachine,
     *,
     algorithm: str = "sum",
     field: Layers | None = None,
+    clamp: Layers | None = None,
     init: ArrayLike | Beliefs | None = None,
+    schedule: str | None = None,
     damping: float | None = None,
     tol: float = 1e-08,
     max_iter: int = 1000,
@@ -193,6 +225,7 @@ def belief_propagation(
     rng: Rng = None,
     spectral_radius: bool = False,
     on_failure: str = "report",
+    n_tree_updates: int = 0,
     n_threads: int | None = None,
 ) -> Beliefs: ...
 def expectation_propagation(

@@ -14,6 +14,8 @@ CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = 1, 2, 3, 4
 MINIMISED, RESTARTED, SOLVED, UNSOLVED = 5, 6, 7, 8
 # Expectation propagation.
 IMPROPER, BOUNDED, STALLED, LOST = 9, 10, 11, 12
+# Graphs with forbidden pairs of states.
+INFEASIBLE = 13
 
 MESSAGES = {
     CONVERGED: "converged",
@@ -37,6 +39,8 @@ MESSAGES = {
     "from other sites (init), or raise a noise variance that is tiny",
     LOST: "not converged: fields or couplings, or their range, are so large that a cavity or the "
     "log-partition is lost in rounding; make them smaller, or use tap",
+    INFEASIBLE: "infeasible: forbidden states and pairs of states leave none to some unit, so that "
+    "the log-partition is -inf and there are no marginals (means are 0)",
 }
 # Added to the message of a decoded assignment.
 POLISHED = "; the assignment is polished: no flip of one visible unit improves it"

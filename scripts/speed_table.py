@@ -280,8 +280,8 @@ def epoch(n_hidden, repeats):
     """Training epochs beside scikit-learn's persistent contrastive divergence."""
     from sklearn.neural_network import BernoulliRBM
 
+    from fastmf.learning.layered.dispatch import steps
     from fastmf.learning.layered.settings import LayeredSettings
-    from fastmf.learning.layered.steps import steps
     from fastmf.learning.training.ascent import initial_state
 
     X = images(10_000)

@@ -51,6 +51,20 @@ NAMES = [
     "ep.sites.match_sites-free",
     "ep.sites.match_cavities-spike_and_slab",
     "sampling.effective_couplings.effective_couplings-three_states",
+    "bp.graph_schedules.graph_sweep-binary-sequential",
+    "bp.graph_schedules.graph_sweep-binary-parallel",
+    "bp.graph_schedules.graph_sweep-sums-sequential",
+    "bp.graph_schedules.graph_sweep-sums-parallel",
+    "bp.graph_schedules.graph_sweep-maxima-sequential",
+    "bp.graph_schedules.graph_sweep-maxima-parallel",
+    "bp.graph_schedules.graph_sweep-trees-sequential",
+    "bp.graph_schedules.graph_sweep-trees-parallel",
+    "bp.graph_schedules.residual_sweep-binary",
+    "bp.graph_schedules.residual_sweep-sums",
+    "bp.graph_binary.binary_terms-spins",
+    "bp.graph_states.states_terms-trees",
+    "bp.graph_decoding.decode_graph-moves",
+    "bp.graph_layout.graph_layout-forest",
     "bp.groups.group_propagation-sum",
     "pseudo_likelihood.hamming.count_similar-rows",
     "pseudo_likelihood.hamming.spanning_trees-groups",
@@ -73,6 +87,10 @@ NAMES = [
     "sampling.tree_annealing.tree_annealing-spins",
     "ep.site_blocks.tilt_blocks-cavities",
     "ep.site_blocks.block_curvature-cavity",
+    "mean_field.sparse.sweep_chunks-spins",
+    "mean_field.sparse.sweep_chunks-groups",
+    "mean_field.sparse.assess_rows-running",
+    "mean_field.colouring.greedy_colours-chords",
 ]
 POOLS = ThreadpoolController()
 
@@ -101,8 +119,10 @@ class Kernels:
         if name not in map(str, CASES):
             raise NotImplementedError("not in this version")  # "n/a", as below
         self.case = case(name)
-        parallel = "queue" in inspect.signature(self.case.twin).parameters
-        if dtype not in self.case.dtypes or not (parallel or threads == "one"):
+        has_twin = getattr(self.case, "has_twin", True)  # of old tables all have
+        parallel = has_twin and "queue" in inspect.signature(self.case.twin).parameters
+        offered = has_twin or which == "compiled"
+        if dtype not in self.case.dtypes or not (offered and (parallel or threads == "one")):
             raise NotImplementedError("not for this type, or not parallel")
         Kernels.threads = 1 if threads == "one" else THREADS
         POOLS.limit(limits=Kernels.threads, user_api="blas")

@@ -7,6 +7,7 @@ import tempfile
 import time
 
 import numpy as np
+from scipy.sparse import csr_array
 
 import fastmf as mf
 
@@ -20,6 +21,28 @@ def _beliefs():
     fields = (mf.Bernoulli(rng.normal(size=n).astype(np.float32)) for n in weights.shape)
     model = mf.RBM(weights, *fields)
     return lambda: mf.belief_propagation(model, tol=1e-5, n_threads=THREADS)
+
+
+def _grid(schedule, n=1000):
+    """Spins of a grid, ten sweeps beyond the first two: 4 n^2 messages each."""
+    numbers = np.arange(n * n).reshape(n, n)
+    ends = [(numbers[:, :-1], numbers[:, 1:]), (numbers[:-1], numbers[1:])]
+    first, second = (np.concatenate([pair[k].ravel() for pair in ends]) for k in (0, 1))
+    upper = csr_array((np.full(len(first), 0.3), (first, second)), shape=(n * n, n * n))
+    model = mf.BoltzmannMachine(upper + upper.T, mf.Ising(np.full(n * n, 0.1)))
+    options = dict(schedule=schedule, n_threads=THREADS, tol=0, max_iter=12)
+    return lambda: mf.belief_propagation(model, **options)
+
+
+def _tree(n=1_000_000):
+    """Spins of a random tree, in random order."""
+    rng = np.random.default_rng(0)
+    order = rng.permutation(n)
+    later = np.arange(1, n)
+    ends = order[(rng.random(n - 1) * later).astype(int)], order[later]
+    upper = csr_array((rng.normal(size=n - 1), ends), shape=(n, n))
+    model = mf.BoltzmannMachine(upper + upper.T, mf.Ising(rng.normal(size=n)))
+    return lambda: mf.belief_propagation(model, n_threads=THREADS)
 
 
 def _regression(n, d):
@@ -58,6 +81,9 @@ def _pseudo_likelihood(solver):
 
 TASKS = {
     "belief_propagation-1000x500": _beliefs,
+    "belief_propagation-grid-1000x1000-parallel": lambda: _grid("parallel"),
+    "belief_propagation-grid-1000x1000-sequential": lambda: _grid("sequential"),
+    "belief_propagation-tree-1000000": _tree,
     "expectation_propagation-100x1000-parallel": lambda: _propagation("parallel"),
     "expectation_propagation-100x1000-convergent": lambda: _propagation("convergent"),
     "expectation_propagation-200x5000-ten_iterations": lambda: _propagation(

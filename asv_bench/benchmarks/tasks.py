@@ -117,6 +117,39 @@ class SparseRows:
         self.rbm.fit(self.as_given(self.rows))
 
 
+class SparseGrid:
+    """TAP and Gibbs sweeps of an Ising model on a square lattice of a million spins."""
+
+    params = ("float64", "float32")
+    param_names = ("dtype",)
+    repeat, number, rounds = (3, 10, 20.0), 1, 1
+
+    def setup(self, dtype):
+        n_side = 1000
+        n, side = n_side**2, np.arange(n_side**2).reshape(n_side, n_side)
+        first = np.concatenate([side[:, 1:].ravel(), side[1:].ravel()])
+        second = np.concatenate([side[:, :-1].ravel(), side[:-1].ravel()])
+        half = scipy.sparse.coo_array((np.full(len(first), 0.2), (first, second)), shape=(n, n))
+        self.couplings = (half + half.T).tocsr().astype(dtype)
+        field = np.full(n, 0.1, dtype)
+        self.model = mf.BoltzmannMachine(self.couplings, mf.Ising(field))
+        mf.tap(self.model, max_iter=1, log_partition=False)
+        self.x = field.copy()
+
+    def time_ten_sweeps(self, dtype):
+        mf.tap(self.model, max_iter=10, tol=0.0, acceleration=None, log_partition=False)
+
+    def time_ten_products(self, dtype):
+        for _ in range(10):
+            self.couplings @ self.x
+
+    def time_construct(self, dtype):
+        mf.BoltzmannMachine(self.couplings, self.model.prior)
+
+    def peakmem_solve(self, dtype):
+        mf.tap(self.model)
+
+
 class Moments:
     """Moments of a million truncated Gaussian units."""
 

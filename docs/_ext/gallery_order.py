@@ -6,6 +6,7 @@ ORDER = (
     "plot_digits",
     "plot_denoising",
     "plot_grey_digits",
+    "plot_real_table",
     "plot_deep",
     "plot_landscape",
     "plot_log_partition",

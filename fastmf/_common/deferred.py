@@ -24,7 +24,7 @@ def deferred(name):
     Parameters
     ----------
     name : str
-        Of a module. Nothing is done if it has been imported already.
+        Name of a module. Nothing is done if it has been imported already.
     """
     placeholder = _Deferred(name)
     if sys.modules.setdefault(name, placeholder) is not placeholder:

@@ -57,7 +57,7 @@ def section(title, *tables):
     title : str
         Text, escaped here.
     *tables : str
-        Of `table`.
+        Results of `table`.
 
     Returns
     -------

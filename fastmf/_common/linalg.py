@@ -51,7 +51,7 @@ class ScaledCholesky(NamedTuple):
     Parameters
     ----------
     factor : Cholesky
-        Of S A S with S = diag(scale).
+        Factor of S A S with S = diag(scale).
     scale : array of shape (n,)
     """
 

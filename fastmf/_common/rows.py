@@ -16,13 +16,15 @@ def is_sparse(X):
     return issparse(X)
 
 
-def canonical(X):
+def canonical(X, name="X"):
     """A sparse matrix as a CSR array whose indices are valid, ascending in each row and unique.
 
     Parameters
     ----------
     X : SciPy sparse matrix or array
         Not changed; the result shares its entries where that is possible.
+    name : str
+        Name of the argument, for errors.
 
     Returns
     -------
@@ -34,7 +36,7 @@ def canonical(X):
         If it is not two-dimensional, or an index is negative or too large.
     """
     if X.ndim != 2:
-        raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}.")
+        raise ValueError(f"{name} must have two dimensions, got a sparse array of shape {X.shape}.")
     try:
         # SciPy does not check what a user has put into the arrays, and would read beyond them.
         X = type(X)(X, copy=False)
@@ -46,7 +48,7 @@ def canonical(X):
             X.sum_duplicates()
     except (ValueError, IndexError) as error:
         raise ValueError(
-            f"X must be a valid sparse matrix, got one with wrong indices: {error}"
+            f"{name} must be a valid sparse matrix, got one with wrong indices: {error}"
         ) from error
     return X
 

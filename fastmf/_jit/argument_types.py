@@ -11,7 +11,7 @@ A field of such a class is annotated with what it holds:
         memory: Workers[Row] that class, its arrays with an axis more, for all workers
 
 `argument_types` makes Numba types of these, for which a kernel that others call by its address is
-compiled before there are arguments.
+compiled before there are arguments; `placeholder` makes an instance of no size.
 """
 
 from typing import Any, get_args
@@ -82,3 +82,27 @@ def _type(argument, dtype, n_more=0):
         return _NUMBERS[argument]
     members = [_type(item, dtype, n_more) for item in argument.__annotations__.values()]
     return types.BaseTuple.from_types(members, argument)
+
+
+def placeholder(dtype, argument, n_workers=1, shape=()):
+    """An argument of such a type: arrays of no size, numbers 0.
+
+    Parameters
+    ----------
+    dtype : NumPy dtype
+    argument : annotation
+    n_workers : int
+        Length of the first axis of arrays of `Workers`.
+    shape : tuple
+        First axes of all arrays.
+    """
+    if isinstance(argument, _Arrays):
+        return np.zeros(shape + (0,) * argument.n_axes, argument.dtype or dtype)
+    if isinstance(argument, _Workers):
+        return placeholder(dtype, argument.class_, n_workers, (n_workers,))
+    if argument in _NUMBERS:
+        return argument(0)
+    members = argument if isinstance(argument, tuple) else get_args(argument)
+    given = members or argument.__annotations__.values()
+    found = (placeholder(dtype, item, n_workers, shape) for item in given)
+    return tuple(found) if members else argument(*found)

@@ -226,7 +226,7 @@ def calls(entry=None, parameters=None):
         The first argument is an array with the address there; by default it is the address. It is
         not passed on.
     parameters : int, optional
-        Of the array, the entry that is passed on in its place.
+        Entry of the array that is passed on in its place.
     """
 
     def decorate(function):

@@ -70,7 +70,7 @@ class Vectors:
     ----------
     context, builder : those of Numba's code generators
     dtype : Numba type
-        Of the numbers.
+        Type of the numbers.
     n_bytes : int, default VECTOR_BYTES
         Size of a vector. One number is no vector, but a number.
     """
@@ -148,7 +148,7 @@ class Vectors:
         return self.builder.select(self.builder.fcmp_ordered("<", x, y), x, y)
 
     def shuffled(self, one, other, lanes):
-        """Those lanes of two vectors side by side."""
+        """Vector of some lanes of two vectors side by side."""
         mask = ir.Constant(ir.VectorType(INT32, len(lanes)), list(lanes))
         return self.builder.shuffle_vector(one, other, mask)
 

@@ -61,7 +61,7 @@ def experiment(*, seed=0, quick=False, quiet=False):
     Parameters
     ----------
     seed : int, default 0
-        Of the split into training and test data, of the training and of the noise.
+        Seed of the split into training and test data, of the training and of the noise.
     quick : bool, default False
         Whether to train small machines for a few epochs only.
     quiet : bool, default False

@@ -14,6 +14,8 @@ examples:
       binary MNIST, straight from its file
   fastmf train rbm faces.npy --visible truncated_gauss_bernoulli --learning-rate 1e-2 1e-5
       real values in [0, 1], many of them exactly 0; a learning rate that decreases by epoch
+  fastmf train rbm table.csv --visible gaussian --hidden-units 8 --epochs 100
+      columns of numbers in their own units of measurement, with empty cells
   fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --patience 10
       stop when the log-likelihood of validation rows no longer increases
   fastmf train rbm big.npy --checkpoint run.npz
@@ -22,7 +24,9 @@ examples:
       an alignment of sequences: categorical units, similar sequences share their weight
 
 Units "bernoulli" take values in [0, 1], as probabilities, "ising" units -1 and 1, others real
-values. The log-likelihood shown is the mean-field (TAP) one of 100 rows of data, in nats per unit.
+values, in any unit of measurement. Tables may have a line of names, and empty cells, which are
+missing values. The log-likelihood shown is that of 100 rows of data, by mean field (TAP) or, of
+small machines of real units, exact: in nats per unit, visible and hidden, and in nats a row.
 """
 
 
@@ -204,4 +208,5 @@ def _summary(machine):
         text += f", log-likelihood {found['log_likelihood']:.4f} nats per unit"
         if "validation_log_likelihood" in found:
             text += f" (validation {found['validation_log_likelihood']:.4f})"
+        text += f", {found['log_likelihood'] * sum(machine.model_.sizes):.2f} nats a row"
     return text

@@ -1,4 +1,4 @@
-"""Data sets, alignments of sequences and their weights, files of arrays and of Potts models."""
+"""Data sets, alignments of sequences and their weights, files of arrays and of models."""
 
 from fastmf.datasets.alignments import Alignment, load_alignment
 from fastmf.datasets.files import read_array
@@ -18,21 +18,35 @@ from fastmf.datasets.potts_files import (
     write_plmc,
 )
 from fastmf.datasets.sequences import sequence_weights
+from fastmf.datasets.uai import (
+    UAIModel,
+    UAIResult,
+    load_uai,
+    read_uai_result,
+    save_uai,
+    write_uai_result,
+)
 
 __all__ = [
     "Alignment",
     "Images",
     "PlmcParameters",
     "PottsParameters",
+    "UAIModel",
+    "UAIResult",
     "load_alignment",
     "load_caltech_silhouettes",
     "load_cbcl_faces",
     "load_digits",
     "load_mnist",
+    "load_uai",
     "read_adabmdca",
     "read_array",
     "read_plmc",
+    "read_uai_result",
+    "save_uai",
     "sequence_weights",
     "write_adabmdca",
     "write_plmc",
+    "write_uai_result",
 ]

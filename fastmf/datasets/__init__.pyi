@@ -1,9 +1,11 @@
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastmf._common.signatures import Array, Path
+from fastmf.models import BoltzmannMachine
 
 class Alignment(NamedTuple):
     X: Array
@@ -40,6 +42,16 @@ class Images(NamedTuple):
     shape: tuple[int, int]
     labels: Any
 
+class UAIModel(NamedTuple):
+    model: BoltzmannMachine
+    clamp: Array | None
+    log_factor: float
+
+class UAIResult(NamedTuple):
+    log_partition: float | None = None
+    marginals: list[Array] | None = None
+    state: Array | None = None
+
 def load_alignment(
     path: Path,
     alphabet: str | None = "protein",
@@ -66,6 +78,7 @@ def load_mnist(
     dtype: type[np.floating[Any]] = np.float32,
     download: bool = False,
 ) -> Images: ...
+def load_uai(path: Path, evidence: Path | None = None, *, max_bytes: float = ...) -> UAIModel: ...
 def read_adabmdca(
     path: Path,
     alphabet: str = "protein",
@@ -75,6 +88,14 @@ def read_adabmdca(
 ) -> PottsParameters: ...
 def read_array(path: Path, *, max_bytes: int | None = ...) -> Array: ...
 def read_plmc(path: Path, *, max_bytes: int = ...) -> PlmcParameters: ...
+def read_uai_result(path: Path, *, max_bytes: float = ...) -> UAIResult: ...
+def save_uai(
+    model: BoltzmannMachine,
+    path: Path,
+    *,
+    clamp: ArrayLike | None = None,
+    log_factor: float = 0.0,
+) -> None: ...
 def sequence_weights(
     X: ArrayLike, identity: float = 0.8, *, n_threads: int | None = None
 ) -> Array: ...
@@ -83,4 +104,11 @@ def write_adabmdca(
 ) -> None: ...
 def write_plmc(
     path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein", **more: Any
+) -> None: ...
+def write_uai_result(
+    path: Path,
+    *,
+    log_partition: float | None = None,
+    marginals: Sequence[ArrayLike] | Array | None = None,
+    state: ArrayLike | None = None,
 ) -> None: ...

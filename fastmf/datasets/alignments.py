@@ -57,7 +57,7 @@ class LeftOut(NamedTuple):
     n_rows, n_columns : int
         With letters outside the alphabet; of inserts, or not of the focus.
     letters : str
-        Those letters, the most frequent first.
+        Letters that occur, the most frequent first.
     n_gappy_rows, n_gappy_columns : int
         With more gaps than `max_gaps`.
     """

@@ -1,6 +1,7 @@
 """Arrays from files: .npy, .npz, .csv and the IDX format of MNIST. Nothing is ever unpickled."""
 
 import math
+import re
 import struct
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,7 @@ from fastmf.models._archive import Archive, memory_limit, read_header, reason
 # Longest line of a compressed table.
 _MAX_LINE_BYTES = 2**26
 _BLOCK_BYTES = 2**20
+_EMPTY_CELL = re.compile(r"(?<=,)[^\S,]*(?=,|$)|^[^\S,]*(?=,)")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -24,8 +26,8 @@ def read_array(path, *, max_bytes=None):
     path : str or path
         A file named ``*.npy``; ``*.npz`` with one array, or ``*.npz:key`` to choose one of several;
         ``*.csv`` with commas, one sample per line, perhaps under one line of column names and
-        lines of comment (``#``); or any other file in IDX format. All but .npz may be compressed by
-        gzip (``*.gz``, or any name).
+        lines of comment (``#``), where empty cells are NaN; or any other file in IDX format. All
+        but .npz may be compressed by gzip (``*.gz``, or any name).
     max_bytes : int, optional
         Largest memory that the array of a compressed file may take; default 1 GiB, or the size of
         the file if that is more. Other arrays are bounded by the size of their file.
@@ -151,7 +153,12 @@ def _read_csv(path, max_bytes):
             first = next(lines, None)
         if first is None:
             raise ValueError("it has no line of numbers")
-        return np.loadtxt(chain([first], lines), delimiter=",", ndmin=2)
+        return np.loadtxt(map(_with_nan, chain([first], lines)), delimiter=",", ndmin=2)
+
+
+def _with_nan(line):
+    """A line in which empty cells are NaN."""
+    return _EMPTY_CELL.sub("nan", line) if _EMPTY_CELL.search(line) else line
 
 
 def _check_table(path, limit):

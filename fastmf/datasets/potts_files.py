@@ -51,7 +51,7 @@ class PlmcParameters(NamedTuple):
     frequencies : array of shape (n_columns, n_states)
         Weighted frequencies of the states of each column.
     pair_frequencies : array of shape (n_columns, n_states, n_columns, n_states)
-        Those of pairs of columns; diagonal blocks, which are not stored, zero.
+        Frequencies of pairs of columns; diagonal blocks, which are not stored, zero.
     target : str of length n_columns
         The focus sequence; without one, the first letter of plmc's alphabet, repeated.
     positions : int array of shape (n_columns,)
@@ -394,7 +394,7 @@ def _line_blocks(path):
 
 
 def _read_lines(path, alphabet, max_bytes):
-    """Of both kinds of lines: indices (n, 2 or 4) and values (n,)."""
+    """Parts of both kinds of lines: indices (n, 2 or 4) and values (n,)."""
     n_words = {b"h": 4, b"J": 6}
     found = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
     n_before = n_lines = 0

@@ -30,9 +30,9 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
         As in `fastmf.tap`. At least one array must be a Dask array; NumPy arrays of as many rows
         are divided into the same blocks.
     n_threads : int, default 1
-        Of each task: Dask runs several at once.
+        Threads of each task: Dask runs several at once.
     **options
-        Of `fastmf.tap`.
+        Options of `fastmf.tap`.
 
     Returns
     -------
@@ -78,9 +78,9 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
         For restarts. The bit generator must be `numpy.random.PCG64` (that of `default_rng`) or
         `PCG64DXSM`; afterwards it is in the state that it has after draws for all rows.
     n_threads : int, default 1
-        Of each task: Dask runs several at once.
+        Threads of each task: Dask runs several at once.
     **options
-        Of `fastmf.belief_propagation`.
+        Options of `fastmf.belief_propagation`.
 
     Returns
     -------

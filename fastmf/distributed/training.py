@@ -9,7 +9,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf.distributed._rows import blocks, is_dask
 from fastmf.learning.layered.family import LAYERED_FAMILY
-from fastmf.learning.layered.step import apply, batch_gradient
+from fastmf.learning.layered.general_step import apply, batch_gradient
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
@@ -33,7 +33,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         Rows whose gradient is one task. The result depends on it, but not on the blocks of `X`, on
         the number of workers and threads, or on workers that were lost.
     n_threads : int, default 1
-        Of each task.
+        Threads of each task.
     validation : array or Dask array, optional
         Metrics are computed on it in this process, as on the monitored rows of `X`.
     **options

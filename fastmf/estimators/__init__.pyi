@@ -50,6 +50,7 @@ class _LayeredMachine(_Saved, _Estimator):
         n_samples: int = 1,
         *,
         n_sweeps: int = 100,
+        start: str = "independent",
         init: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> Array: ...
@@ -227,6 +228,7 @@ class FullyVisibleBoltzmannMachine(_Saved, _Estimator):
         tol: float = 1e-05,
         max_iter: int | None = None,
         threshold: float | None = None,
+        graph: Any = None,
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...
@@ -312,6 +314,7 @@ class PottsMachine(_Saved, _Estimator):
         pseudocount: float = 0.0,
         tol: float = 0.0001,
         max_iter: int | None = None,
+        graph: Any = None,
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...

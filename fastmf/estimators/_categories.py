@@ -21,7 +21,7 @@ def checked_table(estimator, X, *, reset, missing=False):
     Returns
     -------
     array
-        Of numbers or booleans if all entries are, and else of strings or objects.
+        Array of numbers or booleans if all entries are, and else of strings or objects.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class CredibleSet(NamedTuple):
     features : int array of shape (n,)
         The most probable first.
     probability : float
-        That at least one of them is not zero: at least the coverage that was asked for.
+        Probability that at least one of them is not zero: at least the coverage that was asked for.
     coverage : float
         The same, given that there is an effect here, of these or of correlated features.
     purity : float
@@ -56,7 +56,7 @@ class FittedPart(NamedTuple):
     y : array of shape (n_rows,), or None
     noise_variance : float
     log_odds, precision : array of shape (n_units,)
-        Of the prior.
+        Log-odds and precisions of the prior.
     mean, var : array of shape (n_units,)
         Posterior means, and variances: of coefficients, averages over all values.
     labels : int array of shape (n_units,)

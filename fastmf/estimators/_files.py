@@ -33,6 +33,8 @@ def _options(estimator):
             # A class or an instance: the fitted prior stands for it.
             arrays |= field_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
             continue
+        if name == "graph" and value is not None:
+            value = getattr(estimator, "graph_", value)
         try:
             options[name] = json.loads(json.dumps(value, default=_plain_or_list))
         except TypeError:

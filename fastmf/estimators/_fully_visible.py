@@ -18,6 +18,7 @@ from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
+from fastmf.learning.pseudo_likelihood.graph import edges_of
 
 # Solvers that need means and covariances only.
 INVERSIONS = {
@@ -218,7 +219,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
               phases only one.
             - "auto": "exact" for rows that it takes, "annealing" for all others.
         random_state : int, RandomState or None, default 0
-            Of annealing. Equal rows have equal results, in any company.
+            Random state of annealing. Equal rows have equal results, in any company.
 
         Returns
         -------
@@ -276,8 +277,16 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         weights = arrays.member("weights", "f", (len(bits),), low=0)
         bits = np.unpackbits(bits, axis=1, count=self.n_features_in_)
         rows = WeightedRows(2.0 * bits - 1, weights)
-        self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
+        self._objective = self._objective_of(rows)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
+
+    def _objective_of(self, rows):
+        """The objective of rows, with the couplings of `graph` alone."""
+        edges = None
+        if self.graph is not None:
+            names = getattr(self, "feature_names_in_", None)
+            self.graph_ = edges = edges_of(self.graph, rows.states.shape[1], names)
+        return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
 
     # --- errors ---------------------------------------------------------------------------------
 

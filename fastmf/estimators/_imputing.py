@@ -82,9 +82,9 @@ class LayeredImputing:
               missed, and weights are those of TAP.
             - "auto": "exact" for rows that it takes, "tap" for all others.
         n_starts : int, default 8
-            Of "tap": the mean of independent units, those of the distinct `solutions` under which
-            what was seen is most probable, and the rows of `starts_` that are nearest to it. With
-            1, a single solution, which may be one of several phases.
+            Number of starts of "tap": the mean of independent units, those of the distinct
+            `solutions` under which what was seen is most probable, and the rows of `starts_` that
+            are nearest to it. With 1, a single solution, which may be one of several phases.
 
         Returns
         -------

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number, one_of
+from fastmf._common.arguments import number, one_of
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_unless_converged
@@ -12,7 +12,7 @@ from fastmf.estimators._files import Saved, pointwise_and_starts
 from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._layered_learning import Learning
 from fastmf.estimators._rows import checked_rows, checked_values, with_nan_labels
-from fastmf.estimators._runs import generator_of
+from fastmf.estimators._sampling import LayeredSampling
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -25,14 +25,14 @@ from fastmf.inference.missing.seen import (
 from fastmf.learning.layered.gradients import ORDERS
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
-from fastmf.priors._groups import as_labels
-from fastmf.priors._protocol import n_units, sample
+from fastmf.priors._protocol import n_units
 from fastmf.priors._rows import states
 
 
 class LayeredMachine(
     Learning,
     LayeredImputing,
+    LayeredSampling,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     Saved,
@@ -224,49 +224,7 @@ class LayeredMachine(
     def _solve(self, starts, **options):
         return tap(self.model_, starts, order=self._order, n_threads=self.n_threads, **options)
 
-    # --- sampling and restoring -----------------------------------------------------------------
-
-    def sample(self, n_samples=1, *, n_sweeps=100, init=None, random_state=None):
-        """Draw from the model by Gibbs sampling.
-
-        Parameters
-        ----------
-        n_samples : int
-        n_sweeps : int
-            Sweeps from the start of each chain. Chains of well separated phases do not change
-            phase: they keep the weights of the start (see `fastmf.evaluation.gibbs_chains`).
-        init : array of shape (n_samples, n_features) or None
-            Where the chains start (None: draws from independent units fitted to the data).
-        random_state : int, RandomState or None
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> rbm.sample(5, n_sweeps=10, random_state=0).shape
-        (5, 16)
-        """
-        check_is_fitted(self)
-        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
-        rng = generator_of(random_state)
-        if init is None:
-            zero = np.zeros((n_samples, n_units(self.visible_)), self.model_.dtype)
-            init = sample(self.pointwise_, zero, zero, rng)
-        else:
-            init = self._dense_data(init)
-            if len(init) != n_samples:
-                raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
-        return self._as_given(self._chains(init, n_sweeps, rng))
-
-    def _as_given(self, x):
-        """Values of the visible units in the form of the data that were learned from."""
-        labelled = self.n_features_in_ != n_units(self.visible_)
-        return as_labels(self.visible_, x) if labelled else x
+    # --- restoring --------------------------------------------------------------------------------
 
     def denoise(
         self,
@@ -287,9 +245,9 @@ class LayeredMachine(
             Observations: states of two-valued units, any numbers for real units. NaN where there is
             none.
         flip_probability : float
-            Of the binary symmetric channel, in [0, 1].
+            Flip probability of the binary symmetric channel, in [0, 1].
         noise_variance : float
-            Of additive Gaussian noise, positive.
+            Variance of additive Gaussian noise, positive.
         n_starts : int, default 1
             Starts of the mean-field solution for each row; solutions are averaged. A single one
             is the pointwise estimate, as in the paper, unless there are `candidates`. Several are

@@ -21,10 +21,10 @@ from fastmf.learning.layered.completion import (
 from fastmf.learning.layered.domain import check_exists
 from fastmf.learning.layered.exact_averages import MAX_STATES, is_exact
 from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
+from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import GRADIENTS, LayeredSettings
-from fastmf.learning.layered.step import step
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
@@ -49,9 +49,10 @@ class Learning:
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            Of categorical units, one label for each, and no sparse matrix. Sparse rows and integers
-            are made dense and floating point a batch at a time; integers count as float64.
-            NaN, or a negative label of a categorical unit, is a missing value: see the notes.
+            Rows of data; of categorical units, one label for each, and no sparse matrix. Sparse
+            rows and integers are made dense and floating point a batch at a time; integers count as
+            float64. NaN, or a negative label of a categorical unit, is a missing value: see the
+            notes.
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
@@ -199,13 +200,13 @@ class Learning:
         rows = None if weights is None else _repeated_rows(weights)
         lacking = is_incomplete(X)
         model = self._initial_model(with_values_of_columns(X) if lacking else X, seed, rows)
-        check_exists(model)
         X = checked_values(model.layers[0], X, model.dtype, missing=lacking)
         independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
         if lacking and not is_unit_prior(self._own_visible()):  # it was fitted, and to more
             model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
         scaling = scaling_of(independent, model, is_sparse(X))
         if scaling is None:
+            check_exists(model)
             return Begin(X, X, model, None, independent)
         if self.init is None:
             # The couplings that were drawn are meant for the units of measurement of learning.
@@ -213,6 +214,7 @@ class Learning:
             model = model.rebuilt(model.couplings, (visible, *model.layers[1:]))
         else:
             model = scaling.model(model)
+        check_exists(model)
         return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
 
     def _with_gradient(self, settings, model, n_rows):

@@ -14,7 +14,7 @@ from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.models import BoltzmannMachine
@@ -66,7 +66,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         gauge : {"zero-sum", "lattice"}
             Means over the states of a site are zero, or all parameters of one state are.
         reference : int, default 0
-            That state, as a number: its place in `categories_`.
+            Number of that state: its place in `categories_`.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class BasePottsMachine(Saved, BaseEstimator):
             As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
             rows whose missing sites have up to 2^20 states together, and anneals others.
         random_state : int, RandomState or None, default 0
-            Of annealing.
+            Random state of annealing.
 
         Returns
         -------
@@ -387,16 +387,16 @@ class BasePottsMachine(Saved, BaseEstimator):
             found = "none" if self._model is None else f"one of {self._model.n_units}"
             raise ValueError(f"it must hold a model of {n_states} units, got {found}.")
         else:
-            self._couplings = Dense(self._model.couplings, self.sizes_)
+            self._couplings = DenseCouplings(self._model.couplings, self.sizes_)
 
     # --- errors ---------------------------------------------------------------------------------
 
     def _sandwich(self):
         check_is_fitted(self)
-        if self.solver == "naive_mean_field" or not self.symmetric:
+        if self.solver == "naive_mean_field" or not self.symmetric or self.graph is not None:
             raise ValueError(
-                "standard errors are for the symmetric pseudo-likelihood: fit with another solver, "
-                "and symmetric=True."
+                "standard errors are for the symmetric pseudo-likelihood of all pairs of sites: "
+                "fit with another solver, symmetric=True and graph=None."
             )
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")

@@ -103,7 +103,7 @@ class Reports:
         Returns
         -------
         list
-            Of tuples with the fields `features` (int array, the most probable first), `probability`
+            Tuples with the fields `features` (int array, the most probable first), `probability`
             (that at least one of them is not zero), `coverage` (the same, given that there is an
             effect among them or features correlated with them) and `purity` (the smallest absolute
             correlation of two of them). For several targets, a list of such lists.

@@ -129,9 +129,9 @@ def checked_values(visible, X, dtype, *, missing=False, means=True):
     ----------
     visible : unit prior
     X : array or csr_array of shape (n_samples, n_features)
-        Of `checked_rows`.
+        Rows as `checked_rows` returns them.
     dtype : numpy dtype
-        Of the model.
+        Type of the model.
     missing : bool
         Whether labels may be missing.
     means : bool

@@ -322,7 +322,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             raise ValueError(
                 "inclusion_probability and expected_model_size say the same: give only one of them."
             )
-        if np.ndim(self.inclusion_probability):
+        if _is_array(self.inclusion_probability):
             self._check_inclusions()
         else:
             limits["inclusion_probability"] = 1.0
@@ -366,7 +366,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
     def _excluded(self):
         """A mask of the features of prior inclusion probability 0, which are left out."""
-        if np.ndim(self.inclusion_probability) == 0:
+        if not _is_array(self.inclusion_probability):
             return np.zeros(self.n_features_in_, bool)
         excluded = np.asarray(self.inclusion_probability) == 0
         excluded[self._columns()] = False
@@ -402,7 +402,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     def _groups(self, n_features):
         """The number of the group of every feature, and the number of groups."""
         self._keep_unpenalised(Unpenalised.none(n_features))
-        if np.ndim(self.inclusion_probability):
+        if _is_array(self.inclusion_probability):
             return np.arange(n_features), n_features
         if self.groups is None:
             return np.zeros(n_features, np.int64), 1
@@ -435,7 +435,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     def _prior_inclusion(self, log_odds):
         """The prior inclusion probabilities that were learned or given."""
         inclusion = sigmoid(np.asarray(log_odds))
-        if np.ndim(self.inclusion_probability):
+        if _is_array(self.inclusion_probability):
             inclusion[self._excluded()] = 0.0
         return inclusion
 
@@ -468,6 +468,11 @@ def matrices_of(point):
     """The elements of the matrices of the sites of blocks at a `GridPoint`, one after another."""
     of_parts = (result.block_sites or () for result in point.found.results)
     return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
+
+
+def _is_array(given):
+    """Whether it has elements: also a list that is no array."""
+    return isinstance(given, list | tuple) or np.ndim(given) > 0
 
 
 def by_blocks(function, X):

@@ -97,7 +97,7 @@ def to_spins(estimator, X, categories, threshold):
     estimator : estimator
     X : array of shape (n_samples, n_features)
     categories : list of arrays of shape (2,)
-        Of each column.
+        Categories of each column.
     threshold : float or None
         If given, values above it become +1 and all others -1.
 

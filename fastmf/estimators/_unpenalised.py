@@ -61,7 +61,7 @@ class Projection(NamedTuple):
     Parameters
     ----------
     residuals : array of shape (n_rows, n_features), or StoredColumns
-        Of all features, exactly 0 where nothing is left.
+        Residuals of all features, exactly 0 where nothing is left.
     basis : array of shape (n_rows, rank)
         Orthonormal.
     of_features : Unpenalised
@@ -170,14 +170,17 @@ def columns_of(names, unpenalised, n_features, argument="unpenalised"):
     Parameters
     ----------
     names : array of str, or None
-        Those of the features.
+        Names of the features.
     unpenalised : None, or array_like
     n_features : int
     argument : str
     """
     if unpenalised is None:
         return np.zeros(0, np.int64)
-    given = np.asarray(unpenalised)
+    try:
+        given = np.asarray(unpenalised)
+    except ValueError:  # lists of unequal lengths
+        given = np.asarray(None)
     if given.ndim != 1:
         raise ValueError(
             f"{argument} must be a list of numbers or names of columns, got {unpenalised!r:.60}."

@@ -39,7 +39,7 @@ class DeepBoltzmannMachine(LayeredMachine):
     visible : str, class or unit prior
         As for `GeneralizedRBM`.
     hidden : str, class, unit prior, or tuple of these
-        Of all hidden layers, or of each.
+        Prior of all hidden layers, or of each.
     gradient : {"auto", "tap", "mean_field", "tap3", "pcd"}
         Averages over the model, as for `GeneralizedRBM`, but that "auto" is "pcd" wherever there
         are unbounded units; of "pcd" from persistent chains of all

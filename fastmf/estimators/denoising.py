@@ -32,9 +32,9 @@ class Channel(NamedTuple):
     Parameters
     ----------
     flip_probability : float or None
-        Of the binary symmetric channel, in [0, 1].
+        Flip probability of the binary symmetric channel, in [0, 1].
     noise_variance : float or None
-        Of additive Gaussian noise, positive.
+        Variance of additive Gaussian noise, positive.
     """
 
     flip_probability: float | None = None
@@ -103,7 +103,7 @@ class Estimator(NamedTuple):
     solve : callable
         `solve(starts, field=, precision=)` gives mean-field solutions of the model.
     prior, pointwise : unit prior
-        Of the visible units in the model, and of independent units fitted to data.
+        Priors of the visible units in the model, and of independent units fitted to data.
     candidates : array of shape (n_candidates, n_visible) or None
         Rows of clean data. None: the only start is the pointwise estimate.
     """

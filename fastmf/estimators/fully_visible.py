@@ -11,8 +11,11 @@ from fastmf.estimators._spins import to_spins, two_categories
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.existence import existence, existence_with_firth
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.binary.existence import (
+    existence,
+    existence_in_graph,
+    existence_with_firth,
+)
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
@@ -23,6 +26,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
 _SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
+_SOLVERS_OF_GRAPHS = ("auto", "newton", "lbfgs", "gradient")
 _STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
 # Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
 _MAX_NEWTON_PARAMETERS = 1300
@@ -63,7 +67,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         else "minorant". For coordinate updates from zero, as is usual with Nguyen & Wood's, give
         `(np.zeros((d, d)), np.zeros(d))`.
     step : float
-        Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
+        Step of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
         log-pseudo-likelihood never decreases; more warns, though it still does not.
     tol : float
         "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of 100,000
@@ -74,6 +78,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
     threshold : float or None
         Numbers above become +1, all others -1. None refuses data that have more than two values.
+    graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
+        Units that may be coupled: an adjacency matrix of shape (n_features, n_features), pairs of
+        shape (n_edges, 2), or a graph with `nodes` and `edges`, whose units are numbers of columns
+        or their names. All other couplings are exactly 0, and errors and tests are those of the
+        couplings that are there. For the solvers "newton", "lbfgs" and "gradient".
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided. Most fits are decided in the time of some iterations: only data near the border
@@ -103,6 +112,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
+    graph_ : int array of shape (n_edges, 2)
+        The pairs of units of `graph`; only with it.
     gradient_norm_ : float
         Largest absolute derivative per row of the log-pseudo-likelihood, less the penalty `l2`,
         where the solver stopped; not zero at the maximum with `l1` or Firth's penalty.
@@ -135,7 +146,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     def __init__(
         self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
-        max_iter=None, threshold=None, existence_seconds=10.0, n_threads=None,
+        max_iter=None, threshold=None, graph=None, existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.solver = solver
         self.penalty = penalty
@@ -146,6 +157,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.tol = tol
         self.max_iter = max_iter
         self.threshold = threshold
+        self.graph = graph
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
@@ -191,7 +203,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         order = n_units * (n_units + 1) // 2 if solver == "newton" else 0
         with few_blas_threads(order):
             rows = distinct_rows(states, row_weights(sample_weight, len(states)))
-            self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
+            self._objective = self._objective_of(rows)
             if solver in INVERSIONS:
                 self._invert(solver)
             else:
@@ -219,6 +231,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             one_of("init", self.init, _STARTS)
         if self.penalty == "firth" and (solver not in ("auto", "newton") or self.l1 or self.l2):
             raise ValueError("penalty='firth' needs solver 'auto' or 'newton', without l1 and l2.")
+        if self.graph is not None and (self.penalty or solver not in _SOLVERS_OF_GRAPHS):
+            raise ValueError(
+                f"graph needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, and penalty=None, "
+                f"got {solver!r} and penalty={self.penalty!r}."
+            )
         if self.l1 and solver not in ("auto", "bslm", "lbfgs"):
             raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
         if self.step > 1 and solver in ("bslm", "gradient"):
@@ -263,6 +280,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     def _existence(self, found):
         if self.penalty == "firth":
             return existence_with_firth(self._objective)
+        if self.graph is not None and not self.l1:
+            return existence_in_graph(self._objective, found.parameters)
         if not self.l1:
             return existence(self._objective, found.parameters, float(self.existence_seconds))
         # With penalised couplings only the fields of constant units can grow without end.

@@ -9,9 +9,10 @@ from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._labels import coded_labels, site_categories
 from fastmf.estimators._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.graph import absent_pairs, edges_of
 from fastmf.learning.pseudo_likelihood.potts import fitting
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
-from fastmf.learning.pseudo_likelihood.potts.existence import existence
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
+from fastmf.learning.pseudo_likelihood.potts.existence import existence, existence_in_graph
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
@@ -48,8 +49,8 @@ class PottsMachine(BasePottsMachine):
         asymmetric objective), and the two estimates of each coupling are averaged. It takes less
         memory.
     pseudocount : float
-        Of "naive_mean_field" only: fraction of a uniform distribution, in [0, 1), that is mixed
-        with frequencies. Morcos et al. take 0.5.
+        Fraction of a uniform distribution, in [0, 1), that is mixed with frequencies; for the
+        solver "naive_mean_field" only. Morcos et al. take 0.5.
     tol : float
         Ends when the rise of the log-pseudo-likelihood of 100,000 rows, less penalties, that is
         predicted for the next step is less, or too small to be told from rounding errors. With as
@@ -57,6 +58,11 @@ class PottsMachine(BasePottsMachine):
         rows there are makes no difference, and neither does a factor of all weights.
     max_iter : int or None
         None: 1,000 for "lbfgs", 100 for "newton".
+    graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
+        Sites that may be coupled: an adjacency matrix of shape (n_groups, n_groups), pairs of shape
+        (n_edges, 2), or a graph with `nodes` and `edges`, whose sites are numbers of columns or
+        their names. All other couplings are exactly 0. It needs `symmetric`; standard errors and
+        tests are not known with it.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided; with `l2` there is nothing to decide. Estimates do not depend on it.
@@ -79,7 +85,7 @@ class PottsMachine(BasePottsMachine):
     model_ : BoltzmannMachine
         The same with `Categorical` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
-        Of the data, per unit of weight and without penalties.
+        Log-pseudo-likelihood of the data, per unit of weight and without penalties.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
@@ -88,6 +94,8 @@ class PottsMachine(BasePottsMachine):
     n_iter_ : int
     converged_ : bool
         Whether the solver stopped by its own rule, at a maximum not known not to exist.
+    graph_ : int array of shape (n_edges, 2)
+        The pairs of sites of `graph`; only with it.
     n_features_in_ : int
         Number of sites.
 
@@ -121,7 +129,8 @@ class PottsMachine(BasePottsMachine):
 
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
-        pseudocount=0.0, tol=1e-4, max_iter=None, existence_seconds=10.0, n_threads=None,
+        pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, existence_seconds=10.0,
+        n_threads=None,
     ):  # fmt: skip
         self.n_states = n_states
         self.l2 = l2
@@ -131,6 +140,7 @@ class PottsMachine(BasePottsMachine):
         self.pseudocount = pseudocount
         self.tol = tol
         self.max_iter = max_iter
+        self.graph = graph
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
@@ -187,6 +197,12 @@ class PottsMachine(BasePottsMachine):
             raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
         if self.pseudocount and self.solver != "naive_mean_field":
             raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
+        if self.graph is not None and (self.solver == "naive_mean_field" or not self.symmetric):
+            raise ValueError(
+                "graph needs a maximum of the symmetric pseudo-likelihood: symmetric=True and "
+                f"solver 'auto', 'lbfgs' or 'newton', got {self.solver!r} and symmetric="
+                f"{self.symmetric}."
+            )
         if not self.symmetric and self.solver == "newton":
             raise ValueError("solver 'newton' is for symmetric=True: take 'lbfgs'.")
 
@@ -195,17 +211,30 @@ class PottsMachine(BasePottsMachine):
         options = fitting.Options(
             l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter
         )
-        found = fitting.fit(data, options)
+        absent = self._absent_pairs()
+        found = fitting.fit(data, options, absent)
         self._couplings, self._field = found.couplings, found.field
         self.history_ = found.history
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
         self.log_pseudo_likelihood_ = value / data.total
-        self.existence_ = existence(
-            data, l2, l2_field, bool(self.symmetric), float(self.existence_seconds),
-            (self._couplings, self._field),
-        )  # fmt: skip
+        if absent is None:
+            self.existence_ = existence(
+                data, l2, l2_field, bool(self.symmetric), float(self.existence_seconds),
+                (self._couplings, self._field),
+            )  # fmt: skip
+        else:
+            seconds = float(self.existence_seconds)
+            self.existence_ = existence_in_graph(data, l2, l2_field, absent, seconds)
         self.converged_ = found.converged and self.existence_.exists is not False
         self._warn(found.converged)
+
+    def _absent_pairs(self):
+        """The pairs of sites that `graph` does not couple, or None without it."""
+        if self.graph is None:
+            return None
+        names = getattr(self, "feature_names_in_", None)
+        self.graph_ = edges_of(self.graph, len(self.sizes_), names)
+        return absent_pairs(self.graph_, len(self.sizes_))
 
     def _warn(self, stopped):
         message = self.existence_.message
@@ -225,7 +254,7 @@ class PottsMachine(BasePottsMachine):
             data.labels, data.weights / data.total, self.sizes_, float(self.pseudocount),
             float(self.l2),
         )  # fmt: skip
-        self._couplings = Dense(couplings, self.sizes_)
+        self._couplings = DenseCouplings(couplings, self.sizes_)
         self.existence_, self.converged_ = Existence(None), True
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
         self.history_, self.log_pseudo_likelihood_ = np.array([value]), value / data.total

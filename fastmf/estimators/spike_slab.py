@@ -102,8 +102,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     inclusion_probability_ : array of the shape of `coef_`
         Posterior probabilities of a non-zero coefficient.
     log_evidence_ : float or array of shape (n_targets,)
-        Of the centred data; scale and hyper-parameters included. With `unpenalised` columns, of the
-        residuals of y on them.
+        Log-evidence of the centred data; scale and hyper-parameters included. With `unpenalised`
+        columns, of the residuals of y on them.
     noise_variance_, slab_variance_ : float or array of shape (n_targets,)
     prior_inclusion_ : array of shape (n_groups,) or (n_targets, n_groups)
         Prior inclusion probabilities, in the order of the sorted labels; of all features if each

@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._common import html
 from fastmf._common.arguments import count, generator, number, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation._annealing import (
+from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
     base_between,
@@ -16,7 +16,10 @@ from fastmf.evaluation._annealing import (
     neutral_base,
     refined,
 )
-from fastmf.models._layered import check_layered
+from fastmf.inference.sampling.annealing_visible import VisiblePath
+from fastmf.models import BoltzmannMachine
+from fastmf.models._layered import Layered
+from fastmf.priors._domain import two_values
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import contains, n_units
 
@@ -164,12 +167,14 @@ def annealed_importance_sampling(
     n_threads=None,
     rng=None,
 ):
-    """Log-partition of an RBM or DBM by annealed importance sampling, forward and reverse.
+    """Log-partition of a machine by annealed importance sampling, forward and reverse.
 
     Parameters
     ----------
-    model : RBM or DBM
-        Of any unit priors that can be sampled. A DBM is annealed as `bipartite()`.
+    model : RBM, DBM or BoltzmannMachine
+        Machine of any unit priors that can be sampled. A DBM is annealed as `bipartite()`; units of
+        a BoltzmannMachine that are not coupled are drawn at once, so that it takes time where many
+        are coupled.
     n_chains : int
     n_steps : int
         Gibbs sweeps on the path between independent units and the model, in each direction. With
@@ -192,7 +197,7 @@ def annealed_importance_sampling(
     Raises
     ------
     ValueError, TypeError
-        If the model is not an RBM or DBM, or an argument is invalid.
+        If the model is of another class, a coupling is -inf, or an argument is invalid.
     FloatingPointError
         If the samples diverge (units whose distribution cannot be normalised).
 
@@ -245,7 +250,7 @@ def annealed_importance_sampling(
 
 def _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, rng):
     """`annealed_importance_sampling` without its warning."""
-    check_layered(model)
+    check_annealed(model)
     n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     max_steps = n_steps if max_steps is None else count("max_steps", max_steps, n_steps)
     tolerance = number("tolerance", tolerance, 0, np.inf)
@@ -254,9 +259,11 @@ def _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, r
     n_visible = n_units(model.layers[0])
     starts = None if data is None else _starts(model, data, n_chains)
     problem, starts, values = annealed_model(model, starts, rng)
-    path = Path.of(*problem, n_chains, rng, n_threads)
+    kind = VisiblePath if isinstance(model, BoltzmannMachine) else Path
+    path = kind.of(*problem, n_chains, rng, n_threads)
+    two_valued = all(map(two_values, path.model.layers))
 
-    found = Exploration(path, bool(values), starts, n_steps)
+    found = Exploration(path, two_valued, starts, n_steps)
     estimate = found.estimate(n_steps, tolerance)
     while not estimate.converged and 2 * n_steps <= max_steps:
         n_steps *= 2
@@ -265,6 +272,14 @@ def _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, r
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
     return estimate._replace(samples=samples[:, :n_visible])
+
+
+def check_annealed(model):
+    """Raise a TypeError unless the model can be annealed."""
+    if not isinstance(model, Layered | BoltzmannMachine):
+        raise TypeError(
+            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
+        )
 
 
 def _starts(model, data, n_chains):
@@ -288,7 +303,7 @@ class Exploration:
     starts : array of shape (n_chains, n_visible) or None
         Data.
     n_steps : int
-        Of the estimate that is to follow.
+        Steps of the estimate that is to follow.
 
     Attributes
     ----------
@@ -309,12 +324,12 @@ class Exploration:
         betas = np.linspace(0, 1, n_steps + 1)
         first = path.forward(self.neutral, betas)
         samples = path.sample(self.neutral, first.ends, n_steps)
-        self.base = base_between(path.model, self.neutral, samples)
+        self.base = base_between(path, self.neutral, samples)
         self.leg = path.forward(self.base, betas)
         self.from_data = None
         if starts is not None:
             self.from_data = path.sample(self.neutral, starts, n_steps)
-            base = base_between(path.model, self.neutral, self.from_data)
+            base = base_between(path, self.neutral, self.from_data)
             leg = path.forward(base, betas)
             if _is_better(leg.log_weights, self.leg.log_weights):
                 self.base, self.leg = base, leg

@@ -1,11 +1,14 @@
 """Chains of Gibbs samples, several from one model, to judge whether they have converged."""
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf.inference.sampling import categories, spins
+from fastmf.inference.sampling.colours import ColouredUnits
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.models import BoltzmannMachine
+from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import Layered
 from fastmf.priors._domain import two_values
 from fastmf.priors._groups import as_labels, as_states, only_groups
@@ -28,8 +31,8 @@ def gibbs_chains(
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-        Such as `model_` of an estimator. A BoltzmannMachine must have two-valued or categorical
-        units, others any that can be sampled.
+        Such as `model_` of an estimator. A BoltzmannMachine with dense couplings must have
+        two-valued or categorical units, others any that can be sampled.
     n_chains, n_draws : int
     n_warmup : int, default 500
         Sweeps of each chain before its first draw.
@@ -75,7 +78,9 @@ def gibbs_chains(
     if isinstance(model, Layered):
         chains = _LayeredChains(model, n_threads)
     elif isinstance(model, BoltzmannMachine):
-        chains = _FullyVisibleChains(model)
+        model = finite_machine("gibbs_chains", model)
+        kind = _ColouredChains if issparse(model.couplings) else _FullyVisibleChains
+        chains = kind(model)
     else:
         raise TypeError(
             f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}: of an "
@@ -132,6 +137,24 @@ class _LayeredChains:
             for name, layer, part in zip(names[side::2], layers, parts, strict=True):
                 found[name] = as_labels(layer, part)
         return {name: found[name] for name in names}
+
+
+class _ColouredChains:
+    """Chains of a machine with sparse couplings: units that are not coupled are drawn at once."""
+
+    def __init__(self, model):
+        self.model, self.units = model, ColouredUnits(model)
+
+    def start(self, visible, rng):
+        self.states = np.array(visible.T, self.model.dtype, order="C")
+
+    def advance(self, n_sweeps, rng):
+        for _ in range(n_sweeps):
+            self.units.sweep(self.states, rng)
+
+    def values(self):
+        """States of the units, by name."""
+        return {"visible": as_labels(self.model.prior, self.states.T)}
 
 
 class _FullyVisibleChains:

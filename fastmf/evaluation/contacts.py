@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, flag, number, one_of, real_array
 from fastmf.learning.pseudo_likelihood.potts.contacts import average_product_corrected, norms
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
 
 
 def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=None):
@@ -59,7 +59,7 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
         )
     if ignore is not None and count("ignore", ignore, 0) >= np.max(sizes):
         raise ValueError(f"ignore must be a state, below {np.max(sizes)}, got {ignore}.")
-    scores = norms(Dense(couplings, sizes), gauge, ignore)
+    scores = norms(DenseCouplings(couplings, sizes), gauge, ignore)
     return average_product_corrected(scores) if apc else scores
 
 
@@ -82,7 +82,7 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
     Returns
     -------
     precision : float or array
-        Of the shape of `n_top`. Of equal scores, those of the first columns come first.
+        Precision, of the shape of `n_top`. Of equal scores, those of the first columns come first.
 
     Raises
     ------

@@ -11,9 +11,9 @@ def to_inference_data(draws, *, names=None):
     Parameters
     ----------
     draws : dict of str to array of shape (n_chains, n_draws, ...)
-        Of `gibbs_chains`, or any others.
+        Draws as `gibbs_chains` returns them, or any others.
     names : dict of str to sequence of str, optional
-        Of some arrays the names of the columns, such as ``{"visible": frame.columns}``. Default:
+        Names of the columns of some arrays, such as ``{"visible": frame.columns}``. Default:
         numbers.
 
     Returns

@@ -9,14 +9,14 @@ import numpy as np
 
 from fastmf._common import html
 from fastmf._common.arguments import flag, generator, rows
-from fastmf.evaluation.annealed import annealed_importance_sampling
+from fastmf.evaluation.annealed import annealed_importance_sampling, check_annealed
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import exact
-from fastmf.models._layered import check_layered
+from fastmf.models._layered import Layered
 from fastmf.models.exact import MAX_UNITS
 from fastmf.priors._domain import number_of_states
 from fastmf.priors._groups import as_states, has_groups
@@ -111,20 +111,21 @@ def log_partition_report(
     n_threads=None,
     rng=0,
 ):
-    """Log-partition of an RBM or DBM by annealing and all mean-field methods, as a table.
+    """Log-partition of a machine by annealing and all mean-field methods, as a table.
 
     Parameters
     ----------
-    model : RBM or DBM
+    model : RBM, DBM or BoltzmannMachine
     X : array of shape (n_starts, n_visible), optional
         Starts of the mean-field solutions and of the chains that sample the model, such as a
         thousand rows of training data: from fewer, solutions may not be found. The samples of the
         model are starts of mean-field solutions, too.
     n_chains, n_steps : int
-        Of annealed importance sampling.
+        Numbers of chains and steps of annealed importance sampling.
     include_exact : bool, optional
         Whether to enumerate the smaller layer (of a DBM, the even or the odd layers). Default: if
-        it has at most 16 two-valued units; up to 20 are possible, in a minute.
+        it has at most 16 two-valued units; up to 20 are possible, in a minute. All units of a
+        BoltzmannMachine count.
     include_adaptive : bool, default False
         Whether to solve by adaptive TAP, too: often much more accurate than TAP, at about a hundred
         times the cost (10 s for 100 starts on a machine of 784 x 100 units).
@@ -140,13 +141,14 @@ def log_partition_report(
         solutions as in the figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected":
         the log-sum-exp with the terms that TAP neglects in each solution
         (`fastmf.inference.mean_field.corrections`) and an estimate of the weight of solutions that
-        were not found; on trained machines the most accurate, but not known with categorical units.
+        were not found; on trained machines the most accurate, but not known with categorical units
+        and for a BoltzmannMachine.
         If all solutions of a method diverge, it has one entry, -inf, with a remark.
 
     Raises
     ------
     ValueError, TypeError
-        If the model is not an RBM or DBM, or an argument is invalid.
+        If the model is of another class, or an argument is invalid.
     FloatingPointError
         If the samples of annealed importance sampling diverge.
 
@@ -218,7 +220,7 @@ def log_partition_report(
         ):
             entries.append(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
             remark = ""
-        if name == "TAP2" and not any(map(has_groups, model.layers)):
+        if name == "TAP2" and _has_correction(model):
             start = clock()
             n_single = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
             value = _corrected(model, solutions, found[: len(values)], n_single / (n_chains + 1))
@@ -230,7 +232,7 @@ def log_partition_report(
 
 def _checked_data(model, X):
     """Data as values of the visible units of a layered model, or None."""
-    check_layered(model)
+    check_annealed(model)
     n_visible = n_units(model.layers[0])
     return rows("X", as_states("X", model.layers[0], X), n_visible, model.dtype)
 
@@ -240,6 +242,11 @@ def _annealed(model, n_chains, n_steps, **options):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
         return annealed_importance_sampling(model, n_chains, n_steps, **options)
+
+
+def _has_correction(model):
+    """Whether the terms that TAP neglects are known."""
+    return isinstance(model, Layered) and not any(map(has_groups, model.layers))
 
 
 def _corrected(model, solutions, found, missed):
@@ -258,6 +265,8 @@ def _corrected(model, solutions, found, missed):
 
 def _number_of_states(model):
     """States of the layer that `exact` would enumerate; infinite if there are too many."""
+    if not isinstance(model, Layered):
+        return number_of_states(model.prior) if model.n_units <= MAX_UNITS else np.inf
     model = model.bipartite()
     layers = zip(model.layers, model.weights.shape, strict=True)
     return min((number_of_states(prior) for prior, n in layers if n <= MAX_UNITS), default=np.inf)

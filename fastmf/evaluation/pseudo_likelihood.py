@@ -22,7 +22,7 @@ def pseudo_log_likelihood(model, X):
         With discrete visible units (priors that have a `support`) and any hidden units, which are
         summed out exactly.
     X : array of shape (n_rows, n_visible)
-        Of categorical units, labels or one-hot states; a group is one unit.
+        Rows of data; of categorical units, labels or one-hot states; a group is one unit.
 
     Returns
     -------

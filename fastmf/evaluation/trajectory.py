@@ -6,7 +6,9 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation._annealing import (
+from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.sampling.annealing import (
     Path,
     Population,
     annealed_model,
@@ -16,8 +18,6 @@ from fastmf.evaluation._annealing import (
     neutral_base,
     refined,
 )
-from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
-from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import check_layered
@@ -46,15 +46,15 @@ class TrajectoryAnnealing:
     X : array of shape (n_rows, n_visible), optional
         Data whose mean log-likelihood is recorded, for instance a thousand rows of training data.
     n_chains : int, default 100
-        Of each kind.
+        Number of chains of each kind.
     n_steps : int, default 20
         Models from one record to the next, the present one included.
     n_sweeps : int, default 2
         Gibbs sweeps at each.
     n_fresh_steps : int, default 150
-        Of the chains that start from independent units.
+        Steps of the chains that start from independent units.
     n_first_steps : int, default 500
-        Of the annealing from independent units to the model of the first record.
+        Steps of the annealing from independent units to the model of the first record.
     every : int, default 1
         Epochs between two records.
     n_threads : int, optional
@@ -199,7 +199,7 @@ class TrajectoryAnnealing:
         Returns how much higher that of the fresh chains is.
         """
         path, chains, values = self._path(model, self.chains)
-        base = base_between(path.model, neutral_base(path.model, bool(values)), chains)
+        base = base_between(path, neutral_base(path.model, bool(values)), chains)
         self._leg = path.forward(base, refined(self._leg, self.n_fresh_steps))
         fresh, error = log_mean(self._leg.log_weights)
         difference = fresh - self._value

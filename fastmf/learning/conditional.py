@@ -103,7 +103,7 @@ def sweeps(settings, epoch):
     return 8 + epoch if settings.n_sweeps is None else settings.n_sweeps
 
 
-class Moments(NamedTuple):
+class ConditionalMoments(NamedTuple):
     """Beliefs of labels and hidden units.
 
     Parameters
@@ -134,7 +134,7 @@ def infer(
     ----------
     model : CRBM
     fields : tuple of arrays of shape (n_rows, n_units)
-        Of visible and hidden units, as `model.fields(X)` gives them.
+        Fields of visible and hidden units, as `model.fields(X)` gives them.
     inference : {"bp", "mean_field", "max_product", "mixed_product"}
     n_sweeps : int
     n_threads : int or None
@@ -147,13 +147,13 @@ def infer(
 
     Returns
     -------
-    Moments
+    ConditionalMoments
     """
     b, c = fields
     zeros = np.zeros(len(b))
     if model.n_hidden == 0:
         exact = np.logaddexp(0, b).sum(1, dtype=float)
-        return Moments(expit(b), np.zeros_like(c), None, exact, zeros)
+        return ConditionalMoments(expit(b), np.zeros_like(c), None, exact, zeros)
     options = {"damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads}
     algorithm = ALGORITHMS.get(inference)
     if algorithm and not (log_partition or search):
@@ -162,23 +162,23 @@ def infer(
         )
         mixed = inference == "mixed_product"
         hidden = hidden_means(model, found.visible, c) if mixed else found.hidden
-        return Moments(found.visible, hidden, found.pairs, zeros, found.residual)
+        return ConditionalMoments(found.visible, hidden, found.pairs, zeros, found.residual)
     units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     rbm = RBM(model.weights, *units)
     options["field"] = b, c
     if inference == "mean_field":
         found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
         values = found.log_partition if log_partition else zeros
-        return Moments(*found.mean, None, values, found.residual)
+        return ConditionalMoments(*found.mean, None, values, found.residual)
     if inference == "bp":
         found = belief_propagation(rbm, **options)
-        return Moments(*found.mean, None, found.log_partition, found.residual)
+        return ConditionalMoments(*found.mean, None, found.log_partition, found.residual)
     options |= {"polish": False} | search
     found = belief_propagation(rbm, algorithm=algorithm, **options)
     visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
     if inference == "mixed_product":
         hidden = hidden_means(model, visible, c)
-    return Moments(visible, hidden, None, zeros, found.residual)
+    return ConditionalMoments(visible, hidden, None, zeros, found.residual)
 
 
 def hidden_means(model, visible, field):
@@ -367,7 +367,7 @@ def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
         Where chains start; from the means without hidden units where there is NaN.
     missing : bool array of shape (n_rows, n_visible)
     fields : tuple of arrays of shape (n_rows, n_units)
-        Of labels and hidden units given the features.
+        Fields of labels and hidden units given the features.
     n_sweeps : int
     rng : numpy Generator
     draws : bool

@@ -33,8 +33,8 @@ def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-
         The curvatures of the first model, by each variable, once the start has been evaluated; by
         default those with which the first step is along the gradient, and as long as it may be.
     curvature : callable, optional
-        Of a gradient: smallest curvatures of the model by each variable there, where differences of
-        gradients, which are of points behind, are known to be too small.
+        Function of a gradient: smallest curvatures of the model by each variable there, where
+        differences of gradients, which are of points behind, are known to be too small.
     tol : float
         Ends when the predicted decrease of a step is smaller.
     max_iter : int

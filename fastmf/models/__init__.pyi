@@ -43,9 +43,9 @@ class DBM(_Layered):
     def energy(self, *states: ArrayLike) -> Any: ...
 
 class BoltzmannMachine(_Model):
-    couplings: Array
+    couplings: Any  # an array, or a csr_array of SciPy
     prior: Any
-    def __init__(self, couplings: ArrayLike, prior: UnitPrior) -> None: ...
+    def __init__(self, couplings: Any, prior: UnitPrior) -> None: ...
     @property
     def n_units(self) -> int: ...
     @property
@@ -128,6 +128,15 @@ class Exact(NamedTuple):
     mean: Any = None
     var: Any = None
     pairwise: Any = None
+    mode: Array | None = None
 
-def exact(model: RBM | DBM | BoltzmannMachine, *, averages: bool = True) -> Exact: ...
+def exact(
+    model: RBM | DBM | BoltzmannMachine,
+    *,
+    field: ArrayLike | None = None,
+    clamp: ArrayLike | None = None,
+    averages: bool = True,
+    mode: bool = False,
+    max_bytes: float = 2**31,
+) -> Exact: ...
 def load(path: Path, *, max_bytes: int | None = ...) -> Any: ...

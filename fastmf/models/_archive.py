@@ -149,7 +149,7 @@ class Archive:
         ----------
         name : str
         kinds : str
-            Of `numpy.dtype.kind`.
+            Kinds as in `numpy.dtype.kind`.
         shape : tuple of int or None, optional
             None in it: of any length.
         dtype : dtype, optional

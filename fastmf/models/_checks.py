@@ -15,8 +15,11 @@ from fastmf.priors._protocol import (
 from fastmf.priors._registry import built_in
 
 
-def shared_matrix(name, value, may_lack_columns=False):
-    """A finite read-only matrix: a view of a float32 or float64 array, otherwise in float64."""
+def shared_matrix(name, value, may_lack_columns=False, may_be_forbidden=False):
+    """A finite read-only matrix: a view of a float32 or float64 array, otherwise in float64.
+
+    With `may_be_forbidden`, entries may be -inf.
+    """
     try:
         array = real_array(name, value)
     except TypeError:
@@ -25,23 +28,35 @@ def shared_matrix(name, value, may_lack_columns=False):
         ) from None
     if array.ndim != 2 or len(array) == 0 or not (array.size or may_lack_columns):
         raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}.")
-    if not np.isfinite(array).all():
+    if may_be_forbidden:
+        not_nan_or_plus_inf(name, array)
+    elif not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity.")
     matrix = array.view() if array.dtype in (np.float32, np.float64) else array.astype(float)
     matrix.flags.writeable = False
     return matrix
 
 
-def matrix(name, value, may_lack_columns=False):
+def matrix(name, value, may_lack_columns=False, may_be_forbidden=False):
     """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
-    matrix = shared_matrix(name, value, may_lack_columns)
+    matrix = shared_matrix(name, value, may_lack_columns, may_be_forbidden)
     # Solvers cache arrays computed from it, so that it must not change: an array that owns its data
     # and is read-only needs no copy.
     frozen = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
-    if not (frozen and matrix.flags.c_contiguous):
-        matrix = np.array(matrix, order="C")
-        matrix.flags.writeable = False
+    return matrix if frozen and matrix.flags.c_contiguous else read_only(matrix)
+
+
+def read_only(matrix):
+    """A read-only copy of an array, C-contiguous."""
+    matrix = np.array(matrix, order="C")
+    matrix.flags.writeable = False
     return matrix
+
+
+def not_nan_or_plus_inf(name, array):
+    """Raise a ValueError if an array has entries that are NaN or +inf."""
+    if not (array < np.inf).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity.")
 
 
 def by_states(value, n_axes):

@@ -6,6 +6,7 @@ that are ignored) break the symmetry: then probabilities do change.
 """
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from fastmf.priors._domain import with_shifted_field
 from fastmf.priors._groups import fields_of_groups, groups, has_groups
@@ -13,7 +14,7 @@ from fastmf.priors._groups import fields_of_groups, groups, has_groups
 GAUGES = ("zero-sum", "lattice")
 
 
-class Groups:
+class SiteGroups:
     """Flat states of sites.
 
     Parameters
@@ -59,7 +60,7 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
     -------
     couplings, field : arrays
     """
-    groups = Groups(sizes)
+    groups = SiteGroups(sizes)
     site = groups.site
     if gauge == "zero-sum":
         means = groups.means(couplings)
@@ -75,6 +76,23 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
     out -= np.swapaxes(means, -1, -2)[..., site, :]
     out += both[..., site, :][..., site]
     return out, shift
+
+
+def sparse_in_gauge(couplings, field, sizes, gauge, reference=0):
+    """`in_gauge` of one csr_array of couplings, without a dense matrix."""
+    groups = SiteGroups(sizes)
+    n_states, n_groups = len(groups.site), len(groups.sizes)
+    members = csr_array((np.ones(n_states), (np.arange(n_states), groups.site)))
+    if gauge == "zero-sum":
+        weights = members / groups.sizes
+    else:
+        kept = np.ones(n_groups), (groups.first + reference, np.arange(n_groups))
+        weights = csr_array(kept, shape=(n_states, n_groups))
+    means = couplings @ weights
+    shift = means.sum(1) + field
+    shift = shift - (shift @ weights)[groups.site]
+    moved = means @ members.T
+    return couplings - moved - moved.T + members @ (weights.T @ means) @ members.T, shift
 
 
 def site_in_zero_sum(couplings, groups):

@@ -11,9 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common.arguments import file_path
 from fastmf.models._archive import UnknownPrior, reading, shown
+from fastmf.models._couplings import sparse_from_arrays, sparse_to_arrays
 from fastmf.models._summary import model_html
 from fastmf.priors import Concatenated
 from fastmf.priors._protocol import field_names, is_concatenated, parts_of
@@ -166,9 +168,11 @@ def _kind(name, arrays):
 
 
 def field_to_arrays(name, value):
-    """A field of a model as arrays: an array, a number, a prior, or a tuple of these."""
+    """A field of a model as arrays: a matrix, sparse or not, a number, a prior, or a tuple."""
     if isinstance(value, np.ndarray | float):
         return {name: np.asarray(value)}
+    if issparse(value):
+        return sparse_to_arrays(name, value)
     if type(value) is not tuple:
         return prior_to_arrays(name, value)
     arrays = {name: np.array(["tuple", str(len(value))])}
@@ -184,6 +188,8 @@ def field_from_arrays(name, arrays):
         # Couplings of groups may be given with four axes, but have two in models and files.
         return arrays.member(name, "f", (None,) * min(2, len(shape)))
     kind, *count = _kind(name, arrays)
+    if kind == "sparse":
+        return sparse_from_arrays(name, arrays)
     if kind != "tuple":
         return prior_from_arrays(name, arrays)
     return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in range(*count))

@@ -15,7 +15,7 @@ class Layered(Model):
     Attributes
     ----------
     couplings : tuple of arrays
-        Of neighbouring layers, from the visible one up: (n_0, n_1), (n_1, n_2), ...
+        Couplings of neighbouring layers, from the visible one up: (n_0, n_1), (n_1, n_2), ...
     layers : tuple of unit priors
         One more than couplings; the first is of the visible units.
     """

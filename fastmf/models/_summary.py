@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common.html import number, section, table
 from fastmf.priors._protocol import field_names, is_concatenated, is_unit_prior, parts_of
@@ -13,7 +14,7 @@ HEADER = "", "units", "shape", "smallest", "mean", "largest"
 def parameters_of(name, value):
     """(name, class of units, array) of every array in a field of a model, whatever it consists of.
 
-    A field is an array, a number, a unit prior, or a tuple of these.
+    A field is a matrix, sparse or not, a number, a unit prior, or a tuple of these.
     """
     if is_unit_prior(value) and not is_concatenated(value):
         for field in field_names(value):
@@ -23,11 +24,13 @@ def parameters_of(name, value):
         for k, part in enumerate(parts):
             yield from parameters_of(f"{name}[{k}]", part)
     else:
-        yield name, "", np.asarray(value)
+        yield name, "", value if issparse(value) else np.asarray(value)
 
 
 def _row(name, units, values):
     shape = " x ".join(map(str, values.shape)) or "number"
+    if issparse(values):
+        shape, values = f"{shape}, {values.nnz} stored", values.data
     if not values.size:
         return name, units, shape, "", "", ""
     figures = values.min(), values.mean(dtype=np.float64), values.max()

@@ -3,12 +3,20 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf.models import _checks
-from fastmf.models._gauge import in_gauge
+from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
+from fastmf.models._gauge import in_gauge, sparse_in_gauge
 from fastmf.models._io import Model
 from fastmf.priors._domain import with_shifted_field
-from fastmf.priors._groups import column_sizes, fields_of_groups, groups, has_groups, only_groups
+from fastmf.priors._groups import (
+    column_is_group,
+    column_sizes,
+    fields_of_groups,
+    has_groups,
+    only_groups,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -17,9 +25,11 @@ class BoltzmannMachine(Model):
 
     Parameters
     ----------
-    couplings : array of shape (n_units, n_units)
+    couplings : array or SciPy sparse matrix of shape (n_units, n_units)
         Symmetric, with zero diagonal; every pair is counted once in the exponent x'Jx / 2. Of
-        categorical units also (n_groups, q, n_groups, q), with zeros within a group.
+        categorical units (n_states, n_states), or (n_groups, q, n_groups, q), with zeros within a
+        group; -inf forbids a pair of states. Sparse ones are kept as a `scipy.sparse.csr_array`
+        with sorted indices, and entries that are not stored are 0.
     prior : unit prior
         The uncoupled units (unnormalised, see `fastmf.priors`).
 
@@ -34,8 +44,8 @@ class BoltzmannMachine(Model):
     Raises
     ------
     ValueError
-        If the couplings are not finite, square, symmetric and zero on the diagonal, or the prior
-        has another number of units.
+        If the couplings are not finite (or -inf for states), square, symmetric and zero on the
+        diagonal, or the prior has another number of units.
     TypeError
         If the prior lacks the methods of a unit prior.
 
@@ -45,37 +55,33 @@ class BoltzmannMachine(Model):
     >>> model = mf.BoltzmannMachine(np.array([[0.0, 1.0], [1.0, 0.0]]), mf.Ising(np.zeros(2)))
     >>> model.energy(np.array([[1.0, 1.0], [1.0, -1.0]]))
     array([-1.,  1.])
+
+    A chain of a million spins:
+
+    >>> from scipy import sparse
+    >>> n = 10**6
+    >>> chain = sparse.diags_array([0.5, 0.5], offsets=[-1, 1], shape=(n, n))
+    >>> mf.BoltzmannMachine(chain, mf.Ising(np.zeros(n)))
+    BoltzmannMachine(1000000 Ising, 999999 sparse couplings, float64)
     """
 
     couplings: np.ndarray
     prior: tuple
 
     def __post_init__(self):
-        couplings = _checks.matrix("couplings", _checks.by_states(self.couplings, 4))
-        if couplings.shape[0] != couplings.shape[1]:
-            raise ValueError(f"couplings must be square, got shape {couplings.shape}.")
-        rounding = 8 * np.finfo(couplings.dtype).eps * abs(couplings).max()
-        asymmetry = abs(couplings - couplings.T).max()
-        if asymmetry > rounding:
-            raise ValueError(
-                f"couplings must be symmetric, got entries that differ by {asymmetry:g}."
-            )
-        if couplings.diagonal().any():
-            raise ValueError("couplings must have a zero diagonal, got non-zero entries there.")
-        if asymmetry > 0:
-            couplings = _checks.matrix("couplings", (couplings + couplings.T) / 2)
+        couplings = checked_couplings(self.couplings)
         object.__setattr__(self, "couplings", couplings)
-        prior = _checks.unit_prior("prior", self.prior, len(couplings), couplings.dtype)
+        prior = _checks.unit_prior("prior", self.prior, couplings.shape[0], couplings.dtype)
         object.__setattr__(self, "prior", prior)
-        if has_groups(prior) and any(couplings[g, g].any() for g in groups(prior)):
-            raise ValueError(
-                "couplings must be zero between the states of one group, got non-zero entries."
-            )
+        if has_groups(prior):
+            check_states(couplings, column_sizes(prior), column_is_group(prior))
+        elif has_forbidden(couplings):
+            raise ValueError("couplings must be finite, got NaN or infinity.")
 
     @property
     def n_units(self):
         """Number of units."""
-        return len(self.couplings)
+        return self.couplings.shape[0]
 
     @property
     def layers(self):
@@ -88,7 +94,10 @@ class BoltzmannMachine(Model):
         return self.couplings.dtype
 
     def __repr__(self):
-        return f"BoltzmannMachine({self.n_units} {type(self.prior).__name__}, {self.dtype})"
+        parts = [f"{self.n_units} {type(self.prior).__name__}", f"{self.dtype}"]
+        if issparse(self.couplings):
+            parts.insert(1, f"{self.couplings.nnz // 2} sparse couplings")
+        return f"BoltzmannMachine({', '.join(parts)})"
 
     def in_gauge(self, gauge="zero-sum", reference=0):
         """The same distribution with the parameters of categorical units in a gauge.
@@ -108,7 +117,7 @@ class BoltzmannMachine(Model):
         Raises
         ------
         ValueError
-            If not all units are categorical.
+            If not all units are categorical, or a coupling or a field is -inf.
 
         Examples
         --------
@@ -126,7 +135,13 @@ class BoltzmannMachine(Model):
         field = np.concatenate(fields_of_groups(self.prior))
         if gauge == "lattice" and reference >= sizes.min():
             raise ValueError(f"reference must be a state of every group, got {reference}.")
-        couplings, moved = in_gauge(self.couplings, field, sizes, gauge, reference)
+        if has_forbidden(self.couplings) or np.isinf(field).any():
+            raise ValueError(
+                "a gauge needs finite couplings and fields, got -inf: there is none that forbidden "
+                "states have a mean in. Take a large negative number in its place."
+            )
+        transform = sparse_in_gauge if issparse(self.couplings) else in_gauge
+        couplings, moved = transform(self.couplings, field, sizes, gauge, reference)
         shifted = with_shifted_field(self.prior, moved - field)
         return BoltzmannMachine((couplings + couplings.T) / 2, shifted)
 
@@ -141,8 +156,7 @@ class BoltzmannMachine(Model):
         Returns
         -------
         array of shape (...)
-            +inf outside the support.
+            +inf outside the support, and for pairs of states that are forbidden.
         """
         x = _checks.states_of("x", self.prior, x)
-        pairs = ((x @ self.couplings) * x).sum(-1) / 2
-        return -pairs - _checks.log_prob("prior", self.prior, x)
+        return -pair_sums(self.couplings, x) - _checks.log_prob("prior", self.prior, x)

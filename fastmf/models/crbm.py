@@ -35,9 +35,9 @@ class CRBM(Model):
     weights : array of shape (n_visible, n_hidden)
         W. Without hidden units (n_hidden = 0) the model is a logistic regression for each label.
     visible_weights : array of shape (n_visible, n_features)
-        Of b(x) = visible_bias + visible_weights x.
+        Weights of b(x) = visible_bias + visible_weights x.
     hidden_weights : array of shape (n_hidden, n_features)
-        Of c(x) = hidden_bias + hidden_weights x.
+        Weights of c(x) = hidden_bias + hidden_weights x.
     visible_bias : array of shape (n_visible,)
     hidden_bias : array of shape (n_hidden,)
 

@@ -1,20 +1,36 @@
-"""Exact log-partitions and averages of small discrete models, by enumeration of all states."""
+"""Exact log-partitions and averages of discrete models, by elimination or enumeration."""
 
 import itertools
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import block_array, csr_array, issparse
 
-from fastmf._common.arguments import flag
+from fastmf._common.arguments import flag, number
 from fastmf._common.html import extent, section, table
 from fastmf._threads.workers import one_blas_thread
+from fastmf.models._elimination import Tables, most_probable_state, sum_over_states
+from fastmf.models._elimination_order import elimination_plan
+from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
+from fastmf.models._state_tables import (
+    allowed_states,
+    averages_of_units,
+    coupling_tables,
+    marginals_of_all,
+    restricted,
+    states_of_all,
+    unit_tables,
+    with_all_pairs,
+)
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, number_of_states
+from fastmf.priors.concatenated import concatenate
 
 # Largest enumerations: units, and states of them together.
 MAX_UNITS = 20
 MAX_STATES = 1 << 24
+NO_STATES = "model has no states that are possible: all have the energy +inf."
 # Numbers in one chunk of states or fields.
 CHUNK_SIZE = 1 << 20
 
@@ -26,19 +42,24 @@ class Exact(NamedTuple):
     ----------
     log_partition : float
     mean, var : array of shape (n_units,), or tuple (visible, hidden, ...) of arrays
-    pairwise : array or tuple of arrays
+    pairwise : array, csr_array or tuple of arrays
         <x_i x_j>, (n_units, n_units); for an RBM <v_i h_j>, (n_visible, n_hidden), and for a DBM
-        one such array for each pair of neighbouring layers.
+        one such array for each pair of neighbouring layers. Where couplings are sparse, or units
+        too many for all pairs (20, or 2^24 states), a csr_array with the pairs of coupled units and
+        <x_i^2> on its diagonal; the other pairs are not computed.
+    mode : array of shape (n_units,)
+        Most probable state.
 
     Notes
     -----
-    All but the log-partition are None if averages were not asked for.
+    What was not asked for is None.
     """
 
     log_partition: float
     mean: np.ndarray | tuple | None = None
     var: np.ndarray | tuple | None = None
-    pairwise: np.ndarray | tuple | None = None
+    pairwise: np.ndarray | csr_array | tuple | None = None
+    mode: np.ndarray | None = None
 
     def __repr__(self):
         units = "without averages"
@@ -57,22 +78,35 @@ class Exact(NamedTuple):
             for name in ("mean", "var", "pairwise"):
                 parts = getattr(self, name)
                 parts = parts if isinstance(parts, tuple) else (parts,)
+                parts = [part.data if issparse(part) else part for part in parts]
                 rows.append((name, "; ".join(map(extent, parts))))
         return section("Exact", table(rows))
 
 
-def exact(model, *, averages=True):
-    """Log-partition, means, variances and pair averages by summing over all states.
+def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes=2**31):
+    """Log-partition, means, variances and pair averages, summed over all states.
 
     Parameters
     ----------
     model : BoltzmannMachine, RBM or DBM
-        A Boltzmann machine of at most 20 discrete units (a group of states is one), with at most
-        2^24 states together, or an RBM with one such layer; the other layer, of any kind, is summed
-        analytically. Of a DBM the even layers together, or the odd ones, are such a layer.
+        A Boltzmann machine of discrete units whose graph has a small width, or an RBM with a layer
+        of at most 20 discrete units (a group of states is one) and at most 2^24 states together;
+        the other layer, of any kind, is summed analytically. Of a DBM the even layers together, or
+        the odd ones, are such a layer. Others of discrete units are taken as one graph.
+    field : array of shape (n_units,), optional
+        Added to the prior's field, of a Boltzmann machine.
+    clamp : array of shape (n_units,), optional
+        Values of clamped units of a Boltzmann machine, NaN where free; of categorical units also
+        labels (n_groups,), negative where free. The sum is over the states with these values.
     averages : bool, default True
-        Compute means, variances and pair averages too. Without them it takes half the time: some
-        seconds for 16 hidden units next to 784, and twice as long for every further unit.
+        Compute means, variances and pair averages too. Without them it takes half the time: for 16
+        hidden units next to 784 some seconds, and twice as long for every further unit; and for
+        Boltzmann machines a part of the memory.
+    mode : bool, default False
+        Find the most probable state of a Boltzmann machine, too.
+    max_bytes : int, default 2**31
+        Largest memory for the tables of a Boltzmann machine, known before any is made. Averages
+        that do not fit take half the memory or less with tables that are made twice.
 
     Returns
     -------
@@ -81,9 +115,17 @@ def exact(model, *, averages=True):
     Raises
     ------
     ValueError
-        If the model is too large or not discrete.
+        If the model is too large or not discrete, or no state has a positive weight.
     TypeError
-        If the model is of another class.
+        If the model is of another class, or an option is for Boltzmann machines only.
+
+    Notes
+    -----
+    The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
+    one leaves a table over its neighbours. The best of some min-fill orders is taken. The memory
+    grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
+    2 for rings, about the shorter side for grids, and the number of units less one if all are
+    coupled. Sums are of logarithms, so that couplings may be large, or -inf.
 
     Examples
     --------
@@ -94,15 +136,31 @@ def exact(model, *, averages=True):
     np.True_
     >>> np.isclose(found.pairwise[0, 1], np.tanh(1))
     np.True_
+
+    A chain of 1000 spins, and its most probable state with the first spin down:
+
+    >>> from scipy.sparse import diags_array
+    >>> bonds = np.ones(999)
+    >>> chain = diags_array([bonds, bonds], offsets=[-1, 1], format="csr")
+    >>> model = mf.BoltzmannMachine(chain, mf.Ising(np.zeros(1000)))
+    >>> np.isclose(mf.exact(model).log_partition, np.log(2) + 999 * np.log(2 * np.cosh(1)))
+    np.True_
+    >>> down = np.append(-1, np.full(999, np.nan))
+    >>> mf.exact(model, clamp=down, mode=True).mode[:3]
+    array([-1., -1., -1.])
     """
-    flag("averages", averages)
-    if isinstance(model, Layered):
-        return _exact_layered(model, averages)
+    averages, mode = flag("averages", averages), flag("mode", mode)
+    max_bytes = number("max_bytes", max_bytes, 0, np.inf)
     if isinstance(model, BoltzmannMachine):
-        return _exact_boltzmann(model, averages)
-    raise TypeError(
-        f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
-    )
+        return _exact_boltzmann(model, field, clamp, averages, mode, max_bytes)
+    if not isinstance(model, Layered):
+        raise TypeError(
+            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
+        )
+    for name, value in (("field", field is not None), ("clamp", clamp is not None), ("mode", mode)):
+        if value:
+            raise TypeError(f"{name} is for a BoltzmannMachine, got {type(model).__name__}.")
+    return _exact_layered(model, averages, max_bytes)
 
 
 def _enumerable(prior):
@@ -135,6 +193,8 @@ class _Sums:
     def add(self, log_weights, summands):
         """Add a chunk of states; `summands(weights)` gives the weighted sums over it."""
         largest = max(self.max_log_weight, log_weights.max())
+        if largest == -np.inf and self.totals is None:  # forbidden states so far
+            return
         weights = np.exp(log_weights - largest)
         new = [weights.sum(), *summands(weights)]
         if self.totals is not None:
@@ -144,6 +204,8 @@ class _Sums:
 
     def result(self):
         """The log of the sum of all weights, and the averages."""
+        if self.totals is None:
+            raise ValueError(NO_STATES)
         total, *others = self.totals
         return float(self.max_log_weight + np.log(total)), [other / total for other in others]
 
@@ -152,26 +214,58 @@ def _variance(mean, square):
     return np.maximum(square - mean**2, 0)  # rounding could make it negative
 
 
-@one_blas_thread()
-def _exact_boltzmann(model, averages):
-    prior, n = model.prior, model.n_units
-    if not _enumerable(prior):
-        raise ValueError(
-            f"exact needs at most {MAX_UNITS} discrete units (with a `support`) and {MAX_STATES} "
-            f"states, got {model}."
-        )
-    sums = _Sums()
-    for x in states_of(prior, n):
+def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
+    """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
+    fields, values = unit_tables(model, field)
+    allowed = allowed_states(model, clamp, values)
+    allowed = [a & (logs > -np.inf) for a, logs in zip(allowed, fields, strict=True)]
+    if not all(map(np.any, allowed)):
+        raise ValueError(NO_STATES)
+    graph = pairwise_graph(model)
+    all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
+    edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
+    n_states = np.array([np.count_nonzero(a) for a in allowed])
+    plan, kept = _plan(n_states, edges, averages, mode, max_bytes)
 
-        def summands(w, x=x):
-            return (w @ x, x.T @ (w[:, None] * x)) if averages else ()
-
-        sums.add(-model.energy(x), summands)
-    log_partition, found = sums.result()
+    tables = Tables(fields, graph.edges, coupling_tables(graph, values))
+    tables = with_all_pairs(tables) if all_pairs else tables
+    left = restricted(tables, allowed)
+    found = marginals_of_all(left, tables.edges, sum_over_states(left.tables, plan, kept))
+    if found.log_partition == -np.inf:
+        raise ValueError(NO_STATES)
+    state = None
+    if mode:
+        states = states_of_all(left, most_probable_state(left.tables, plan))
+        rows = [of_unit[k] for of_unit, k in zip(values, states, strict=True)]
+        state = np.concatenate(rows)
     if not averages:
-        return Exact(log_partition)
-    mean, pairwise = found
-    return Exact(log_partition, mean, _variance(mean, pairwise.diagonal()), pairwise)
+        return Exact(found.log_partition, mode=state)
+    mean, square, pairwise = averages_of_units(found, tables.edges, values)
+    if all_pairs:
+        pairwise = pairwise.toarray()
+    return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
+
+
+def _plan(n_states, edges, averages, mode, max_bytes):
+    """The order of elimination of units with a choice among states, and what is kept of steps."""
+    free = n_states > 1
+    number = np.cumsum(free) - 1
+    plan = elimination_plan(n_states[free], number[edges[free[edges].all(1)]])
+    for kept in ("cliques", "messages") if averages else ("nothing",):
+        n_bytes = max(plan.n_bytes(kept), plan.n_bytes("choices") if mode else 0)
+        if plan.complete and n_bytes <= max_bytes:
+            return plan, kept
+    least = "" if plan.complete else "at least "
+    if n_bytes <= max_bytes:
+        reason = "the search for an order of elimination was given up"
+    else:
+        reason = f"it needs {least}{n_bytes:.3g} bytes, more than max_bytes={max_bytes:.3g}"
+    more = ", or pass a larger max_bytes if there is memory" if plan.complete else ""
+    raise ValueError(
+        f"exact cannot eliminate one unit after the other: {reason}. The graph has a width of "
+        f"{least}{plan.width}, and its largest table {least}2^{plan.log2_largest:.1f} entries. Use "
+        f"belief_propagation or log_partition_bounds{more}."
+    )
 
 
 @one_blas_thread()
@@ -182,11 +276,6 @@ def _exact_rbm(model, averages):
         for prior, other, flipped in ((v, h, False), (h, v, True))
         if _enumerable(prior)
     ]
-    if not candidates:
-        raise ValueError(
-            f"exact needs a layer of at most {MAX_UNITS} discrete units and {MAX_STATES} states, "
-            f"got {model}."
-        )
     summed, other, flipped = min(candidates, key=lambda c: number_of_states(c[0]))
     if flipped:
         couplings = couplings.T
@@ -214,8 +303,39 @@ def _exact_rbm(model, averages):
     return Exact(log_partition, means, variances, pairwise)
 
 
-def _exact_layered(model, averages):
-    whole = _exact_rbm(model.bipartite(), averages)
+def _exact_graph(model, averages, max_bytes):
+    """The same of a layered machine without a layer that can be enumerated, as one graph."""
+    n_layers = len(model.sizes)
+    blocks = [[None] * n_layers for _ in range(n_layers)]
+    for k, weights in enumerate(model.couplings):
+        blocks[k][k + 1], blocks[k + 1][k] = csr_array(weights), csr_array(weights.T)
+    try:
+        machine = BoltzmannMachine(block_array(blocks), concatenate(model.layers))
+        found = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
+    except ValueError as error:
+        raise ValueError(
+            f"exact needs a layer of at most {MAX_UNITS} discrete units and {MAX_STATES} states, "
+            f"got {model}; and as a graph: {error}"
+        ) from None
+    if not averages:
+        return found
+    ends = np.cumsum(model.sizes)
+    layers = list(map(slice, [0, *ends[:-1]], ends))
+    pairwise = tuple(
+        found.pairwise[lower, upper].toarray() for lower, upper in itertools.pairwise(layers)
+    )
+    return Exact(
+        found.log_partition,
+        *(tuple(part[layer] for layer in layers) for part in (found.mean, found.var)),
+        pairwise if model.deep else pairwise[0],
+    )
+
+
+def _exact_layered(model, averages, max_bytes):
+    pair = model.bipartite()
+    if not (_enumerable(pair.visible) or _enumerable(pair.hidden)):
+        return _exact_graph(model, averages, max_bytes)
+    whole = _exact_rbm(pair, averages)
     if not averages or not model.deep:
         return whole
     n_layers = len(model.sizes)

@@ -26,7 +26,7 @@ class SparseLinearModel(Model):
     noise_variance : float
         Variance of the Gaussian noise, positive.
     prior : unit prior
-        Of the coefficients, n_features units: `GaussBernoulli` is the spike and slab. With
+        Prior of the coefficients, n_features units: `GaussBernoulli` is the spike and slab. With
         n_features + n_samples units, those after the coefficients are a latent variable u of each
         row, and y = X w - u + noise.
     total_rows : float, optional
@@ -125,12 +125,12 @@ class SparseLinearModel(Model):
             Number of rows.
         noise_variance : float
         prior : unit prior
-            Of the coefficients.
+            Prior of the coefficients.
 
         Returns
         -------
         SparseLinearModel
-            Of as many rows as the matrix has rank, with the same posterior and evidence.
+            Model of as many rows as the matrix has rank, with the same posterior and evidence.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class SparseLinearModel(Model):
         noise_variance : float
             In units of the variance of y.
         prior : unit prior
-            Of the coefficients of standardised features, in standard deviations of y.
+            Prior of the coefficients of standardised features, in standard deviations of y.
 
         Returns
         -------

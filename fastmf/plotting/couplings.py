@@ -15,7 +15,7 @@ def coupling_network(tests, *, level=0.05, names=None, ax=None):
     Parameters
     ----------
     tests : CouplingTests
-        Of the method `test_couplings` of `FullyVisibleBoltzmannMachine`.
+        Result of the method `test_couplings` of `FullyVisibleBoltzmannMachine`.
     level : float, default 0.05
         Couplings with an adjusted p-value below are drawn: red if positive, blue if negative, the
         wider the stronger.

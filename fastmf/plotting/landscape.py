@@ -20,7 +20,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     errors : dict of str to array of shape (n_epochs,), optional
         Standard errors of some of them.
     label : str, default "nats per unit"
-        Of the vertical axis.
+        Label of the vertical axis.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 

@@ -153,7 +153,7 @@ def letter_information(frequencies):
     Parameters
     ----------
     frequencies : array of shape (n_columns, n_states)
-        Of the states of each column, in sum 1.
+        Frequencies of the states of each column, in sum 1.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
     alphabet : str
         Letters of the states.
     label : str, optional
-        Of the vertical axis.
+        Label of the vertical axis.
     positions : array of int of shape (n_columns,), optional
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
     ax : matplotlib.axes.Axes, optional
@@ -258,7 +258,7 @@ def mutation_matrix(effects, alphabet, *, sequence=None, label=None, positions=N
     sequence : int array of shape (n_columns,), optional
         States of the sequence that is mutated, marked by dots; -1 where there is none.
     label : str, optional
-        Of the colour bar; by default "change of log-probability (nats)".
+        Label of the colour bar; by default "change of log-probability (nats)".
     positions : array of int of shape (n_columns,), optional
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
     ax : matplotlib.axes.Axes, optional

@@ -12,7 +12,7 @@ def convergence_history(result, *, tol=None, ax=None):
     Parameters
     ----------
     result : FixedPoint
-        Of a solver that was called with `history=True`.
+        Result of a solver that was called with `history=True`.
     tol : float, optional
         Marked by a horizontal line: the tolerance of the solver.
     ax : matplotlib.axes.Axes, optional
@@ -67,8 +67,8 @@ def log_partitions(report, *, ax=None):
     Parameters
     ----------
     report : LogPartitionReport
-        Of `fastmf.log_partition_report`. The vertical line is its first entry: the exact value, if
-        there is one.
+        Report of `fastmf.log_partition_report`. The vertical line is its first entry: the exact
+        value, if there is one.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 

@@ -329,9 +329,9 @@ def units_of(prior, dtype, names=("moments",)):
     ----------
     prior : unit prior
     dtype : numpy dtype
-        Of tilts and moments.
+        Type of tilts and moments.
     names : tuple of str
-        Of "moments", "log_partition", "third_cumulants" and "draws".
+        Names among "moments", "log_partition", "third_cumulants" and "draws".
 
     Raises
     ------

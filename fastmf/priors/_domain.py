@@ -79,7 +79,7 @@ def binary_field(prior):
     Parameters
     ----------
     prior : unit prior
-        Of two-valued units.
+        Prior of two-valued units.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def mean_log_prob(prior, X):
     if has_groups(prior):
         if not prior.admits(X).all():
             raise ValueError("X must have probabilities that sum to 1 in each group, or labels.")
-        return prior.field * X
+        return prior.weighted(X)
     values = two_values(prior)
     if not values:
         return prior.log_prob(X)
@@ -131,7 +131,8 @@ def check_between(X, values):
 
 def tilt_to_mean(prior, mean):
     """The tilt under which groups of states have these means."""
-    return np.log(mean) - prior.field
+    possible = prior.field > -np.inf
+    return np.log(np.where(possible, mean, 1)) - np.where(possible, prior.field, 0)
 
 
 def admissible(prior, X, *, means=False):
@@ -346,8 +347,9 @@ def average_gradient(prior, averages):
     prior : unit prior
         With `has_average_gradient`.
     averages : array of shape (3, n_units)
-        Of x, of x^2, and of whether x is not 0, over rows and tilted distributions; the last is
-        needed for units with a spike only. Or differences of such averages: they are linear.
+        Averages of x, of x^2, and of whether x is not 0, over rows and tilted distributions; the
+        last is needed for units with a spike only. Or differences of such averages: they are
+        linear.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.rows import is_sparse
 from fastmf.priors import _quadrature
 from fastmf.priors.gaussian import MIN_PRECISION
 from fastmf.special import widen
@@ -10,6 +11,43 @@ from fastmf.special import widen
 MIN_DISTANCE = 0.01
 # Relative error of the computed mean of equal numbers.
 ROUNDING_ERROR = 1e-10
+# Columns are alike if most of them take up this fraction of the range of all, and share its bounds
+# but for those that take up the second.
+ALIKE, TINY_RANGE = 0.1, 1e-3
+# Bounds of a column of its own are further out by so many times its range.
+MARGIN = 0.1
+
+
+def bounds_of_columns(X):
+    """Bounds of each column: those of all columns if these are alike, and else its own.
+
+    Columns are alike, such as pixels or marks, if at least half of those that vary take up a tenth
+    of the range of all; a column of less than a thousandth of it has bounds of its own all the
+    same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
+    of these have one sign; those of a constant, as far from it as zero is, or 1.
+
+    Parameters
+    ----------
+    X : array or csr_array of shape (n_samples, n_units)
+
+    Returns
+    -------
+    lower, upper : float64 array of shape (n_units,)
+    """
+    low, high = (
+        np.asarray(x.toarray().ravel() if is_sparse(x) else x, np.float64)
+        for x in (X.min(axis=0), X.max(axis=0))
+    )
+    smallest, largest, width = low.min(), high.max(), high - low
+    varies = width > 0
+    alike = not varies.any() or np.median(width[varies]) >= ALIKE * (largest - smallest)
+    common = (~varies | (width >= TINY_RANGE * (largest - smallest))) & alike
+    constant = np.where(low == 0, 1.0, abs(low))
+    margin = np.where(varies, MARGIN * width, constant)
+    lower, upper = low - margin, high + margin
+    lower = np.where(varies & (low >= 0), np.maximum(lower, 0), lower)
+    upper = np.where(varies & (high <= 0), np.minimum(upper, 0), upper)
+    return np.where(common, smallest, lower), np.where(common, largest, upper)
 
 
 def project_precision(precision, lower, upper):

@@ -77,7 +77,7 @@ def as_states(name, prior, X):
     Parameters
     ----------
     name : str
-        Of the argument, for errors.
+        Name of the argument, for errors.
     prior : unit prior
     X : array of shape (..., n_columns) or (..., n_units)
         One label for each group, negative if it is missing, and one value for each other unit; or

@@ -276,7 +276,7 @@ def integrate_block(address, memory, n):
     Parameters
     ----------
     address : int
-        Of the compiled function: see `block_address`.
+        Address of the compiled function: see `block_address`.
     memory : float64 array of shape (MEMORY_SIZE,)
         From ARGUMENTS on, BLOCK_UNITS entries each, those of `integrate`. Filled, from RESULTS on,
         with exponents, masses, means and variances.

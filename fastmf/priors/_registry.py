@@ -117,7 +117,7 @@ def accepts_tables(from_data, *, missing=False):
     Parameters
     ----------
     from_data : function
-        Of a class, data, and options that are None or numbers.
+        Function of a class, data, and options that are None or numbers.
     missing : bool
         Whether values may be missing.
     """

@@ -5,6 +5,7 @@ in y, with the field scale (field - precision offset) and the precision scale^2 
 """
 
 import numpy as np
+from scipy.special import expit
 
 from fastmf.priors._domain import unbounded
 from fastmf.priors._protocol import (
@@ -19,6 +20,12 @@ from fastmf.priors._registry import REGISTRY
 # Standard deviation of unbounded units in the units of measurement in which they are learned. A
 # binary hidden unit has 1/2 at most: steps of the couplings suit both at this one.
 LEARNED_DEVIATION = 1.5
+# The same of bounded units, whose precisions are learned as they are, and the widest interval in
+# which they are learned: a column that hardly varies does not take steps that are too long.
+BOUNDED_DEVIATION, WIDEST_INTERVAL = 1.0, 10.0
+# Farthest mean of units that are not centred, in their deviations: steps of fields and precisions
+# depend on each other the more, the farther it is.
+FARTHEST_MEAN = 4.0
 # Largest change of the logarithm of a precision in one step, and the precision from which it does
 # not grow any more: columns that hidden units explain without an error have no largest likelihood.
 MAX_LOG_STEP, MAX_PRECISION = 0.5, 1e6
@@ -45,9 +52,11 @@ def units_of_measurement(prior):
     Returns
     -------
     offset, scale : array of shape (n_units,)
-        Mean and standard deviation of unbounded units, the latter divided by `LEARNED_DEVIATION`;
-        the lower bound and the width of bounded ones. Of units with a spike at zero, which stays
-        where it is, the offset is 0. Units of other kinds have 0 and 1.
+        Mean and standard deviation, the latter divided by `LEARNED_DEVIATION`; of bounded units by
+        `BOUNDED_DEVIATION`, and then at least the width of the interval divided by
+        `WIDEST_INTERVAL`, at most the width. Of units with a spike at zero, which stays where it
+        is, the offset is 0, and the deviation that of the slab, or from zero where most values
+        are. Units of other kinds have 0 and 1.
     """
     if is_concatenated(prior):
         parts = zip(*map(units_of_measurement, prior.parts), strict=True)
@@ -58,13 +67,17 @@ def units_of_measurement(prior):
     spiked = hasattr(prior, "log_odds")
     slab = prior.slab() if spiked else prior
     mean, var = (np.asarray(part, np.float64) for part in slab.moments(0.0, 0.0))
-    offset, scale = (0 * mean, np.sqrt(var + mean**2)) if spiked else (mean, np.sqrt(var))
-    scale = scale / LEARNED_DEVIATION
-    bounded = ~unbounded(prior)
+    offset, deviation = mean, np.sqrt(var)
+    if spiked:
+        zero = expit(-np.asarray(prior.log_odds, np.float64))
+        offset, far = 0 * mean, np.sqrt(var + mean**2) / FARTHEST_MEAN
+        deviation = np.maximum(np.sqrt(var + zero * mean**2), far)
+    scale, bounded = deviation / LEARNED_DEVIATION, ~unbounded(prior)
     if bounded.any():
         lower, upper = (np.asarray(bound, np.float64)[bounded] for bound in slab[2:4])
-        size = np.maximum(abs(lower), abs(upper))
-        offset[bounded], scale[bounded] = (0, size) if spiked else (lower, upper - lower)
+        width = np.maximum(abs(lower), abs(upper)) if spiked else upper - lower
+        own = deviation[bounded] / BOUNDED_DEVIATION
+        scale[bounded] = np.clip(own, width / WIDEST_INTERVAL, width)
     return offset, scale
 
 
@@ -129,16 +142,17 @@ def log_volume(prior, scale, X):
 # --- steps ------------------------------------------------------------------------------------
 
 
-def by_log_precision(prior, gradient, *, slab_means_held=False):
+def by_log_precision(prior, gradient, *, means_held=False):
     """The gradient with derivatives by the logarithm of precisions of unbounded units.
 
     Parameters
     ----------
     prior, gradient : unit prior
         Units, and derivatives by their parameters.
-    slab_means_held : bool, default False
-        Derivatives with the means of slabs fixed, in place of their fields: `with_log_steps` moves
-        precisions of slabs so. Slabs, which have no offset, may be narrow and far from zero.
+    means_held : bool, default False
+        Derivatives with the means field / precision fixed, in place of the fields: `with_log_steps`
+        moves precisions so, of slabs and of units far from zero, such as columns of sparse rows,
+        which have no offset.
     """
 
     def changed(part, derivatives):
@@ -146,8 +160,8 @@ def by_log_precision(prior, gradient, *, slab_means_held=False):
         if not learned.any():
             return derivatives
         of_log = derivatives.precision * np.where(learned, part.precision, 1)
-        if slab_means_held and hasattr(part, "log_odds"):
-            of_log = of_log + np.where(learned, part.field * derivatives.field, 0)
+        if means_held:
+            of_log = of_log + np.where(_has_held_mean(part), part.field * derivatives.field, 0)
         highest = learned & (part.precision >= MAX_PRECISION)
         of_log = np.where(highest, np.minimum(of_log, 0), of_log)
         return derivatives._replace(precision=of_log)
@@ -177,10 +191,8 @@ def with_log_steps(prior, moved, step):
         precision = np.minimum(part.precision * factor, highest)
         precision = np.where(learned, precision, part_moved.precision)
         new = part_moved._replace(precision=precision.astype(part.precision.dtype))
-        if hasattr(part, "log_odds"):
-            held = np.where(learned, part.field * (precision / part.precision - 1), 0)
-            new = new._replace(field=(new.field + held).astype(part.field.dtype))
-        return new
+        held = np.where(_has_held_mean(part), part.field * (precision / part.precision - 1), 0)
+        return new._replace(field=(new.field + held).astype(part.field.dtype))
 
     return map_parts(changed, prior, moved, step)
 
@@ -210,6 +222,12 @@ def from_log_precisions(prior, values):
         return new._replace(precision=np.where(learned, np.exp(logs), new.precision))
 
     return map_parts(changed, prior, values)
+
+
+def _has_held_mean(prior):
+    """Units whose precision moves with the mean fixed; of others it does with the field fixed."""
+    far = np.square(prior.field) > FARTHEST_MEAN**2 * prior.precision
+    return _learned_by_logarithm(prior) & (far | hasattr(prior, "log_odds"))
 
 
 def _learned_by_logarithm(prior):

@@ -20,6 +20,7 @@ from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row
 from fastmf._jit.kernel import kernel
+from fastmf.priors._group_fields import check_states, field_array, fields_by_group
 from fastmf.priors._group_loops import normalise
 from fastmf.priors._registry import (
     REGISTRY,
@@ -48,7 +49,8 @@ class Categorical(_Fields):
     Parameters
     ----------
     field : array of shape (n_groups, q), or list of one array for each group
-        Log-weights of the states. A list may have groups of different sizes, two states at least.
+        Log-weights of the states, -inf for states that do not occur; one at least of a group is
+        finite. A list may have groups of different sizes, two states at least.
     state : array of shape (n_states,), optional
         For a flat `field`: the number of each state in its group, 0, 1, ...; a group begins at each
         0. It is how groups are kept, and not learned.
@@ -63,7 +65,8 @@ class Categorical(_Fields):
     Raises
     ------
     ValueError
-        If there is no group, a group has fewer than two states, or a field is not finite.
+        If there is no group, a group has fewer than two states, a field is NaN or +inf, or those
+        of a group are all -inf.
     TypeError
         If the fields are no numbers.
 
@@ -90,16 +93,16 @@ class Categorical(_Fields):
 
     def __new__(cls, field, state=None):
         """Check and flatten the fields."""
-        groups = _groups(field) if state is None else None
-        flat = np.concatenate(groups) if state is None else _array(field)
+        groups = fields_by_group(field) if state is None else None
+        flat = np.concatenate(groups) if state is None else field_array(field)
         if flat.dtype != np.float32:
             flat = flat.astype(np.float64)
         if state is None:
             state = np.concatenate([np.arange(len(group)) for group in groups])
-        state = _array(state)
-        if not np.isfinite(flat).all():
-            raise ValueError("Categorical: field must be finite, got NaN or infinity.")
-        _check_states(flat, state)
+        state = field_array(state)
+        if not (flat < np.inf).all():
+            raise ValueError("Categorical: field must be finite or -inf, got NaN or infinity.")
+        check_states(flat, state)
         return cls._make((np.array(flat, order="C"), np.array(state, flat.dtype)))
 
     def __getnewargs__(self):
@@ -278,17 +281,25 @@ class Categorical(_Fields):
 
     @accepts_lists
     def log_prob(self, x):
-        """field x where the states of a group are one-hot, -inf elsewhere; flat as `x`."""
+        """field x where the states of a group are one-hot, else -inf; flat as `x`."""
         valid = np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
-        return np.where(valid, self.field * x, -np.inf)
+        return np.where(valid, self.weighted(x), -np.inf)
+
+    def weighted(self, x):
+        """field x, where a state that does not occur counts nothing unless x is positive."""
+        impossible = np.isneginf(self.field)
+        if not impossible.any():
+            return self.field * x
+        return np.where(impossible & (x > 0), -np.inf, np.where(impossible, 0, self.field) * x)
 
     def contains(self, x):
-        """Whether the states of each group are one-hot; flat as `x`."""
+        """Whether the states of each group are one-hot, and occur; flat as `x`."""
         return np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
 
     def _is_one_hot(self, x):
         x = np.broadcast_to(x, np.broadcast_shapes(np.shape(x), self.field.shape))
-        binary = np.logical_and.reduceat((x == 0) | (x == 1), self.starts, axis=-1)
+        possible = self.field > -np.inf
+        binary = np.logical_and.reduceat((x == 0) | ((x == 1) & possible), self.starts, axis=-1)
         return binary & (np.add.reduceat(x, self.starts, axis=-1) == 1)
 
     def admits(self, x):
@@ -345,10 +356,15 @@ class Categorical(_Fields):
         return self._make((x, 0 * x))
 
     def project(self):
-        """The prior with fields of mean zero in each group, at most MAX_FIELD in absolute value."""
-        mean = np.add.reduceat(self.field, self.starts) / self.sizes.astype(self.field.dtype)
-        field = self.field - np.repeat(mean, self.sizes)
-        return self._replace(field=np.clip(field, -MAX_FIELD, MAX_FIELD))
+        """The prior with fields of mean zero in each group, at most MAX_FIELD in absolute value.
+
+        States that do not occur keep the field -inf, and count for no mean.
+        """
+        possible = self.field > -np.inf
+        totals = np.add.reduceat(np.where(possible, self.field, 0), self.starts)
+        mean = totals / np.add.reduceat(possible, self.starts, dtype=self.field.dtype)
+        field = np.clip(self.field - np.repeat(mean, self.sizes), -MAX_FIELD, MAX_FIELD)
+        return self._replace(field=np.where(possible, field, self.field))
 
     @partial(accepts_tables, missing=True)
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):
@@ -456,39 +472,3 @@ def _for_each_group(prior, start, shifting, values, out):
         else:
             normalise(values, first, last, out)
         first = last
-
-
-def _groups(field):
-    """The fields of each group, as arrays of one floating type."""
-    several = isinstance(field, list | tuple | np.ndarray) and len(np.atleast_1d(field[:1])) > 0
-    if not several or any(np.ndim(group) != 1 for group in field):
-        raise ValueError(
-            "Categorical: field must have shape (n_groups, q) or be a list of one array for each "
-            f"group, got {_described(field)}."
-        )
-    return [_array(group) for group in field]
-
-
-def _described(field):
-    return f"shape {field.shape}" if isinstance(field, np.ndarray) else repr(field)[:40]
-
-
-def _array(value):
-    return real_array("Categorical: field", value)
-
-
-def _check_states(field, state):
-    """Raise unless `state` numbers the states of groups of two and more."""
-    if field.ndim != 1 or state.shape != field.shape or len(state) == 0:
-        raise ValueError(
-            "Categorical: a flat field and its states must have one shape (n_states,), got "
-            f"{field.shape} and {state.shape}."
-        )
-    starts = np.flatnonzero(state == 0)
-    if len(starts) == 0 or starts[0] != 0:
-        raise ValueError("Categorical: state must begin with 0, the first state of a group.")
-    sizes = np.diff(starts, append=len(state))
-    if (sizes < 2).any():
-        raise ValueError("Categorical: field must have two states at least in each group.")
-    if (state != np.concatenate([np.arange(size) for size in sizes])).any():
-        raise ValueError("Categorical: state must count 0, 1, 2, ... in each group.")

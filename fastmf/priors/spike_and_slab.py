@@ -15,7 +15,7 @@ from fastmf._common.rows import column_sums, nonzero_values
 from fastmf._jit.intrinsics import smaller
 from fastmf._jit.kernel import compilable
 from fastmf.priors import _quadrature
-from fastmf.priors._fitting import fit
+from fastmf.priors._fitting import bounds_of_columns, fit
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._sampling import PROBABILITIES, fill_quantiles, quantile
@@ -258,8 +258,9 @@ class TruncatedGaussBernoulli(NamedTuple):
     Parameters
     ----------
     field, precision : float or array of shape (n_units,)
-        Of the slab, whose weight is exp(field x - precision x^2 / 2) on [lower, upper], divided by
-        its integral. The precision may have either sign if both bounds are finite.
+        Field and precision of the slab, whose weight is exp(field x - precision x^2 / 2) on [lower,
+        upper], divided by its integral. The precision may have either sign if both bounds are
+        finite.
     log_odds : float or array of shape (n_units,)
         Log-odds of a non-zero value.
     lower, upper : float or array of shape (n_units,)
@@ -342,10 +343,14 @@ class TruncatedGaussBernoulli(NamedTuple):
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns.
+            Bounds; by default the smallest and the largest value of all columns, or of columns that
+            differ in their ranges, such as those of different units of measurement, of each one,
+            and a tenth of its range beyond.
         """
-        lower = X.min() if lower is None else lower
-        upper = X.max() if upper is None else upper
+        if lower is None or upper is None:
+            smallest, largest = bounds_of_columns(X)
+            lower = smallest if lower is None else lower
+            upper = largest if upper is None else upper
         fitted = _from_nonzeros(X, lower, upper)
         return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (*fitted, lower, upper)))
 
@@ -370,15 +375,15 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
     quadrature: np.ndarray
 
     def log_partition(self, b, a):
-        """That of the `TruncatedGaussBernoulli`."""
+        """Log-partition of the `TruncatedGaussBernoulli`."""
         return _log_partition(self, self.log_weight, b, a)
 
     def moments(self, b, a):
-        """Those of the `TruncatedGaussBernoulli`."""
+        """Moments of the `TruncatedGaussBernoulli`."""
         return _moments(self, self.log_weight, b, a)
 
     def draw(self, b, a, u):
-        """That of the `TruncatedGaussBernoulli`."""
+        """Draw of the `TruncatedGaussBernoulli`."""
         return _draw_truncated(self, self.log_partition(b, a), (b, a), u)
 
     @staticmethod

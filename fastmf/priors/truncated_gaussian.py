@@ -8,7 +8,7 @@ import numpy as np
 from fastmf._common.rows import column_moments
 from fastmf._jit.intrinsics import smaller
 from fastmf.priors import _quadrature
-from fastmf.priors._fitting import fit, project_precision
+from fastmf.priors._fitting import bounds_of_columns, fit, project_precision
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._sampling import draw_units, quantile
@@ -153,10 +153,14 @@ class TruncatedGaussian(NamedTuple):
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns.
+            Bounds; by default the smallest and the largest value of all columns, or of columns that
+            differ in their ranges, such as those of different units of measurement, of each one,
+            and a tenth of its range beyond.
         """
-        lower = X.min() if lower is None else lower
-        upper = X.max() if upper is None else upper
+        if lower is None or upper is None:
+            smallest, largest = bounds_of_columns(X)
+            lower = smallest if lower is None else lower
+            upper = largest if upper is None else upper
         field, precision = fit(*column_moments(X), lower, upper)
         return cls(
             *(np.asarray(p, dtype=floating_type(X)) for p in (field, precision, lower, upper))
@@ -175,15 +179,15 @@ class CompiledTruncatedGaussian(_quadrature.Slab):
     """A `TruncatedGaussian` as kernels receive it."""
 
     def log_partition(self, b, a):
-        """That of the `TruncatedGaussian`."""
+        """Log-partition of the `TruncatedGaussian`."""
         return inspect.unwrap(TruncatedGaussian.log_partition)(self, b, a)
 
     def moments(self, b, a):
-        """Those of the `TruncatedGaussian`."""
+        """Moments of the `TruncatedGaussian`."""
         return inspect.unwrap(TruncatedGaussian.moments)(self, b, a)
 
     def draw(self, b, a, u):
-        """That of the `TruncatedGaussian`."""
+        """Draw of the `TruncatedGaussian`."""
         return TruncatedGaussian.draw(self, b, a, u)
 
     @staticmethod

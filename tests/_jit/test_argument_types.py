@@ -4,7 +4,15 @@ import numba
 import numpy as np
 import pytest
 
-from fastmf._jit.argument_types import Bool, Int8, Int64, Real, Workers, argument_types
+from fastmf._jit.argument_types import (
+    Bool,
+    Int8,
+    Int64,
+    Real,
+    Workers,
+    argument_types,
+    placeholder,
+)
 
 
 class Row(NamedTuple):
@@ -36,3 +44,11 @@ def test_types_of_tuples_and_arrays():
     given = np.zeros((1, 1)), (np.zeros(1), 1), True, np.zeros(1, np.int64)
     found = argument_types(float, Real[2], (Real[1], int), bool, Int64[1])
     assert found == tuple(map(numba.typeof, given))
+
+
+def test_placeholders_are_of_these_types_and_of_no_size():
+    found = placeholder(np.dtype(np.float32), Rows, n_workers=3)
+    assert (numba.typeof(found),) == argument_types(np.float32, Rows)
+    assert found.memory.state.shape == (3, 0, 0) and found.found.shape == (0,)
+    assert found.span == (0, 0.0) and (found.tol, found.size) == (0, 0)
+    assert placeholder(np.dtype(float), (int, Int64[2]))[1].shape == (0, 0)

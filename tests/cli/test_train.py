@@ -1,8 +1,10 @@
 import gzip
+import re
 import struct
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
 
 from fastmf import GeneralizedRBM
 from fastmf.cli import main
@@ -35,6 +37,21 @@ def test_images_of_bytes_are_scaled_cut_and_thresholded(stripes, tmp_path):
     grey, csv = (GeneralizedRBM.load(tmp_path / name).weights_ for name in ("grey.npz", "csv.npz"))
     np.testing.assert_array_equal(grey, csv)
     assert grey.dtype == np.float32
+
+
+def test_a_raw_table_with_names_and_empty_cells_is_learned(tmp_path, capsys):
+    """What is printed is the likelihood of what was seen, nats a row, in the table's own units."""
+    wine = load_wine().data[:100]  # as many rows as the likelihood is monitored on
+    wine[np.random.default_rng(0).random(wine.shape) < 0.1] = np.nan
+    lines = [",".join("" if np.isnan(x) else f"{x:g}" for x in row) for row in wine]
+    (tmp_path / "t.csv").write_text("\n".join([",".join("abcdefghijklm"), *lines]))
+    options = ["--visible", "gaussian", "--epochs", "50", "--dtype", "float64"]
+    assert train(tmp_path / "t.csv", tmp_path / "m.npz", *options) == 0
+    printed = float(re.search(r"(-[\d.]+) nats a row", capsys.readouterr().out)[1])
+    machine = GeneralizedRBM.load(tmp_path / "m.npz")
+    assert printed == pytest.approx(machine.score(wine), abs=0.02)
+    by_column = (1 + np.log(2 * np.pi * np.nanvar(wine, 0))) / 2
+    assert printed > -(by_column * (~np.isnan(wine)).mean(0)).sum() + 1
 
 
 def test_validation_two_rates_and_double_precision(stripes, tmp_path, capsys):

@@ -62,6 +62,13 @@ def test_csv_with_and_without_names(tmp_path, text):
     np.testing.assert_array_equal(read_array(tmp_path / "x.csv.gz"), [[1, 2], [3, 4]])
 
 
+def test_empty_cells_are_nan(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b,c\n1,,3\n, 2 ,\n,,\r\n 4,nan,6\n")
+    nan = np.nan
+    expected = [[1, nan, 3], [nan, 2, nan], [nan, nan, nan], [4, nan, 6]]
+    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), expected)
+
+
 def test_csv_of_one_column_is_a_column(tmp_path):
     (tmp_path / "x.csv").write_text("1\n2\n3\n")
     assert read_array(tmp_path / "x.csv").shape == (3, 1)

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
@@ -167,6 +168,48 @@ def test_batches_one_by_one():
     assert log_likelihood(machine, WINE) > independent(WINE)
 
 
+KINDS = ["gaussian", "truncated_gaussian", "gauss_bernoulli", "truncated_gauss_bernoulli"]
+
+
+@pytest.mark.parametrize("visible", KINDS)
+@pytest.mark.parametrize("table", ["wine", "iris", "a column times 1e6"])
+def test_raw_tables_of_every_kind_of_units_are_learned_and_imputed(table, visible):
+    X = {"wine": WINE, "iris": 10 * IRIS}.get(table)
+    X = WINE * np.where(np.arange(13) == 3, 1e6, 1.0) if X is None else X
+    machine = fitted(X, n_epochs=50, visible=visible)
+    assert machine.gradient_ == "exact"
+    alone = machine.pointwise_
+    low = (alone.log_prob(X) - alone.log_partition(0.0, 0.0)).sum(1).mean()
+    assert log_likelihood(machine, X) > low + 1
+    holes = np.random.default_rng(1).random(X.shape) < 0.2
+    filled = machine.impute(np.where(holes, np.nan, X))
+    error = ((filled - X) / X.std(0))[holes]
+    assert np.sqrt((error**2).mean()) < 0.9
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_bounded_columns_of_different_ranges_are_learned_by_steps(gradient):
+    machine = fitted(WINE, gradient, 60, visible="truncated_gaussian")
+    alone = machine.pointwise_
+    low = (alone.log_prob(WINE) - alone.log_partition(0.0, 0.0)).sum(1).mean()
+    assert log_likelihood(machine, WINE) > low + 1
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_sparse_rows_far_from_zero_are_learned_as_dense_ones(gradient):
+    one, other = (fitted(rows, gradient, 100) for rows in (IRIS, csr_array(IRIS)))
+    found = log_likelihood(one, IRIS), log_likelihood(other, IRIS)
+    assert min(found) > independent(IRIS) + 1
+    assert found[0] == pytest.approx(found[1], abs=0.6)
+
+
+@pytest.mark.parametrize("lacking", [0, 0.2])
+def test_many_gaussian_hidden_units_on_raw_columns_begin_with_a_distribution(lacking):
+    X = np.where(np.random.default_rng(0).random(WINE.shape) < lacking, np.nan, WINE)
+    machine = fitted(X, n_epochs=20, n_components=64, hidden="gaussian")
+    assert machine.score(WINE) > independent(WINE) + 1
+
+
 # --- weights of rows --------------------------------------------------------------------------
 
 
@@ -214,7 +257,7 @@ def test_weights_reach_the_units_that_learning_begins_with():
 @pytest.mark.parametrize("estimator", [mf.GeneralizedRBM, mf.DeepBoltzmannMachine])
 def test_divergence_of_real_units_is_said(estimator):
     X = standardised(IRIS)
-    options = {"visible": "gaussian", "gradient": "pcd", "learning_rate": 3.0, "n_epochs": 20}
+    options = {"visible": "gaussian", "gradient": "pcd", "learning_rate": 1.0, "n_epochs": 20}
     with pytest.warns(ConvergenceWarning, match="below that of the independent units"):
         machine = estimator(8, random_state=0, **options).fit(X)
     assert log_likelihood(machine, X) < independent(X)

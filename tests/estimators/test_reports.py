@@ -165,7 +165,8 @@ def test_averages_targets_and_files(tmp_path):
     assert joint.shape == (2,) and joint[0] == pytest.approx(joint[1], abs=1e-3)
     first, second = model.credible_sets(0.9)
     assert [list(np.sort(found.features)) for found in first] == [[0, 1]]
-    np.testing.assert_array_equal(first[0].features, second[0].features)
+    # Which of two copies comes first is up to rounding.
+    np.testing.assert_array_equal(np.sort(second[0].features), [0, 1])
     model.save(tmp_path / "fit.npz")
     loaded = mf.SpikeSlabRegressor.load(tmp_path / "fit.npz")
     np.testing.assert_array_equal(

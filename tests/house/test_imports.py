@@ -26,6 +26,7 @@ ARROWS = {
     "distributed": ("learning",),
     "estimators": ("learning",),
     "reference": ("priors", "special", "_outcomes", "_jit"),
+    "convert": ("models", "_common"),
     "datasets": ("kernels", "models", "_common"),
     "evaluation": ("learning",),
     "plotting": ("evaluation",),

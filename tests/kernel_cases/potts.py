@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.memory import aligned
 from fastmf.kernels.pseudo_likelihood.potts import workspaces
-from fastmf.learning.pseudo_likelihood.potts.layout import Layout
+from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
 from kernel_cases.case import Case, with_options
 
@@ -16,7 +16,7 @@ def layout_and_rows(size, dtype, n_states):
     rng = np.random.default_rng(7)
     sizes = 2 + np.arange(size.n_visible // 3) * 5 % (n_states - 1)
     sizes[0] = n_states
-    layout = Layout(sizes, dtype)
+    layout = PottsLayout(sizes, dtype)
     labels = rng.integers(0, sizes, (4 * size.n_rows, len(sizes)))
     kept = rng.random(labels.shape) < rng.random((len(labels), 1))
     labels = np.where(kept, labels[0], labels)

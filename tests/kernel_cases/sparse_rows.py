@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf.kernels.linear.sparse_rows import SparseRows, add_rows_address
+from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address
 from kernel_cases.case import Case, chosen
 
 
@@ -18,7 +18,7 @@ def product_arguments(size, dtype, rows=None):
     X, out = csr_array(X[chosen(rows, size.n_rows)]), out[chosen(rows, size.n_rows)]
     matrix.flags.writeable = False  # like a model's
     bounds = np.array([X.indptr[:-1], X.indptr[1:]], np.int64)
-    sparse = SparseRows(X.data, X.indices.astype(np.int32), *bounds)
+    sparse = CompressedRows(X.data, X.indices.astype(np.int32), *bounds)
     return add_rows_address(out.dtype), sparse, matrix, 2, np.zeros(1, np.int64), out
 
 

@@ -88,7 +88,7 @@ def test_without_averages():
     for model in (rbm, machine):
         result = exact(model, averages=False)
         assert result.log_partition == exact(model).log_partition
-        assert result[1:] == (None, None, None)
+        assert result[1:] == (None, None, None, None)
 
 
 def test_visible_layer_of_real_size():
@@ -110,7 +110,8 @@ def test_visible_layer_of_real_size():
     ("model", "error"),
     [
         (RBM(np.zeros((2, 2)), Gaussian([0, 0], 1.0), Gaussian([0, 0], 1.0)), ValueError),
-        (BoltzmannMachine(np.zeros((21, 21)), Ising(np.zeros(21))), ValueError),
+        (BoltzmannMachine(np.ones((40, 40)) - np.eye(40), Ising(np.zeros(40))), ValueError),
+        (BoltzmannMachine(np.zeros((2, 2)), Gaussian([0, 0], 1.0)), ValueError),
         (np.zeros((2, 2)), TypeError),
     ],
 )

@@ -173,3 +173,52 @@ def test_projection_is_a_change_of_gauge():
     projected = project(UNITS)
     np.testing.assert_allclose(projected.moments(0.0, 0.0), UNITS.moments(0.0, 0.0), rtol=1e-13)
     assert number_of_states(UNITS) == 24
+
+
+def test_states_that_do_not_occur():
+    """A field of -inf is the same as a group without that state."""
+    never, without = (
+        mf.Categorical([[0.3, -np.inf, 0.1], [0.0, 0.5]]),
+        mf.Categorical([[0.3, 0.1], [0.0, 0.5]]),
+    )
+    kept = [0, 2, 3, 4]
+    rng = np.random.default_rng(0)
+    b, a = rng.normal(size=(2, 6, 5))
+    for scale in (1.0, 200.0):
+        mean, var = never.moments(scale * b, a)
+        expected = without.moments(scale * b[:, kept], a[:, kept])
+        np.testing.assert_allclose(mean[:, kept], expected[0], rtol=1e-12)
+        np.testing.assert_allclose(var[:, kept], expected[1], rtol=1e-12)
+        assert (mean[:, 1] == 0).all() and (var[:, 1] == 0).all()
+        found = never.log_partition(scale * b, a)
+        expected = without.log_partition(scale * b[:, kept], a[:, kept])
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    draws = never.sample(np.zeros((500, 5)), 0.0, 1)
+    assert not draws[:, 1].any() and never.contains(draws).all()
+    labels = never.one_hot([[0, 1], [1, 1], [2, 0]])
+    assert never.log_prob(labels).sum(1).tolist() == [0.8, -np.inf, 0.1]
+    assert never.contains(labels).all(1).tolist() == [True, False, True]
+    projected = never.project().field
+    np.testing.assert_allclose(projected, [0.1, -np.inf, -0.1, -0.25, 0.25])
+
+
+def test_states_that_do_not_occur_in_solvers():
+    """Also in kernels, in annealing and in files."""
+    rng = np.random.default_rng(1)
+    never, without = mf.Categorical([[0.3, -np.inf, 0.1]]), mf.Categorical([[0.3, 0.1]])
+    hidden, weights = mf.Ising(np.array([0.2, -0.1])), rng.normal(size=(3, 2))
+    machine = mf.RBM(weights, never, hidden)
+    smaller = mf.RBM(weights[[0, 2]], without, hidden)
+    found, expected = mf.tap(machine), mf.tap(smaller)
+    np.testing.assert_allclose(found.log_partition, expected.log_partition, rtol=1e-10)
+    np.testing.assert_allclose(found.mean[0], np.insert(expected.mean[0], 1, 0), atol=1e-8)
+    exact = mf.exact(machine).log_partition
+    np.testing.assert_allclose(exact, mf.exact(smaller).log_partition, rtol=1e-12)
+    annealed = mf.annealed_importance_sampling(machine, 50, 50, rng=0)
+    assert abs(annealed.log_partition - exact) < 0.05 and not annealed.samples[:, 1].any()
+
+
+@pytest.mark.parametrize("fields", [[[np.nan, 0]], [[np.inf, 0]], [[-np.inf, -np.inf], [0, 0]]])
+def test_bad_fields(fields):
+    with pytest.raises(ValueError, match="field must be finite"):
+        mf.Categorical(fields)

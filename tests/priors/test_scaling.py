@@ -67,7 +67,16 @@ def test_scales_follow_the_units_of_measurement_of_data():
     np.testing.assert_allclose(other, np.array(one) * factors, rtol=1e-9)
     np.testing.assert_allclose(one[1], X.std(0) / measures.LEARNED_DEVIATION)
     offset, scale = measures.units_of_measurement(PRIORS["interval"])
-    assert offset.tolist() == [-1] * N and scale.tolist() == [3, 4, 5]
+    mean, var = PRIORS["interval"].moments(0.0, 0.0)
+    np.testing.assert_allclose([offset, scale], [mean, np.sqrt(var) / measures.BOUNDED_DEVIATION])
+    narrow = TruncatedGaussian(np.zeros(1), 1e6, -1.0, 1.0)  # hardly varies
+    assert measures.units_of_measurement(narrow)[1] == 2 / measures.WIDEST_INTERVAL
+    # Of a spike the deviation is that of the slab, unless most values are zero.
+    slab = np.array([[9.0, 3.0], [4.0, 4.0]])
+    for log_odds, expected in ((30.0, 0.5), (-30.0, np.sqrt(2.25**2 + 0.25))):
+        spiked = GaussBernoulli(slab[0, :1], slab[1, :1], log_odds + np.zeros(1))
+        found = measures.units_of_measurement(spiked)[1] * measures.LEARNED_DEVIATION
+        np.testing.assert_allclose(found, max(expected, np.sqrt(2.25**2 + 0.25) / 4))
     assert not measures.is_real(Bernoulli([0.0])) and measures.is_real(PRIORS["two"])
 
 
@@ -129,6 +138,16 @@ def test_steps_keep_precisions_positive_and_means_of_slabs_where_they_are():
     step = gaussian._replace(field=0 * FIELD, precision=np.full(N, 0.1))
     new = measures.with_log_steps(gaussian, gaussian, step)
     np.testing.assert_array_equal(new.field, FIELD)
+    # Far from zero it is the mean that stays: fields move with precisions.
+    away = gaussian._replace(field=50 * gaussian.precision)
+    new = measures.with_log_steps(away, away, step)
+    np.testing.assert_allclose(new.field / new.precision, 50)
+    x = 50 + np.random.default_rng(0).normal(size=(9, N))
+    derivatives = away._make([part.mean(0) for part in away.log_prob_gradient(x)])
+    by_log = measures.by_log_precision(away, derivatives, means_held=True).precision
+    steps = (step._replace(precision=np.full(N, h)) for h in (1e-5, -1e-5))
+    up, down = (measures.with_log_steps(away, away, s).log_prob(x).mean(0) for s in steps)
+    np.testing.assert_allclose(by_log, (up - down) / 2e-5, rtol=1e-5)
     # Precisions beyond the largest do not rise.
     far = gaussian._replace(precision=np.full(N, 2 * measures.MAX_PRECISION))
     new = measures.with_log_steps(far, far, step)

@@ -6,9 +6,10 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from fastmf.priors import Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
-from fastmf.priors._fitting import fit
+from fastmf.priors._fitting import bounds_of_columns, fit
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -292,3 +293,37 @@ def test_mass_that_spreads_beyond_the_range_counts_as_infinite():
     mean, var = unit.moments(np.array([-1e-20, -1e-60]), -0.5)
     np.testing.assert_allclose(mean[0], 1e20, rtol=1e-11)
     assert var[1] == np.inf
+
+
+# --- bounds of columns ----------------------------------------------------------------------------
+
+
+def test_columns_that_are_alike_share_their_bounds():
+    rng = np.random.default_rng(0)
+    pixels = rng.random((50, 6))
+    pixels[:, 0], pixels[:, 1] = 0, 0.05 * pixels[:, 1]  # at the border
+    for X in (pixels, csr_array(pixels)):
+        lower, upper = bounds_of_columns(X)
+        assert (lower == 0).all() and (upper == pixels.max()).all()
+    pixels[:, 2] *= 1e-6
+    lower, upper = bounds_of_columns(pixels)
+    assert upper[2] < 1.2e-6 and (np.delete(upper, 2) == pixels.max()).all()
+
+
+def test_columns_of_different_ranges_have_bounds_of_their_own():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(1, 2, (50, 5)) * [1e-3, 1.0, 1e3, -1e6, 1.0]
+    X[:, 4] = 5
+    for rows in (X, csr_array(X)):
+        lower, upper = bounds_of_columns(rows)
+        assert (lower <= X.min(0)).all() and (X.max(0) <= upper).all()
+        width = X.max(0) - X.min(0)
+        np.testing.assert_allclose((upper - lower)[:4], 1.2 * width[:4])
+        assert lower[4] == 0 and upper[4] == 10
+    X[:, 0] -= X[:, 0].min()  # values from 0 stay positive
+    assert bounds_of_columns(X)[0][0] == 0
+    mean, var = TruncatedGaussian.from_data(X).moments(0.0, 0.0)
+    np.testing.assert_allclose(mean, X.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(var[:4], X.var(0)[:4], rtol=1e-6)
+    given = TruncatedGaussian.from_data(X, upper=2e6)
+    assert (given.upper == 2e6).all() and (given.lower == bounds_of_columns(X)[0]).all()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmf as mf
-from fastmf import datasets, distributed, evaluation, plotting, priors
+from fastmf import convert, datasets, distributed, evaluation, plotting, priors
 
 Array = NDArray[Any]
 
@@ -68,6 +68,19 @@ def models(folder: Path) -> tuple[mf.RBM, mf.DBM, mf.BoltzmannMachine]:
     return rbm, dbm, machine
 
 
+def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
+    """UAI files, objects of other packages and sums along an order of elimination."""
+    datasets.save_uai(machine, path, clamp=[np.nan, 1.0, np.nan], log_factor=0.5)
+    uai: datasets.UAIModel = datasets.load_uai(path, evidence=f"{path}.evid", max_bytes=2**20)
+    found = mf.exact(uai.model, clamp=uai.clamp, averages=False, mode=True, max_bytes=2**20)
+    datasets.write_uai_result(path, log_partition=found.log_partition)
+    result: datasets.UAIResult = datasets.read_uai_result(path)
+    converted: convert.Converted = convert.from_networkx(convert.to_networkx(machine), "ising")
+    convert.from_pgmpy(convert.to_pgmpy(converted.model, names=["a", "b", "c"]))
+    convert.from_dimod(convert.to_dimod(machine, beta=2.0), beta=2.0)
+    return converted.log_factor + (result.log_partition or 0.0)
+
+
 def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     """Solvers and results."""
     result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5, rng=0)
@@ -76,6 +89,12 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
     print(result.reliable, beliefs.unique)
+    graph = mf.belief_propagation(
+        machine, algorithm="tree_reweighted", schedule="residual", n_tree_updates=2, pairwise=True,
+        clamp=np.array([1, np.nan, np.nan]),
+    )  # fmt: skip
+    if isinstance(graph, mf.GraphBeliefs):
+        print(graph.edges, graph.edge_probability, graph.n_states, graph.table(0, 1, row=None))
     prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
     linear = mf.SparseLinearModel(np.eye(2), np.ones(2), 0.1, prior)
     bounds = mf.log_partition_bounds(rbm, field=np.zeros(3), n_starts=2, rng=1)
@@ -96,11 +115,16 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     score: float = mf.GeneralizedRBM.load(folder / "rbm.npz", max_bytes=None).score(X)
     score += rbm.log_partition("exact") + len(rbm.gradient_)
     found: evaluation.Solutions = rbm.solutions()
-    layered = rbm.sample(3), rbm.denoise(X, flip_probability=0.1), rbm.impute(X, n_starts=3)
+    layered = (
+        rbm.sample(3, start="data"),
+        rbm.denoise(X, flip_probability=0.1),
+        rbm.impute(X, n_starts=3),
+    )
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None], standardize=False).fit(X, y=Y)
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))
     table = mf.FullyVisibleBoltzmannMachine(penalty="firth", existence_seconds=5.0).fit(X)
+    mf.FullyVisibleBoltzmannMachine(graph=[(0, 1)]).fit(X)
     couplings, field = table.confint(0.9)
     print(table.values_, table.categories_, table.impute(X))
     items = mf.OrdinalMachine(thresholds="blume_capel", l2=0.1).fit(X)

@@ -61,9 +61,9 @@ class BinaryUnits:
     def __init__(self, model, fields):
         if not isinstance(model, RBM):
             raise TypeError(
-                f"model must be an RBM, got {type(model).__name__}: fastmf.tap takes all layered "
-                "and fully visible machines, fastmf.relaxed_bp and adaptive_tap those without "
-                "categorical units."
+                f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}: "
+                "fastmf.tap takes all layered machines, fastmf.relaxed_bp and adaptive_tap those "
+                "without categorical units."
             )
         for name, prior in zip(("visible", "hidden"), model.layers, strict=True):
             if not (two_values(prior) and has_log_prob(prior)):

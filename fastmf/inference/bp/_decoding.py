@@ -86,7 +86,7 @@ def spectral_radius_bound(weights):
     Parameters
     ----------
     weights : array of shape (n_visible, n_hidden)
-        Of {0, 1} units: four times the couplings of spins.
+        Couplings of {0, 1} units: four times those of spins.
     """
     strength = np.tanh(abs(weights.astype(np.float64)) / 4)
     if not strength.size:

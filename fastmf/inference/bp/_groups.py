@@ -78,7 +78,7 @@ def propagate(options, model, fields, n_rows):
     options : BPOptions
     model : RBM
     fields : pair of arrays or None
-        Of the visible states and the hidden units.
+        Fields of the visible states and the hidden units.
     n_rows : int or None
         None for a single row without an axis.
 
@@ -114,7 +114,6 @@ def propagate(options, model, fields, n_rows):
 def _refuse(options):
     asked = {
         "messages": options.messages,
-        "pairwise": options.pairwise,
         "n_restarts": options.n_restarts,
         "spectral_radius": options.spectral_radius,
         "on_failure='minimise'": options.on_failure == "minimise",
@@ -198,7 +197,9 @@ def _positive_part(x):
 def _beliefs(options, units, record, local_maximum, single):
     visible, hidden = units.model.layers
     dtype, problem = units.model.dtype, units.problem
-    means, variances = visible.moments(record.visible - visible.field, np.zeros(()))
+    possible = visible.field > -np.inf
+    tilt = np.where(possible, record.visible, 0) - np.where(possible, visible.field, 0)
+    means, variances = visible.moments(tilt, np.zeros(()))
     p, q = sigmoid_pair(record.hidden)
     labels, objective = record.labels, None
     if options.algorithm != "sum":
@@ -219,7 +220,7 @@ def _beliefs(options, units, record, local_maximum, single):
         return tuple(row(np.asarray(x, dtype)) for x in parts)
 
     values = np.asarray(units.offset + units.scale * (decoded > 0), dtype)
-    tilts = record.visible - visible.field, record.hidden / units.scale - binary_field(hidden)[0]
+    tilts = tilt, record.hidden / units.scale - binary_field(hidden)[0]
     return Beliefs(
         mean=layers(means, units.offset + units.scale * p),
         var=layers(variances, units.scale**2 * p * q),

@@ -39,8 +39,8 @@ class MessageLayout(NamedTuple):
     n_workers : int
         Number of threads among which rows are divided, if not `shared`.
     shape : tuple of int
-        Of the messages: one entry for each row if they are read afterwards, or were given, and
-        otherwise for each worker.
+        Shape of the messages: one entry for each row if they are read afterwards, or were given,
+        and otherwise for each worker.
     n_groups : int
         Number of groups of rows whose pair beliefs are added as soon as a row has ended; 0 if none
         are asked for, or they are computed from the messages of all rows.
@@ -96,7 +96,7 @@ def prepared(options, units, dtype, n_rows, starts=None):
     units : BinaryUnits
         With fields of one row, or of `n_rows`.
     dtype : NumPy dtype
-        Of the messages.
+        Type of the messages.
     n_rows : int
     starts : array of shape (n_visible, n_padded), optional
         Memory for the messages that rows of sum-product start from. None: a new array.
@@ -143,9 +143,9 @@ def rounding(shape, dtype, max_weight, max_term):
     Parameters
     ----------
     shape : tuple of int
-        Of the weights.
+        Shape of the weights.
     dtype : NumPy dtype
-        Of the messages.
+        Type of the messages.
     max_weight : float
         Largest absolute weight; sums of log-messages, in float64, are so many times as large.
     max_term : float

@@ -10,6 +10,8 @@ ALGORITHMS = {
     "max": bp_types.MAX_PRODUCT,
     "mixed": bp_types.MIXED_PRODUCT,
 }
+ON_GRAPHS = "tree_reweighted"
+SCHEDULES = "parallel", "sequential", "residual"
 # Residuals beyond this number are kept only if asked for; cycles are then not recognised.
 MAX_HISTORY_SIZE = 2**26
 
@@ -36,20 +38,23 @@ class BPOptions:
     n_restarts: int = 0
     spectral_radius: bool = False
     on_failure: str = "report"
+    schedule: str | None = None
+    n_tree_updates: int = 0
     n_threads: int | None = None
 
     def __post_init__(self):
-        check.one_of("algorithm", self.algorithm, tuple(ALGORITHMS))
+        check.one_of("algorithm", self.algorithm, (*ALGORITHMS, ON_GRAPHS))
         self.damping, self.tol, self.max_iter, self.n_threads = check.iteration(
             self.damping, self.tol, self.max_iter, self.n_threads
         )
         if self.damping and self.algorithm == "mixed":
             raise ValueError("damping must be None or 0 for mixed-product: decisions are hard.")
         check.one_of("pairwise", self.pairwise, (False, True, "mean"))
-        if self.polish and self.algorithm == "sum":
+        decodes = self.algorithm in ("max", "mixed")
+        if self.polish and not decodes:
             raise ValueError("polish needs algorithm='max' or 'mixed'.")
-        if self.pairwise and self.algorithm != "sum":
-            raise ValueError("pairwise needs algorithm='sum'.")
+        if self.pairwise and decodes:
+            raise ValueError("pairwise needs algorithm='sum' or 'tree_reweighted'.")
         check.one_of("on_failure", self.on_failure, ("report", "minimise"))
         if self.on_failure == "minimise" and (self.algorithm != "sum" or not self.tol):
             raise ValueError("on_failure='minimise' needs algorithm='sum' and tol above 0.")
@@ -59,6 +64,10 @@ class BPOptions:
                 "assignment."
             )
         self.n_restarts = check.count("n_restarts", self.n_restarts, 0)
+        check.one_of("schedule", self.schedule, (None, *SCHEDULES))
+        self.n_tree_updates = check.count("n_tree_updates", self.n_tree_updates, 0)
+        if self.n_tree_updates and self.algorithm != ON_GRAPHS:
+            raise ValueError("n_tree_updates needs algorithm='tree_reweighted'.")
 
     @property
     def kernel_algorithm(self):
@@ -68,7 +77,8 @@ class BPOptions:
     @property
     def polishes(self):
         """Whether the assignment is polished."""
-        return self.algorithm != "sum" if self.polish is None else bool(self.polish)
+        decodes = self.algorithm in ("max", "mixed")
+        return decodes if self.polish is None else bool(self.polish)
 
     def history_length(self, n_rows):
         """Number of residuals of each row to keep; by default all, to recognise cycles."""

@@ -1,8 +1,8 @@
-"""Sum-, max- and mixed-product belief propagation in RBMs of binary units.
+"""Sum-, max- and mixed-product belief propagation in RBMs of binary units, and on graphs.
 
-The equations of messages, cavities, beliefs and the Bethe free energy are at the head of
+The equations of messages, cavities, beliefs and the Bethe free energy of an RBM are at the head of
 `fastmf.kernels.bp.belief_propagation`; here options and arrays are prepared, the kernels run, and
-rows that do not converge handed to `_fallbacks`.
+rows that do not converge handed to `_fallbacks`. Graphs are those of `graph_propagation`.
 """
 
 import functools
@@ -33,11 +33,13 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of, decoded
 from fastmf.inference.bp.bethe import StationaryPoint
+from fastmf.inference.bp.graph_layers import needs_graph, propagate_on_layers
+from fastmf.inference.bp.graph_propagation import propagate_on_graph
 from fastmf.inference.bp.reliability import BeliefsCheck
 from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
-from fastmf.models import RBM
+from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli, Categorical
 from fastmf.special import sigmoid_pair
 
@@ -51,7 +53,9 @@ def belief_propagation(
     *,
     algorithm="sum",
     field=None,
+    clamp=None,
     init=None,
+    schedule=None,
     damping=None,
     tol=1e-8,
     max_iter=1000,
@@ -65,6 +69,7 @@ def belief_propagation(
     rng=None,
     spectral_radius=False,
     on_failure="report",
+    n_tree_updates=0,
     n_threads=None,
 ):
     """Marginals, log-partition or most probable assignment by belief propagation.
@@ -73,14 +78,22 @@ def belief_propagation(
 
     Parameters
     ----------
-    model : RBM
-        With Bernoulli or Ising units; visible ones may be Categorical.
-    algorithm : {"sum", "max", "mixed"}, default "sum"
+    model : RBM or BoltzmannMachine
+        An RBM of Bernoulli or Ising units, whose visible ones may be Categorical; or a graph, a
+        BoltzmannMachine of any discrete units with dense or sparse couplings.
+    algorithm : {"sum", "max", "mixed", "tree_reweighted"}, default "sum"
         Sum-product: marginals and log-partition. Max-product: the most probable joint assignment.
-        Mixed-product: the visible assignment of largest probability, hidden units summed out.
+        Mixed-product, of an RBM: the visible assignment of largest probability, hidden units summed
+        out. Tree-reweighted: an upper bound of the log-partition, where the row has converged.
     field : array or pair of arrays, optional
         Extra fields of the visible units, or of (visible, hidden) units, each (n_units,) or
-        (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units.
+        (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units. One
+        array for a graph.
+    clamp : array or pair of arrays, optional
+        Values of clamped units, NaN where free, as in `tap`.
+    schedule : {"sequential", "parallel", "residual"}, optional
+        Order of updates on a graph, by default sequential; see Notes. An RBM has one of its own,
+        unless it is given.
     init : None, array or Beliefs
         Messages to start from, as in the result's `messages`; for mixed-product a visible
         assignment. None: messages without preference, halfway between their bounds, 0 and the
@@ -106,7 +119,8 @@ def belief_propagation(
     messages : bool, default False
         Keep the messages: n_rows * n_visible * n_hidden numbers.
     pairwise : bool or "mean", default False
-        Compute expected products <v_i h_j>, of each row or their average (sum-product only).
+        Compute expected products <v_i h_j>, of each row or their average; on a graph those of the
+        edges, or tables of probabilities, as in `GraphBeliefs`. (Not of max- and mixed-product.)
     log_partition : bool, default True
         Compute the log-partition of sum-product, which costs about as much as a sweep.
     polish : bool, optional
@@ -122,7 +136,7 @@ def belief_propagation(
     starts : array of shape (n_starts, n_visible), optional
         In place of `n_restarts`, the assignments of the additional runs, the same for each row.
     rng : numpy.random.Generator or int, optional
-        Of the random assignments.
+        Random numbers of the random assignments.
     spectral_radius : bool, default False
         Compute an upper bound of the spectral radius of Mooij and Kappen (2007), below which one
         fixed point is guaranteed.
@@ -136,12 +150,16 @@ def belief_propagation(
         times the memory of the weights: less than a second at 784 x 256, half a minute where all
         searches fail. The Bethe log-partition at a minimum may be inaccurate: with large frustrated
         weights it is far above the true one.
+    n_tree_updates : int, default 0
+        Tree-reweighted: number of changes of the probabilities of edges that lower the bound, each
+        of which takes as long as a solve.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
     Returns
     -------
     Beliefs
+        Beliefs of layers, or of a graph `GraphBeliefs`.
 
     Raises
     ------
@@ -171,7 +189,19 @@ def belief_propagation(
 
     With Categorical visible units means and variances are flat and the visible assignment consists
     of labels, (n_rows, n_groups). Their messages are computed in float64; `init`, `messages`,
-    `pairwise`, restarts, `spectral_radius` and on_failure="minimise" are not available.
+    restarts, `spectral_radius` and on_failure="minimise" are not available.
+
+    Graphs are computed in float64. Forests are recognised and exact after two sweeps, from the last
+    unit in breadth-first order to the first and back; all other solves begin with these. Sequential
+    sweeps go on in that way, parallel ones send all messages at once, and the residual schedule
+    always updates the unit that has received the largest change. `tol` is relative to 1 + abs(x)
+    for log-messages x, too, which are damped as such where units have more than two states. The
+    assignment of max-product is exact on forests; otherwise units are decoded one after another
+    given those before, after some of the sweeps, and moved singly while that helps; where it has
+    not converged, rows with no more than 100,000 edges together are also improved by moves of
+    random forests of units. `n_restarts`, `starts` and on_failure="minimise" are not available. An
+    RBM is solved as a graph if it has `clamp`, `schedule`, tree-reweighted messages, or pair
+    beliefs of Categorical units.
 
     A fixed point without preference, such as that of a ferromagnet without a field below its
     critical temperature, is found in one sweep and need not be stable: `init` leads to others.
@@ -212,8 +242,18 @@ def belief_propagation(
         n_restarts=n_restarts,
         spectral_radius=spectral_radius,
         on_failure=on_failure,
+        schedule=schedule,
+        n_tree_updates=n_tree_updates,
         n_threads=n_threads,
     )
+    if isinstance(model, BoltzmannMachine):
+        if starts is not None:
+            raise ValueError("starts: available for an RBM only.")
+        return propagate_on_graph(options, model, field, clamp, init)
+    if isinstance(model, RBM) and needs_graph(options, model, clamp):
+        if starts is not None:
+            raise ValueError("starts: not available with clamp, schedule or other trees.")
+        return propagate_on_layers(options, model, field, clamp, init)
     fields, n_rows = checked_fields(model, field)
     if isinstance(model, RBM) and isinstance(model.layers[0], Categorical):
         if init is not None or starts is not None:
@@ -322,7 +362,7 @@ def beliefs_of_batch(model, fields, **options):
     fields : pair of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
         Finite; all of the units' fields.
     **options
-        Of `BPOptions`; assignments are not polished.
+        Options as for `BPOptions`; assignments are not polished.
 
     Returns
     -------

@@ -61,19 +61,20 @@ class Beliefs(FixedPoint):
         """True if sum-product is proved to have one fixed point, whatever the fields; else None.
 
         The proof is a spectral radius of Mooij and Kappen (2007) below 1, computed when this is
-        first read; it is not known with categorical units and after `pickle`.
+        first read; that of a forest is 0. It is not known for an RBM with categorical units that is
+        not solved as a graph, and after `pickle`.
         """
         known = self.__dict__
         if "_unique" not in known:
             radius = self.spectral_radius
-            if radius is None and "_weights" in known:
-                radius = spectral_radius_bound(known.pop("_weights").weights())
+            if radius is None and "_radius" in known:
+                radius = known.pop("_radius")()
             known["_unique"] = True if radius is not None and radius < 1 else None
         return known["_unique"]
 
     def __getstate__(self):
         """Everything but what has the model."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_weights"}
+        return {k: v for k, v in super().__getstate__().items() if k != "_radius"}
 
     def _rows_html(self):
         rows = super()._rows_html()
@@ -134,7 +135,7 @@ def beliefs_of(
         spectral_radius=spectral_radius,
     )
     if options.algorithm == "sum":
-        found.__dict__["_weights"] = units
+        found.__dict__["_radius"] = lambda: spectral_radius_bound(units.weights())
     return found
 
 

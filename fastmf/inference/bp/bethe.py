@@ -36,7 +36,7 @@ class StationaryPoint(NamedTuple):
     Parameters
     ----------
     log_odds : tuple of arrays (n_visible,) and (n_hidden,)
-        Of the beliefs that the messages give.
+        Log-odds of the beliefs that the messages give.
     messages : array of shape (n_visible, n_hidden)
         Ratios m(1) / m(0) from visible to hidden units; at a stationary point a fixed point of
         belief propagation.
@@ -62,7 +62,7 @@ def minimise_bethe(weights, visible_field, hidden_field, log_odds, tol):
     weights : float64 array of shape (n_visible, n_hidden)
     visible_field, hidden_field : array of shape (n_visible,) and (n_hidden,)
     log_odds : pair of arrays
-        Of the beliefs to start from.
+        Log-odds of the beliefs to start from.
     tol : float
         Stop when a sweep of belief propagation would change no belief by more.
 

@@ -24,6 +24,7 @@ from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import BoltzmannMachine
+from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
@@ -99,6 +100,7 @@ def adaptive_tap(
         raise TypeError(
             f"model must be a BoltzmannMachine, RBM or DBM, got {type(model).__name__}."
         )
+    model = dense_machine("adaptive_tap", model)
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     sites = None
@@ -152,9 +154,9 @@ def mean_covariance(model, solutions, precision=0.0):
     ----------
     model : RBM
     solutions : ExpectationPropagation
-        Of `adaptive_tap`.
+        Result of `adaptive_tap`.
     precision : array of shape (n_units,) or (n_rows, n_units)
-        That was added to the units, visible ones first.
+        Precision that was added to the units, visible ones first.
 
     Returns
     -------

@@ -14,6 +14,7 @@ Steps are those of L-BFGS, preconditioned by the exact curvature of each block a
 covariances of (w_i, -w_i w_j) under the Gaussian and under the tilted block.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,18 +23,19 @@ from numpy.linalg import LinAlgError
 from fastmf._common.linalg import scaled_cholesky
 from fastmf.inference.ep.block_sites import Tilted, floored, mismatch, tilt
 from fastmf.inference.ep.curvature import unit_curvature
+from fastmf.inference.ep.inner_loop import LBFGS
 from fastmf.kernels.ep.site_blocks import block_curvature
 
-# Of L-BFGS: steps that are kept, and steps after which the preconditioner is computed anew.
-MEMORY, RENEWAL = 12, 8
+# Steps of L-BFGS after which the preconditioner is computed anew.
+RENEWAL = 8
 MAX_STEPS, MAX_HALVINGS = 100, 30
 # Evaluations of the inner objective that stand for an iteration of `max_iter`.
 EVALUATIONS_PER_ITERATION = 2
-# Outer steps that are kept for Anderson's extrapolation.
+# Outer steps that are kept for the extrapolation.
 OUTER_MEMORY = 5
 
 
-class InnerPoint(NamedTuple):
+class BlockInnerPoint(NamedTuple):
     """The inner objective with some sites, and all that its derivatives need.
 
     Parameters
@@ -62,7 +64,7 @@ def evaluate(problem, marginal, site):
     value = -found[1] - tilted.log_partition
     if not (np.isfinite(value) and tilted.exist.all()):
         return None
-    return InnerPoint(site, cavity, found[0], tilted, value)
+    return BlockInnerPoint(site, cavity, found[0], tilted, value)
 
 
 def gradient_of(problem, point):
@@ -86,7 +88,7 @@ class Curvature:
     Parameters
     ----------
     problem : BlockProblem
-    point : InnerPoint
+    point : BlockInnerPoint
 
     Raises
     ------
@@ -184,36 +186,6 @@ class _UnitPoint(NamedTuple):
     tilted: np.ndarray
 
 
-class LBFGS:
-    """L-BFGS steps: products of past steps and changes of the gradient correct the curvature."""
-
-    def __init__(self, problem):
-        self.problem, self.pairs, self.last, self.age = problem, [], None, 0
-
-    def __call__(self, point, gradient):
-        """The next ascent step."""
-        if self.last is not None:
-            s, y = point.site - self.last[0], self.last[1] - gradient
-            if s @ y > 1e-12 * np.sqrt((s @ s) * (y @ y)):
-                self.pairs = [*self.pairs[-MEMORY + 1 :], (s, y, 1 / (s @ y))]
-        if self.age % RENEWAL == 0:
-            self.inverse = Curvature(self.problem, point)
-        self.age += 1
-        self.last = point.site, gradient
-        q, coefficients = gradient, []
-        for s, y, rho in reversed(self.pairs):
-            coefficients.append(rho * (s @ q))
-            q = q - coefficients[-1] * y
-        step = self.inverse(q)
-        for (s, y, rho), alpha in zip(self.pairs, reversed(coefficients), strict=True):
-            step = step + s * (alpha - rho * (y @ step))
-        return step
-
-    def reset(self):
-        """Start again from the curvature alone."""
-        self.pairs, self.last, self.age = [], None, 0
-
-
 def maximise(problem, marginal, site, tol, decrement):
     """The sites that maximise the inner objective, from sites inside its domain; None outside.
 
@@ -222,7 +194,7 @@ def maximise(problem, marginal, site, tol, decrement):
     point = evaluate(problem, marginal, site)
     if point is None:
         return None
-    direction = LBFGS(problem)
+    direction = LBFGS(partial(Curvature, problem), RENEWAL)
     for _ in range(MAX_STEPS):
         gradient = gradient_of(problem, point)
         try:
@@ -264,18 +236,18 @@ def _line_search(problem, marginal, point, step, derivative):
     return None
 
 
-class OuterPoint(NamedTuple):
+class BlockOuterPoint(NamedTuple):
     """Naturals of the marginals, and the inner solution for them.
 
     Parameters
     ----------
     marginal : array
-    inner : InnerPoint
+    inner : BlockInnerPoint
     energy : float
     """
 
     marginal: np.ndarray
-    inner: InnerPoint
+    inner: BlockInnerPoint
     energy: float
 
 
@@ -293,7 +265,7 @@ def block_double_loop(problem, state, trace):
             break
     if point is None:
         return state, False
-    anderson, precision = Anderson(), (1e-3, 1e-9)
+    anderson, precision = NaturalsExtrapolation(), (1e-3, 1e-9)
     for _ in range(problem.max_iter):
         end = problem.state_of(point.inner.site)
         residual = np.inf if end is None else end.residual()
@@ -337,11 +309,11 @@ def _outer_point(problem, marginal, sites, precision):
     for site in sites:
         inner = maximise(problem, marginal, site, *precision)
         if inner is not None:
-            return OuterPoint(marginal, inner, inner.value + own)
+            return BlockOuterPoint(marginal, inner, inner.value + own)
     return None
 
 
-class Anderson:
+class NaturalsExtrapolation:
     """Extrapolation of a fixed-point iteration on naturals."""
 
     def __init__(self):

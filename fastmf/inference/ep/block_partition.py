@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut, unit_columns
 from fastmf.inference.gaussian.blocks import labels_of, members_of
 
@@ -56,16 +57,34 @@ def blocks_of(X, blocks, n_rows=None):
     if isinstance(blocks, str):
         if blocks != "auto":
             raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
-        return correlated_blocks(X, n_rows)
-    labels, n_features = np.asarray(blocks), X.shape[1]
+        # Threads of BLAS would spin into what follows.
+        with one_blas_thread(len(X)):
+            return correlated_blocks(X, n_rows)
+    return members_of(checked_labels(blocks, X.shape[1]))
+
+
+def checked_labels(blocks, n_features):
+    """Labels of the blocks of features, as an array.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is not one label for each feature, or labels are neither numbers nor names.
+    """
+    try:
+        labels = np.asarray(blocks)
+    except ValueError:  # lists of unequal lengths
+        labels = np.asarray(None)
     if labels.shape != (n_features,):
         raise ValueError(
-            f"blocks must have a label for each feature, shape ({n_features},), "
-            f"got shape {labels.shape}."
+            f"blocks must have a label for each feature, shape ({n_features},), or be 'auto' or "
+            f"None, got shape {labels.shape}."
         )
+    if labels.dtype.kind not in "biufUSO":
+        raise TypeError(f"blocks must be numbers or names, got {labels.dtype}.")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError("blocks must name the block of every feature, got NaN or infinity.")
-    return members_of(labels)
+    return labels
 
 
 def full_blocks(result):

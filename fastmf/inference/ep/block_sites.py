@@ -136,7 +136,7 @@ class BlockState(NamedTuple):
     site, gaussian, cavity : array
     tilted : Tilted
     log_partition : float
-        Of the Gaussian.
+        Log-partition of the Gaussian.
     proposal : array
         The sites of the next iteration.
     """

@@ -126,12 +126,12 @@ class InverseCurvature(NamedTuple):
     Parameters
     ----------
     mean : array of shape (n_units,)
-        Of the Gaussian.
+        Means of the Gaussian.
     first, mixed, second : array of shape (n_units,)
         Curvature of every unit alone by t1, by t1 and t2, and by t2.
     active : int array of shape (n_active,)
     joint : ScaledCholesky
-        Of the curvature of the active units.
+        Factor of the curvature of the active units.
     """
 
     mean: np.ndarray

@@ -85,7 +85,7 @@ def outer_step(problem, point, moments):
     sites : array of shape (2, n_units)
         The change of the sites at the inner solution.
     predicted_decrease : float
-        Of E along the step, to first order.
+        Decrease of E along the step, to first order.
     """
     mean, n = point.gaussian[0], problem.side.n_units
     model = _outer_model(problem, point, moments)
@@ -166,7 +166,7 @@ def moved(moments, step, length):
     return np.stack([moments[0] + length * step[0], moments[1] * np.exp(-length * step[1])])
 
 
-class Anderson:
+class MomentsExtrapolation:
     """Extrapolation of a fixed-point iteration on (mean, log variance), in units of the sd."""
 
     def __init__(self):
@@ -222,7 +222,7 @@ def double_loop(problem, state, trace):
     inner = _solver(problem)(problem, natural(moments), state.site, *precision)
     if inner is None:
         return state, False
-    anderson, point = Anderson(), OuterPoint(moments, inner, _energy(inner, moments))
+    anderson, point = MomentsExtrapolation(), OuterPoint(moments, inner, _energy(inner, moments))
     for _ in range(problem.max_iter):
         # At the inner solution Gaussian and tilted units have the same moments.
         residual = mismatch(point.moments, _target(problem, point.inner))

@@ -63,7 +63,7 @@ def search_patterns(linear, precision, log_odds, slab_precision):
     linear : array of shape (n,)
     precision : array of shape (n, n)
     log_odds, slab_precision : array of shape (n,)
-        Those of the prior; the slab has mean 0.
+        Log-odds of the prior, and precisions of its slabs of mean 0.
 
     Returns
     -------

@@ -10,6 +10,7 @@ the steps are Newton's; for many, those of L-BFGS preconditioned by the curvatur
 correlated units together, and of each of the others alone.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -78,20 +79,28 @@ def natural(moments):
 
 
 class LBFGS:
-    """L-BFGS steps: products of past steps and changes of the gradient correct the curvature."""
+    """L-BFGS steps: products of past steps and changes of the gradient correct the curvature.
 
-    def __init__(self, problem):
-        self.problem, self.pairs, self.last, self.age = problem, [], None, 0
+    Parameters
+    ----------
+    inverse_at : callable
+        Function of a point that returns the product with the inverse curvature there.
+    renewal : int
+        Steps after which the curvature is taken at a new point.
+    """
 
-    def __call__(self, point):
+    def __init__(self, inverse_at, renewal=RENEWAL):
+        self.inverse_at, self.renewal = inverse_at, renewal
+        self.reset()
+
+    def __call__(self, point, gradient):
         """The next ascent step."""
-        gradient = point.gradient()
         if self.last is not None:
             s, y = point.site - self.last[0], self.last[1] - gradient
             if (s * y).sum() > 1e-12 * np.sqrt((s * s).sum() * (y * y).sum()):
                 self.pairs = [*self.pairs[-MEMORY + 1 :], (s, y, 1 / (s * y).sum())]
-        if self.age % RENEWAL == 0:
-            self.inverse = InverseCurvature.at(self.problem, point)
+        if self.age % self.renewal == 0:
+            self.inverse = self.inverse_at(point)
         self.age += 1
         self.last = point.site, gradient
         q, coefficients = gradient, []
@@ -117,18 +126,18 @@ def maximise(problem, marginal, site, tol, decrement):
     if point is None:
         return None
     newton = few_units(problem)
-    direction = LBFGS(problem)
+    direction = LBFGS(partial(InverseCurvature.at, problem))
     for _ in range(MAX_STEPS):
         gradient = point.gradient()
         try:
             inverse = InverseCurvature.at(problem, point) if newton else None
-            step = inverse(gradient) if newton else direction(point)
+            step = inverse(gradient) if newton else direction(point, gradient)
         except LinAlgError:
-            newton, step = False, direction(point)
+            newton, step = False, direction(point, gradient)
         derivative = (step * gradient).sum()
         if not derivative > 0:
             direction.reset()
-            step = direction(point)
+            step = direction(point, gradient)
             derivative = (step * gradient).sum()
         ended = derivative <= decrement and point.mismatch() <= tol
         if ended or exhausted(problem):

@@ -72,7 +72,7 @@ class MatchingSites(NamedTuple):
     marginal : array of shape (n_units,)
         Variances of the Gaussian.
     correlations : Cholesky
-        Of the squared correlations.
+        Factor of the squared correlations.
     value : float
         Half the log-determinant less half the product of precisions and variances, at its maximum.
     """
@@ -184,7 +184,7 @@ def evaluate(units, field, start, predicted_decrease):
     field : array of shape (n_units,)
     start : MatchingSites
     predicted_decrease : float
-        Of the energy, which is computed more exactly than that.
+        Decrease of the energy, which is computed more exactly than that.
     """
     problem, form = units.problem, units.form
     (mean, var), log_partition = tilted_units(problem, np.stack([field, 0 * field]))
@@ -264,7 +264,7 @@ class MeanStep:
     point : MeanPoint
         The same point, its sites computed anew.
     derivative : float
-        Of the energy along the step.
+        Derivative of the energy along the step.
     """
 
     def __init__(self, point, levenberg):

@@ -53,11 +53,11 @@ class MomentPoint(NamedTuple):
     site, gaussian, cavity : array of shape (2, n_units)
     inverse : inverse of the Gaussian side
     log_partition : float
-        Of the Gaussian.
+        Log-partition of the Gaussian.
     value : float
         The energy.
     rounding_error : float
-        Of the energy, estimated.
+        Rounding error of the energy, estimated.
     """
 
     site: np.ndarray
@@ -123,7 +123,7 @@ class MomentStep:
     Attributes
     ----------
     derivative : float
-        Of the energy along the step.
+        Derivative of the energy along the step.
     """
 
     def __init__(self, problem, point, levenberg):

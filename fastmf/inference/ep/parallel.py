@@ -149,7 +149,7 @@ def proper_start(site, mean):
     ----------
     site : array of shape (2, n_units)
     mean : array of shape (n_units,)
-        Of the factors exp(-p (w - mean)^2 / 2) that are added.
+        Means of the factors exp(-p (w - mean)^2 / 2) that are added.
 
     Raises
     ------

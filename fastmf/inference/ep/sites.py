@@ -75,7 +75,7 @@ class EPState(NamedTuple):
         Sites; means and variances of the Gaussian; cavities; means and variances of the units under
         their cavities.
     log_partition : float
-        Of the Gaussian.
+        Log-partition of the Gaussian.
     proposal : array of shape (2, n_units)
         The sites of the next iteration.
     """

@@ -153,11 +153,11 @@ class BipartiteInverse(NamedTuple):
     ----------
     side : Bipartite or Latent
     precision : array of shape (n_large,)
-        Those of the units of the larger layer, tilt included.
+        Precisions of the units of the larger layer, tilt included.
     whiten : array of shape (n_small, n_small)
         Inverse Cholesky factor of the Schur complement.
     half_log_determinant : float
-        Of the Schur complement.
+        Half of the log-determinant of the Schur complement.
     """
 
     side: Bipartite

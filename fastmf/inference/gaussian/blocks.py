@@ -281,7 +281,7 @@ class BlockInverse(NamedTuple):
     ----------
     blocks : Blocks
     rotations : sequence of array
-        Of the groups of blocks, to where their sites are diagonal; empty if not rotated.
+        Rotations of the groups of blocks, to where their sites are diagonal; empty if not rotated.
     inverse : inverse of a GaussianSide
         A^-1 in these units.
     """

@@ -57,7 +57,7 @@ class DenseInverse(NamedTuple):
     ----------
     side : Dense
     factor : Cholesky
-        Of A.
+        Factor of A.
     """
 
     side: Dense

@@ -30,7 +30,7 @@ class Latent(GaussianSide):
     y : array of shape (n_rows,)
     noise_variance : float
     n_threads : int or None
-        Of the same side without its structure.
+        Threads, as of the same side without its structure.
     """
 
     def __init__(self, X, y, noise_variance, n_threads=None):

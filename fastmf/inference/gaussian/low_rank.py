@@ -205,11 +205,11 @@ class LowRankInverse(NamedTuple):
     ----------
     side : LowRank
     precision : array of shape (n_units,)
-        Of the sites in the first inverse.
+        Precisions of the sites in the first inverse.
     whiten : array of shape (n_rows, n_rows)
         Inverse Cholesky factor of B.
     half_log_determinant : float
-        Of B.
+        Half of the log-determinant of B.
     correction : Correction or None
         For the sites of low precision, if there are any.
     """

@@ -47,7 +47,7 @@ class GroupedLayout(Layout):
     Attributes
     ----------
     couplings : list of arrays of shape (n_source, n_units)
-        Of each layer, not packed.
+        Couplings of each layer, not packed.
     source : list of int
         Position of the first unit that each layer is coupled to.
     groups_of_sources : list of lists of slices

@@ -34,7 +34,7 @@ def third_order(layout, k, means, third):
     layout : GroupedLayout
     k : int
     means, third : arrays of shape (n_rows, n_units)
-        Of all units of the model; third cumulants are 0 in groups.
+        Means and third cumulants of all units of the model; third cumulants are 0 in groups.
 
     Returns
     -------

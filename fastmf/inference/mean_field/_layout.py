@@ -42,7 +42,7 @@ class Layout:
     """
 
     # Whether there are groups of states, and the numbers for each row that only these need.
-    grouped = False
+    grouped = sparse = False
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
 

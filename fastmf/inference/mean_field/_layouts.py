@@ -3,8 +3,11 @@
 import threading
 import weakref
 
+from scipy.sparse import issparse
+
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
+from fastmf.inference.mean_field._sparse_layout import SparseLayout
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import has_groups
@@ -36,9 +39,15 @@ def layout_of(model, order, schedule):
         if kept is None and _latest.key == key and layout.fits(model):
             layout.refill(model)
         else:
-            layout = (GroupedLayout if is_grouped(model) else Layout)(model, order, schedule)
+            layout = _kind_of(model)(model, order, schedule)
         _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
     return layout
+
+
+def _kind_of(model):
+    if issparse(model.couplings):
+        return SparseLayout
+    return GroupedLayout if is_grouped(model) else Layout
 
 
 def is_grouped(model):

@@ -23,6 +23,7 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.mean_field.tree_reweighted import ROUNDING, complete_bound, layers_bound
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models._couplings import dense_machine
 
 
 class LogPartitionBounds(NamedTuple):
@@ -127,6 +128,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         alone = np.zeros((model.n_visible, model.n_visible), model.dtype)
         model = BoltzmannMachine(alone, model.visible)
         field, clamp = of_visible(field), of_visible(clamp)
+    model = dense_machine("log_partition_bounds", model)
     rng, layout = check.generator(rng), layout_of(model, 1, "blocked")
     state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp, None)
     integrated, sides = gaussian_layers.is_integrated(model), sides_of(model)

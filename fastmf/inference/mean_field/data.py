@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.linear.sparse_rows import SparseRows, add_rows_address, add_sparse_product
+from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address, add_sparse_product
 from fastmf.priors._rows import states
 
 # Rows of one task of a worker.
@@ -17,7 +17,7 @@ def data_fields(prior, X, weights, n_threads=None):
     Parameters
     ----------
     prior : unit prior
-        Of the visible units.
+        Prior of the visible units.
     X : array or csr_array of shape (n_rows, n_columns)
         Labels of groups of states, or flat values.
     weights : array of shape (n_visible, n_hidden)
@@ -68,4 +68,4 @@ def sparse_rows(X, dtype):
     """A csr_array, with indices in ascending order, as kernels take it."""
     bounds = np.array([X.indptr[:-1], X.indptr[1:]], np.int64)
     values = np.ascontiguousarray(X.data, dtype)
-    return SparseRows(values, X.indices.astype(np.int32, copy=False), *bounds)
+    return CompressedRows(values, X.indices.astype(np.int32, copy=False), *bounds)

@@ -167,13 +167,13 @@ class Integrated:
         return np.maximum(out, own)
 
 
-class _Latest(threading.local):
+class _LatestGaussian(threading.local):
     """The last machine of which a thread has integrated units out."""
 
     model, integrated = None, None
 
 
-_latest = _Latest()
+_latest = _LatestGaussian()
 
 
 def integrated_of(model):

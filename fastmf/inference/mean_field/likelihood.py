@@ -25,7 +25,7 @@ def log_likelihood(model, X, log_partition, **options):
         Values between the two of a binary unit are probabilities of the upper one: the average of
         the log-probability is taken. Of categorical units labels, or probabilities of their states.
     log_partition : float
-        That of the model, for instance from `log_partition_estimate`.
+        Log-partition of the model, for instance from `log_partition_estimate`.
     **options
         Options of `tap`, for the hidden layers of a DBM given data; those of an RBM are summed
         exactly.

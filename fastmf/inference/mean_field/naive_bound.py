@@ -11,6 +11,7 @@ log prior(x) + f x - p x^2 / 2 in the place of its bracket.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common import arguments as check
 from fastmf.inference.mean_field._layouts import layout_of
@@ -29,8 +30,9 @@ class Sides(NamedTuple):
     Parameters
     ----------
     priors : tuple
-        Of the units of each side, in the order of the layout: of an RBM visible and hidden ones, of
-        a DBM even and odd layers, and of a fully visible machine all units, coupled to themselves.
+        Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
+        ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
+        themselves.
     couplings : float64 array of shape (n_first, n_last)
     """
 
@@ -55,6 +57,12 @@ def sides_of(model):
     return Sides(priors, couplings.astype(np.float64))
 
 
+def layout_of_checks(model):
+    """A layout whose units are in the order of `sides_of`."""
+    schedule = "sequential" if issparse(model.couplings) else "blocked"
+    return layout_of(model, 1, schedule)
+
+
 def naive_bound(sides, b, tilt, values=None):
     """Variational bound of each row, and the sum of the sizes of its terms.
 
@@ -65,7 +73,7 @@ def naive_bound(sides, b, tilt, values=None):
     tilt : Tilt
         With one or `n_rows` rows.
     values : array of shape (n_rows or 1, n_units), optional
-        Of clamped units.
+        Values of clamped units.
 
     Returns
     -------
@@ -134,7 +142,7 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
     tilt : Tilt
         With one or `n_starts` rows.
     values : array of shape (n_starts or 1, n_units)
-        Of clamped units.
+        Values of clamped units.
     max_iter : int
 
     Returns
@@ -142,7 +150,9 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
     FixedPoint
         Without log-partitions.
     """
-    options = {"schedule": "blocked" if isinstance(model, Layered) else "sequential"}
+    # Blocks of a dense machine are coupled, colours of a sparse one are not.
+    dense = not isinstance(model, Layered) and not issparse(model.couplings)
+    options = {"schedule": "sequential" if dense else "blocked"}
     clamp = np.where(tilt.clamped, values, np.nan)
     for name, part, used in (
         ("field", tilt.field, tilt.field.any()),
@@ -168,13 +178,13 @@ def best_bound(solve, model, starts, tilt, values):
     solve, model, tilt, values
         As for `naive_solutions`; one row of tilts and values.
     starts : array of shape (n_starts, n_units)
-        Of the first layer.
+        Starts of the first layer.
 
     Returns
     -------
     bound, size : float
     """
-    layout, sides = layout_of(model, 1, "blocked"), sides_of(model)
+    layout, sides = layout_of_checks(model), sides_of(model)
     found = naive_solutions(solve, model, layout, starts, tilt, values, MAX_SWEEPS)
     b = found.b if isinstance(found.b, tuple) else (found.b,)
     b = layout.join(b, np.zeros((len(starts), layout.n_units)))

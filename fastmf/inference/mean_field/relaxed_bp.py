@@ -29,6 +29,7 @@ from fastmf.kernels.mean_field.relaxed_bp import (
     update_address,
 )
 from fastmf.kernels.mean_field.relaxed_bp import relaxed_bp as solve_rows
+from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
@@ -103,6 +104,7 @@ def relaxed_bp(
     """
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     refuse_groups("relaxed_bp", getattr(model, "layers", ()), NO_COVARIANCE)
+    model = dense_machine("relaxed_bp", model)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)

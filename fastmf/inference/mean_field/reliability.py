@@ -18,19 +18,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array, issparse, triu
 
-from fastmf.inference.mean_field import gaussian_layers
-from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field import _sparse_checks, gaussian_layers
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.naive_bound import (
     MAX_SWEEPS,
     best_bound,
+    layout_of_checks,
     naive_bound,
     naive_solutions,
     sides_of,
     starts_elsewhere,
 )
 from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.models._couplings import with_entries
 from fastmf.priors._domain import columns_of_values, two_values
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units, sample
@@ -86,7 +88,7 @@ class FixedPointCheck(NamedTuple):
         reasons, rows = [""] * len(values), np.flatnonzero(np.atleast_1d(found.converged))
         if not len(rows):
             return reasons
-        layout, sides = layout_of(self.model, 1, "blocked"), sides_of(self.model)
+        layout, sides = layout_of_checks(self.model), sides_of(self.model)
         parts = found.mean, found.var, found.b, found.a
         state = np.stack([_joined(layout, part)[rows] for part in parts])
         tilt = self.tilt._make(part[rows] if len(part) > 1 else part for part in self.tilt)
@@ -164,7 +166,7 @@ def unstable_rows(sides, var):
     -------
     bool array of shape (n_rows,)
     """
-    squares = np.square(sides.couplings)
+    squares = with_entries(sides.couplings, np.square)
     parts = [var[:, units] for units in sides.slices]
     first, last = parts[0], parts[-1]
     # All walks: an upper bound of the radius without those that turn back, by Collatz and Wielandt.
@@ -177,7 +179,10 @@ def unstable_rows(sides, var):
         x = np.maximum(x / x.max(1, keepdims=True), 1e-200)
     out = np.zeros(len(var), bool)
     for row in np.flatnonzero(bound > 1):
-        out[row] = radius_exceeds_one(squares, first[row], last[row], len(parts) == 1)
+        if issparse(squares):
+            out[row] = _sparse_checks.radius_exceeds_one(squares, first[row])
+        else:
+            out[row] = radius_exceeds_one(squares, first[row], last[row], len(parts) == 1)
     return out
 
 
@@ -232,13 +237,24 @@ def third_order_exceeds(sides, mean, var):
     ]
     first, last = parts[0][1], parts[-1][1]
     half = 2 if twice else 1
-    second = np.einsum("ij,ij->i", first @ np.square(couplings), last) / (2 * half)
-    total = np.einsum("ij,ij->i", third[0] @ couplings**3, third[-1]) / (6 * half)
+    second = np.einsum("ij,ij->i", first @ with_entries(couplings, np.square), last) / (2 * half)
+    total = np.einsum("ij,ij->i", third[0] @ with_entries(couplings, _cube), third[-1]) / (6 * half)
     if twice:
         for row, v in enumerate(first):
-            paths = (couplings * v) @ couplings
-            total[row] += v @ (paths * couplings) @ v / 6
+            total[row] += _triangles(couplings, v)
     return abs(total) > np.maximum(second, MAX_THIRD_ORDER)
+
+
+def _cube(w):
+    return w**3
+
+
+def _triangles(couplings, var):
+    """Sum over triangles of the couplings and the variances, for one row."""
+    if issparse(couplings):
+        return _sparse_checks.triangles(couplings, var)
+    paths = (couplings * var) @ couplings
+    return var @ (paths * couplings) @ var / 6
 
 
 def pairs_exceed(sides, mean, var):
@@ -247,7 +263,7 @@ def pairs_exceed(sides, mean, var):
     Parameters
     ----------
     sides : Sides
-        Of two-valued units.
+        Sides of two-valued units.
     mean, var : array of shape (n_rows, n_units)
 
     Returns
@@ -258,21 +274,28 @@ def pairs_exceed(sides, mean, var):
     scales = [high - low for low, high in values]
     weights = sides.couplings * scales[0] * scales[-1]
     if len(sides.priors) == 1:
-        weights = np.triu(weights)
+        weights = csr_array(triu(weights)) if issparse(weights) else np.triu(weights)
     means, variances = [], []
     for (low, high), here in zip(values, sides.slices, strict=True):
         p = (mean[:, here] - low) / (high - low)
         means.append(np.clip(p, MIN_VARIANCE, 1 - MIN_VARIANCE))
         variances.append(var[:, here] / (high - low) ** 2)
     # About the size of the third and fourth order: far below 1 nat in most machines.
-    size = abs(weights) ** 3 / 6 + weights**4 / 24
+    size = with_entries(weights, lambda w: abs(w) ** 3 / 6 + w**4 / 24)
     out = np.einsum("ij,ij->i", variances[0] @ size, variances[-1]) > MAX_THIRD_ORDER / 2
     for row in np.flatnonzero(out):
-        second = variances[0][row] @ np.square(weights) @ variances[-1][row] / 2
+        second = variances[0][row] @ with_entries(weights, np.square) @ variances[-1][row] / 2
         # Units without variance are clamped: their fields are part of the model.
         free = [v[row] > 0 for v in (variances[0], variances[-1])]
-        here = weights[np.ix_(*free)]
-        pairs = _pair_terms(here, means[0][row][free[0]], means[-1][row][free[1]])
+        if issparse(weights):
+            i, j, here = _sparse_checks.edges_of(weights)
+            kept = free[0][i] & free[1][j]
+            i, j, here = i[kept], j[kept], here[kept, None]
+            # One pair a row.
+            pairs = _pair_terms(here, means[0][row][i], means[-1][row][j][:, None])
+        else:
+            here = weights[np.ix_(*free)]
+            pairs = _pair_terms(here, means[0][row][free[0]], means[-1][row][free[1]])
         out[row] = abs(pairs - second) > MAX_THIRD_ORDER
     return out
 

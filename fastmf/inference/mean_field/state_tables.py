@@ -59,7 +59,8 @@ def pair_tables(values, couplings, log_weights):
     Parameters
     ----------
     values, log_weights : pair of arrays
-        Of the units of the rows and of the columns of `couplings`, as `states_of_units` gives them.
+        Values and log-weights of the units of the rows and of the columns of `couplings`, as
+        `states_of_units` gives them.
     couplings : array
 
     Returns

@@ -20,16 +20,18 @@ from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import with_check
-from fastmf.inference.mean_field import gaussian_layers
+from fastmf.inference.mean_field import _sparse_free_energy, gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker
-from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._layouts import is_grouped, layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
+from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
+from fastmf.models._couplings import dense_machine, finite_machine
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 # Residuals below which rows are accelerated, early and late. The first sweep from data has no
@@ -77,7 +79,8 @@ def tap(
         categorical units).
     schedule : {"blocked", "sequential"}, default "blocked"
         Blocked: one layer at a time, hidden before visible; in a fully visible machine one block of
-        units. Sequential: one unit after another, each from the newest values of the others.
+        units, and with sparse couplings one colour of the graph, of which no two units are coupled.
+        Sequential: one unit after another, each from the newest values of the others.
     field, precision : array or tuple of arrays, optional
         External tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every
         layer's, shape (n_units,) or (n_rows, n_units).
@@ -133,6 +136,9 @@ def tap(
     The third order has the terms of pairs of units or groups. Those of triangles, which fully
     visible machines have too, are left out, so that its error there is of third order as that of
     TAP; in an RBM or a DBM it is of fourth order.
+    With sparse couplings a sweep takes time and memory in proportion to the stored entries, and the
+    units of a single row are shared by all threads. The third order of categorical units takes
+    dense couplings, and makes those of up to 4096 states dense. Couplings of -inf are refused.
     Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
     `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
     in which they are updated one after another, whatever the schedule.
@@ -197,6 +203,9 @@ def tap(
             log_partition=log_partition,
             n_threads=n_threads,
         )
+    if order == 3 and is_grouped(model):
+        model = dense_machine("tap with order=3 and categorical units", model)
+    model = finite_machine("tap", model)
     layout = _layout(model, order, schedule)
     if layout.grouped and order == 3:
         onsager_every = 1
@@ -221,6 +230,8 @@ def tap(
     found = result(layout, record, values, single=n_rows is None)
     if order == 1:  # its log-partition is a bound itself
         return found
+    if layout.sparse:
+        tilt = tilt._make(layout.split(part) for part in tilt)
     return with_check(found, FixedPointCheck(tap, model, tilt, order == 2, init is None))
 
 
@@ -292,8 +303,15 @@ def _solve(layout, record, tilt, settings, n_threads):
     n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads)
     settings = settings._replace(
         one_by_one=layout.one_by_one,
-        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
         resolution=float(np.finfo(dtype).eps),
+    )
+    if layout.sparse:
+        n_workers = solve_sparse(layout, record, tilt, settings, n_threads)
+        if tilt.precision.any():
+            record.state[3] += tilt.precision
+        return n_workers
+    settings = settings._replace(
+        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
         zero_variance=not (settings.half_sweep_done or layout.grouped or record.state[1].any()),
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
@@ -312,7 +330,10 @@ def _solve(layout, record, tilt, settings, n_threads):
 
 def _log_partition(model, layout, record, tilt, order, n_workers):
     """Log-partition of every row; rows where it is not finite are marked as diverged."""
-    values = log_partition_of_rows(model, layout, record.state[:2], order, tilt, n_workers)
+    if layout.sparse:
+        values = _sparse_free_energy.log_partition_of_rows(layout, record.state, order, tilt)
+    else:
+        values = log_partition_of_rows(model, layout, record.state[:2], order, tilt, n_workers)
     record.status[~np.isfinite(values)] = DIVERGED
     if tilt.clamped.any():
         values += _clamped_terms(model, layout, record, tilt)
@@ -325,7 +346,8 @@ def _clamped_terms(model, layout, record, tilt):
     clamped = np.broadcast_to(tilt.clamped, record.state[0].shape)
     x = record.state[0].astype(np.float64)
     terms = tilt.field * x - tilt.precision * x * x / 2
-    for prior, units in zip(model.layers, layout.bounds, strict=True):
+    priors = (layout.prior,) if layout.sparse else model.layers
+    for prior, units in zip(priors, layout.bounds, strict=True):
         if clamped[:, units].any():
             if not has_log_prob(prior):
                 raise TypeError(

@@ -20,6 +20,7 @@ from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_h
 from fastmf.inference.sampling.trees import strengths
 from fastmf.kernels.sampling.spanning_tree import TreeProblem
 from fastmf.kernels.sampling.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
+from fastmf.models._couplings import dense_machine
 
 METHODS = ("auto", "exact", "annealing", "tap")
 # Rows whose missing units have up to so many states together are enumerated: 20 binary units.
@@ -30,6 +31,8 @@ BLOCK_SIZE = 1 << 21
 MAX_LABELS, MIN_PARTICLES, MAX_PARTICLES = 25_000, 128, 1024
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.
 TOL, MAX_ERROR = 0.003, 0.01
+# Log-weight of states that do not occur.
+MIN_LOG_WEIGHT = -1e300
 SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "max_replicates": 32}
 
 
@@ -64,7 +67,7 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
         "auto" enumerates rows whose missing units have up to 2^20 states together, and anneals
         particles (`fastmf.kernels.sampling.tree_annealing`) for others.
     seed : int
-        Of annealing.
+        Seed of annealing.
     n_threads : int or None
 
     Returns
@@ -76,6 +79,7 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     ValueError
         If the missing units of a row have too many states for "exact".
     """
+    model = dense_machine("conditional_means", model)
     columns, X = flat_states(model.prior), np.asarray(X, float)
     incomplete = np.flatnonzero(columns.missing(X).any(1))
     mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)
@@ -109,13 +113,19 @@ def _summed(model, columns, X, method, seed, n_threads):
             "take 'annealing', or 'tap'."
         )
     fields = (columns.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
-    fields = np.ascontiguousarray(fields + columns.log_weights)
+    # States that do not occur have a finite field, whose products with zero are zero.
+    fields = np.ascontiguousarray(fields + np.maximum(columns.log_weights, MIN_LOG_WEIGHT))
     problem, p, error = _problem(columns, model.couplings), np.empty_like(fields), np.zeros(len(X))
     if few.any():
         p[few] = _enumerated(problem, fields[few], missing[few])
     if not few.all():
         others = fields[~few], missing[~few]
         p[~few], error[~few] = _annealed(problem, *others, seed, n_threads)
+    never = np.isneginf(columns.log_weights)
+    if never.any():
+        p[:, never] = 0  # annealed probabilities are averages with errors
+        totals = np.add.reduceat(p, columns.offsets[:-1], axis=1)
+        p /= np.repeat(np.where(totals > 0, totals, 1), np.diff(columns.offsets), axis=1)
     mean = np.where(np.isnan(X), columns.means(p), X)
     return ConditionalMeans(mean, error, error <= MAX_ERROR)
 

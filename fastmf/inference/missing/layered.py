@@ -194,14 +194,14 @@ def promising_starts(prior, X, solutions, rows, n_starts):
     Parameters
     ----------
     prior : unit prior
-        Of the visible units.
+        Prior of the visible units.
     X : array of shape (n_rows, n_units)
         With NaN for missing values.
     solutions : FixedPoint
         Mean-field solutions of the model itself, one for each phase.
     rows : array of shape (n_candidates, n_units)
     n_starts : int
-        Of each row. All but two of them, if there are as many, are solutions.
+        Number of starts of each row. All but two of them, if there are as many, are solutions.
 
     Returns
     -------

@@ -33,7 +33,7 @@ class SparsePosterior(NamedTuple):
         None: positive latent variables, of which there is nothing but X, as for probit.
     noise_variance : float
     log_odds, precision : array of shape (n_units,)
-        Of the prior: slabs of mean 0.
+        Log-odds of the prior, and precisions of its slabs of mean 0.
     """
 
     X: np.ndarray

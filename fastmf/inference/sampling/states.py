@@ -21,7 +21,7 @@ class FlatStates(NamedTuple):
     values : sparse array of shape (n_states, n_units)
         Values of the units of a column in its states, zero for all others.
     log_weights : float64 array of shape (n_states,)
-        Of the prior.
+        Log-weights of the prior.
     offsets : int array of shape (n_columns + 1,)
         First state of each column, and the number of all.
     first_units : int array of shape (n_columns,)

@@ -165,7 +165,7 @@ class BPWorkspaces(NamedTuple):
     received : array of shape (n_workers, TILE_UNITS, n_padded)
         Messages to a tile of visible units, of max-product.
     tile : float64 array of shape (n_workers, 5, TILE_UNITS)
-        Of these units log-odds, P, Q, the changes of their beliefs, and logarithms of products.
+        Log-odds of these units, P, Q, the changes of their beliefs, and logarithms of products.
     product : array of shape (n_workers, n_padded)
         Products of messages to the hidden units; sums, for max- and mixed-product.
     message_changes : array of shape (n_workers, n_padded)

@@ -30,13 +30,13 @@ UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
 LOG_2 = float(np.log(2.0))
 
 
-class _Emitter:
+class _ProductEmitter:
     """Emits the products of `n_units` rows of couplings and messages.
 
     Parameters
     ----------
     vectors : Vectors
-        Of the type of the messages.
+        Vectors of the type of the messages.
     n_units : int
     """
 
@@ -181,7 +181,7 @@ def _products(n_units, weighted):
                 context.make_array(signature.args[k])(context, builder, arguments[k])
                 for k in (0, 1)
             ]
-            emitter = _Emitter(Vectors(context, builder, signature.args[0].dtype), n_units)
+            emitter = _ProductEmitter(Vectors(context, builder, signature.args[0].dtype), n_units)
             *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
             found = emitter.emit(inputs, n, arguments[4], weighted)
             emitter.store(found, (mantissas, exponents))
@@ -208,7 +208,7 @@ def _compiled(e, s, hidden, tile, n_factors, normalisers):
     hidden : array of shape (3 * n_padded,)
         Beliefs p and q of the hidden units, and what is not read.
     tile : array of shape (5 * TILE_UNITS,)
-        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used, for normalisers P and Q read.
+        Tile of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used, for normalisers P and Q read.
     n_factors : int
         Number of factors whose product is a number of the type.
     normalisers : bool
@@ -301,7 +301,7 @@ def log_products(settings, e, hidden, visible, tile):
     visible : float64 array of shape (n_units,)
         Log-odds of the units.
     tile : array of shape (5 * TILE_UNITS,)
-        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
+        Tile of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
     """
     n, n_units, grouped = hidden.shape[0] // 3, visible.shape[0], settings.grouped
     logs, products = (

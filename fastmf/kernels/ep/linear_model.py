@@ -31,7 +31,7 @@ def data_covariance(address, X, scale, vector, queue, sums):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     X : array of shape (n_rows, n_units)
     scale, vector : array of shape (n_units,)
     queue : int64 array of shape (1,)
@@ -113,7 +113,7 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     X : array of shape (n_rows, n_units)
     whiten : array of shape (n_rows, n_rows)
         Lower triangular factor W.

@@ -38,7 +38,7 @@ def sweep_blocks(address, units, settings, X, matrix, vector, sites, queue):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     units : Units
     settings : SiteSettings
     X : array of shape (n_rows, n_units)
@@ -68,7 +68,7 @@ def project_block(address, X, start, matrix, rows, vector):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     X : array of shape (n_rows, n_units)
     start : int
         First unit of the block.
@@ -108,7 +108,7 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
     low_rank : bool
         What M is: False, the covariance of the units; True, the inverse of that of the data.
     rows : array of shape (BLOCK, BLOCK + n_padded)
-        Those of M before the block; become those of which M - sum_k rates_k z_k z_k' is made.
+        Rows of M before the block; become those of which M - sum_k rates_k z_k z_k' is made.
     vector : array of shape (BLOCK + n_padded,)
         Updated in place.
     site : array of shape (2, n_units)
@@ -196,7 +196,7 @@ def downdate(address, rows, rates, matrix):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     rows : array of shape (BLOCK, BLOCK + n_panels * width)
     rates : array of shape (BLOCK,)
     matrix : array of shape (n_panels, n, width)

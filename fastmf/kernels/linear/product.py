@@ -80,7 +80,7 @@ def product(address, states, n_rows, source, packed, out, n_columns):
     Parameters
     ----------
     address : int
-        Of the compiled product: see `product_address`.
+        Address of the compiled product: see `product_address`.
     states : array of shape (n_states, n_units)
     n_rows, source : int
     packed : array of shape (n_panels, n_source, panel_width)
@@ -282,7 +282,7 @@ def multiply(address, states, source, packed, n_columns, queue, out):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     states : array of shape (n_rows, n_units)
     source : int
         The first of the units that the couplings belong to.

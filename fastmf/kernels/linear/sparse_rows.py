@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numba.core import types
 
+from fastmf._jit.argument_types import Int32, Int64, Real
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, kernel
 from fastmf._threads.interrupts import next_task
@@ -20,23 +21,23 @@ from fastmf.kernels.linear.copies import set_to_zero
 PANEL_SIZE = 2**20
 
 
-class SparseRows(NamedTuple):
+class CompressedRows(NamedTuple):
     """A sparse matrix in CSR form.
 
     Parameters
     ----------
     values : array of shape (n_stored,)
     columns : int32 array of shape (n_stored,)
-        Of each stored entry, ascending in each row.
+        Column of each stored entry, ascending in each row.
     positions : int64 array of shape (n_rows,)
         Where the entries of each row begin that have not been used yet.
     ends : int64 array of shape (n_rows,)
     """
 
-    values: np.ndarray
-    columns: np.ndarray
-    positions: np.ndarray
-    ends: np.ndarray
+    values: Real[1]
+    columns: Int32[1]
+    positions: Int64[1]
+    ends: Int64[1]
 
 
 @kernel(merged=True)
@@ -91,8 +92,8 @@ def add_rows(address, rows, first, last, matrix, n, out):
     Parameters
     ----------
     address : int
-        Of the compiled function: see `add_rows_address`.
-    rows : SparseRows
+        Address of the compiled function: see `add_rows_address`.
+    rows : CompressedRows
     first, last : int
     matrix : array of shape (n_columns * n,)
         In the order of memory, as the next one.
@@ -108,7 +109,10 @@ def add_rows_address(dtype):
     numbers, columns, bounds = (
         types.Array(numba.from_dtype(np.dtype(of)), 1, "C") for of in (dtype, "i4", "i8")
     )
-    rows, integer = types.NamedTuple([numbers, columns, bounds, bounds], SparseRows), types.int64
+    rows, integer = (
+        types.NamedTuple([numbers, columns, bounds, bounds], CompressedRows),
+        types.int64,
+    )
     return address_of(_add_rows, rows, integer, integer, numbers, integer, numbers)
 
 
@@ -144,8 +148,8 @@ def add_sparse_product(address, rows, matrix, task_rows, queue, out):
     Parameters
     ----------
     address : int
-        Of the compiled function: see `add_rows_address`.
-    rows : SparseRows
+        Address of the compiled function: see `add_rows_address`.
+    rows : CompressedRows
         Its positions are then its ends.
     matrix : array of shape (n_columns, n)
     task_rows : int

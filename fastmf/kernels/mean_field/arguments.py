@@ -80,9 +80,9 @@ class Groups(NamedTuple):
         fields of single groups (otherwise -1), first column of the squared couplings, and place
         among the fields that one group has on the layer.
     sources : int64 array of shape (n_sources, 5)
-        Of the units that the layer is coupled to: first one, number, kind (below), of a group where
-        its fields on the layer are among all fields of single groups, and place among the fields
-        that one group of the layer has. Runs of groups are followed by their groups.
+        Runs of the units that the layer is coupled to: first one, number, kind (below), of a group
+        where its fields on the layer are among all fields of single groups, and place among the
+        fields that one group of the layer has. Runs of groups are followed by their groups.
     alone : array of shape (n_units,)
         1 for units that are no groups, 0 for states of groups.
     shifted : int

@@ -142,9 +142,9 @@ def clear_measures(slot):
 def assess_row(active, s, slot, fresh, settings, record):
     """Status of the row in slot s after a sweep; adapts its damping and momentum.
 
-    An accelerated row has momentum (Nesterov): before the next sweep its mean moves on by a part of
-    its last step, which grows as long as consecutive steps point the same way. Only a sweep with
-    `fresh` Onsager terms can be the last.
+    An accelerated row has momentum (Nesterov): before the next sweep its mean is to `move_on` by a
+    part of its last step, which grows as long as consecutive steps point the same way. Only a sweep
+    with `fresh` Onsager terms can be the last.
     """
     sweep, residual = np.int64(slot[SWEEP]) + 1, slot[RESIDUAL]
     slot[SWEEP] = sweep
@@ -186,11 +186,16 @@ def assess_row(active, s, slot, fresh, settings, record):
     accelerated = sweep >= 2 and residual < limit
     slot[ACCELERATED] = accelerated
     slot[MOMENTUM] = (momentum + MAX_MOMENTUM) / 2 if accelerated and cosine > 0 else 0.0
+    clear_measures(slot)
+    return RUNNING
+
+
+@kernel(merged=True)
+def move_on(active, s, slot):
+    """Move the mean of the row in slot s on by its momentum times the last step."""
     if slot[MOMENTUM] > 0:
         n = active.state.shape[2]
         mean, step = row(active.state, (MEAN, s, 0), n), row(active.state, (STEP, s, 0), n)
         factor = mean.dtype.type(slot[MOMENTUM])
         for i in range(n):
             mean[i] += factor * step[i]
-    clear_measures(slot)
-    return RUNNING

@@ -51,6 +51,7 @@ from fastmf.kernels.mean_field.rows import (
     A,
     ActiveRows,
     assess_row,
+    move_on,
 )
 from fastmf.kernels.mean_field.units import refresh_variances, update_units
 from fastmf.priors._compiled import third_cumulants
@@ -162,6 +163,7 @@ def _store_ended_rows(layers, active, counts, settings, tilt, record):
         fresh = phase == 0 or (phase == 1 and s >= n_before)
         status = assess_row(active, s, slot, fresh, settings, record)
         if status == RUNNING:
+            move_on(active, s, slot)
             s += 1
             continue
         index = np.int64(slot[ROW])

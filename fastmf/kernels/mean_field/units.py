@@ -194,7 +194,7 @@ def update_units(address, layer, active, units, order, tilt, implicit):
     Parameters
     ----------
     address : int
-        Of the compiled update: see `units_address`.
+        Address of the compiled update: see `units_address`.
     layer : Layers entry
     active : ActiveRows
     units : tuple of int
@@ -212,9 +212,3 @@ def units_address(dtype):
     """Address of the compiled update of some units of one row, for a floating type."""
     arguments = Int64[1], ActiveRows, (int,) * 4, int, Tilt, Real[1]
     return address_of(_update_units, *argument_types(dtype, *arguments))
-
-
-def no_tilt(dtype):
-    """A `Tilt` of no units, of the types that kernels are compiled for."""
-    none = np.zeros((0, 0), dtype)
-    return Tilt(none, none, none.astype(bool))

@@ -59,7 +59,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
         states @ couplings.
     field : array of shape (n_units,)
     states : array of shape (n_rows, n_units)
-        Of -1 and +1.
+        Spins, -1 and +1.
     weights : array of shape (n_rows,)
     workspaces : array of shape (n_workers, 6, TASK_ROWS * n_units)
         Memory of each thread that calls this.
@@ -200,7 +200,7 @@ def scores(states, residuals, queue, out):
     Parameters
     ----------
     states : array of shape (n_rows, n_units)
-        Of -1 and +1.
+        Spins, -1 and +1.
     residuals : array of shape (n_rows, n_units)
         x - tanh eta, times whatever the scores are to be multiplied by.
     queue : int64 array of shape (1,)

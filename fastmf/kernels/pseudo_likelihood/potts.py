@@ -53,8 +53,9 @@ class PottsRows(NamedTuple):
     parents : int64 array of shape (n_rows,)
         -1 for roots.
     spans : int64 array of shape (n_rows + 1, 2)
-        Of row s, changes[spans[s, 0]:spans[s, 1]] are the states of its parent that it has not, and
-        changes[spans[s, 1]:spans[s + 1, 0]] the states that it has beside those of its parent.
+        Bounds: changes[spans[s, 0]:spans[s, 1]] are the states of the parent of row s that it has
+        not, and changes[spans[s, 1]:spans[s + 1, 0]] the states that it has beside those of its
+        parent.
     changes : int32 array
         Rows of the tables of couplings.
     groups : int64 array of shape (n_groups + 1,)
@@ -277,7 +278,7 @@ def spread(tiles, scale, places, width, queue, couplings):
     Parameters
     ----------
     tiles, scale : array of shape (n_tiles, width * width)
-        Of tile t, the couplings of states of block places[t, 1] to those of block places[t, 0].
+        Couplings, in tile t, of states of block places[t, 1] to those of block places[t, 0].
     places : int64 array of shape (n_tiles, 2)
         Pairs of blocks (p, r), r <= p, each once.
     width : int

@@ -46,9 +46,9 @@ def softmax(fields, scales, n_sites, statistics):
     Parameters
     ----------
     fields : array of shape (width,)
-        Of state a of site i at a * n_sites + i.
+        Field of state a of site i at a * n_sites + i.
     scales : array of shape (lanes,)
-        Of site i at i, i + n_sites, ...
+        Scale of site i at i, i + n_sites, ...
     n_sites : int
         A power of two that is at most `lanes`.
     statistics : array of shape (2 * lanes,)
@@ -71,7 +71,7 @@ def curve(fields, probabilities, scales, n_sites):
     by_state[:] = -scales[:n_sites] * p * (by_state - (p * by_state).sum(0))
 
 
-class _Emitter(Vectors):
+class _SiteVectors(Vectors):
     """Vectors of rows whose lanes belong to sites in turn."""
 
     def __init__(self, context, builder, dtype):
@@ -152,7 +152,7 @@ def _sum_rows(typing_context, start, table, changes, span, out):
     _checked(start, table, out)
 
     def generate(context, builder, signature, values):
-        emitter = _Emitter(context, builder, start.dtype)
+        emitter = _SiteVectors(context, builder, start.dtype)
         kinds = (start, table, changes, None, out)
         begin, rows, indices, _, result = (
             kind and emitter.array(kind, value) for kind, value in zip(kinds, values, strict=True)
@@ -188,7 +188,7 @@ def _add_to_rows(typing_context, values, table, changes, span):
     _checked(values, table)
 
     def generate(context, builder, signature, given):
-        emitter = _Emitter(context, builder, values.dtype)
+        emitter = _SiteVectors(context, builder, values.dtype)
         kinds = (values, table, changes)
         added, rows, indices = (
             emitter.array(kind, value) for kind, value in zip(kinds, given[:3], strict=True)
@@ -223,7 +223,7 @@ def _softmax(typing_context, fields, scales, n_sites, statistics):
     _checked(fields, scales, statistics)
 
     def generate(context, builder, signature, values):
-        emitter = _Emitter(context, builder, fields.dtype)
+        emitter = _SiteVectors(context, builder, fields.dtype)
         row, scale, out = (
             emitter.array(kind, value)
             for kind, value in zip(
@@ -264,7 +264,7 @@ def _curve(typing_context, fields, probabilities, scales, n_sites):
     _checked(fields, probabilities, scales)
 
     def generate(context, builder, signature, values):
-        emitter = _Emitter(context, builder, fields.dtype)
+        emitter = _SiteVectors(context, builder, fields.dtype)
         row, p, scale = (
             emitter.array(kind, value)
             for kind, value in zip((fields, probabilities, scales), values[:3], strict=True)

@@ -232,7 +232,7 @@ def annealed_units(address, visible, hidden, path, seed, chains, log_weights, wo
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     visible, hidden : SampledLayer
         The hidden units with log-partitions, too.
     path : TiltedPath

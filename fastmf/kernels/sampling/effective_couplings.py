@@ -41,12 +41,12 @@ def effective_couplings(units, weights, starts, fields, states, queue, out):
     Parameters
     ----------
     units : Units
-        Of the hidden units, with their log-partitions.
+        Hidden units, with their log-partitions.
     weights : array of shape (n_states, n_hidden)
     starts : int64 array of shape (n_groups + 1,)
         First state of each group, and the number of states.
     fields : array of shape (n_rows, n_hidden)
-        Of whole rows, states of all groups.
+        Fields of whole rows, states of all groups.
     states : int64 array of shape (n_rows, n_groups)
         Numbers of the states of these rows, counted over all groups.
     queue : int64 array of shape (1,)

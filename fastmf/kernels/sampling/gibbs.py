@@ -62,7 +62,7 @@ def draw_rows(layer, counter, fields, scratch, units, out):
     counter : tuple of seed, step, first and last row
         From which the random numbers are made.
     fields : array of shape (n_rows, n_columns)
-        Of these rows.
+        Fields of these rows.
     scratch : tuple of an array of shape (3, n_columns) and a float64 array of shape (n_columns,)
         The first row is zero.
     units : tuple of int
@@ -107,7 +107,7 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     visible, hidden : SampledLayer
     seed : uint64
     n_sweeps : int

@@ -44,7 +44,7 @@ class TreeMemory(NamedTuple):
     Parameters
     ----------
     couplings, base, mixed : arrays of shape (n_workers, n_states, n_states)
-        Of the missing columns: those of the model, of the tree, and between.
+        Couplings of the missing columns: those of the model, of the tree, and between.
     vectors : array of shape (n_workers, 8, n_states)
     given : array of shape (n_workers, n_states, largest number of states)
         Probabilities of states given those of the parent in the tree.

@@ -351,7 +351,7 @@ def tree_annealing(problem, fields, missing, n_particles, settings, means, error
     ----------
     problem : TreeProblem
     fields : float64 array of shape (n_rows, n_states)
-        Of all states given the columns that are there.
+        Fields of all states given the columns that are there.
     missing : bool array of shape (n_rows, n_columns)
         One in each row at least.
     n_particles : int64 array of shape (n_rows,)

@@ -2,26 +2,28 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
-from fastmf.kernels.linear.sparse_rows import SparseRows
+from fastmf._jit.argument_types import Float64, Int32, Int64, Real, UInt64, Workers
+from fastmf.kernels.linear.sparse_rows import CompressedRows
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Sweep, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import ActiveRows
-from fastmf.kernels.mean_field.units import no_tilt
 from fastmf.kernels.training.statistics import POWER
 
-# Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
-# that have entered and left.
-(
-    ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, EFFECTS, AVERAGES, GRADIENTS, SLABS, REPACKED,
-    FIELDS, N_PHASES,
-) = range(12)  # fmt: skip
+# The solvers of a step: for solutions of the model, and of the hidden layers given data.
+MODEL, POSTERIOR = range(2)
+# The columns of a table of phases: the address of a kernel, and the number of the solver that it
+# is, or -1.
+ADDRESS, SOLVER = range(2)
+# The entries of the queue of a phase: next task, next worker of the solver, threads that have
+# entered and left.
 ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
 # The columns of a table of couplings, of which there is one row for each matrix: addresses of the
-# weights, of their last step, of inner products with the offsets below, of what groups of states
-# add to the gradient, and of the packed gradient times the preconditioner above, or 0 for the last
-# two; the first of its terms, and the one after the last.
-WEIGHTS, VELOCITY, ABOVE, EFFECT, HALF, FIRST_TERM, END_TERM, N_COUPLING_COLUMNS = range(8)
+# weights, of their last step, of inner products of the step with the offsets below, of what groups
+# of states add to the gradient, and of the packed gradient times the preconditioner above, or 0 for
+# the last two; the first of its terms, and the one after the last.
+(
+    WEIGHTS, VELOCITY, OFFSET_PRODUCTS, EFFECT, GRADIENT_TIMES_PRECONDITIONER, FIRST_TERM, END_TERM,
+    N_COUPLING_COLUMNS,
+) = range(8)  # fmt: skip
 # The columns of a table of preconditioners: addresses of the matrix and of the packed one.
 MATRIX, PANELS = range(2)
 # The columns of a table of terms after those of `fastmf.kernels.training.statistics`: the address
@@ -31,9 +33,10 @@ RIGHTS, N_RIGHTS, FIRST_RIGHT, N_TERM_COLUMNS = range(POWER + 1, POWER + 5)
 # The columns of a table of rows of hidden units: their address and number, the address of their
 # first entry among the packed ones, and the bytes from one panel of these to the next.
 HIDDEN, N_HIDDEN, PACKED, PANEL_BYTES = range(4)
-# Rows of the statistics of units; the last three are differences between data and model of the
-# averages of x, of x^2, and of whether x is not 0.
-OFFSET, GRADIENT, MOVED, SQUARES, FIRST, SECOND, NONZERO, N_STATISTICS = range(8)
+# Rows of the statistics of units: offsets; gradients by the fields; inner products of the step of
+# couplings, but for the rate, with the offsets above; squared norms of couplings; and differences
+# between data and model of the averages of x, of x^2, and of whether x is not 0.
+OFFSET, GRADIENT, STEP_DOT_OFFSET, SQUARES, FIRST, SECOND, NONZERO, N_STATISTICS = range(8)
 
 
 class Batches(NamedTuple):
@@ -45,18 +48,18 @@ class Batches(NamedTuple):
         The address of the data, (n_rows, n_visible), unless they are sparse.
     rows : int64 array of shape (n_steps, n_batch)
     seeds : uint64 array of shape (n_steps,)
-        Of Gibbs sampling.
+        Seeds of Gibbs sampling.
     rates : float64 array of shape (n_steps,)
         Learning rates.
-    sparse : SparseRows
-        Those rows of sparse data, one after another.
+    sparse : CompressedRows
+        Rows of all steps, one after another, if data are sparse.
     """
 
-    data: np.ndarray
-    rows: np.ndarray
-    seeds: np.ndarray
-    rates: np.ndarray
-    sparse: SparseRows
+    data: Int64[1]
+    rows: Int64[2]
+    seeds: UInt64[1]
+    rates: Float64[1]
+    sparse: CompressedRows
 
 
 class Parameters(NamedTuple):
@@ -65,7 +68,7 @@ class Parameters(NamedTuple):
     Parameters
     ----------
     couplings : int64 array of shape (n_couplings, N_COUPLING_COLUMNS)
-        Of each matrix of couplings between neighbouring layers: see the columns above.
+        Matrices of couplings between neighbouring layers: see the columns above.
     fields : array of shape (3, n_units)
         Fields of all units, their last step, and their largest absolute value; not used where more
         than the fields is learned.
@@ -75,14 +78,14 @@ class Parameters(NamedTuple):
     diverged : int64 array of shape (1,)
         Set to 1 where couplings exceed `Settings.max_weight`; no step is taken after that.
     preconditioners : int64 array of shape (n_layers, 2)
-        Of each layer, those that gradients are multiplied by: see the columns above.
+        Matrices of each layer that gradients are multiplied by: see the columns above.
     """
 
-    couplings: np.ndarray
-    fields: np.ndarray
-    copies: np.ndarray
-    diverged: np.ndarray
-    preconditioners: np.ndarray
+    couplings: Int64[2]
+    fields: Real[2]
+    copies: Int64[3]
+    diverged: Int64[1]
+    preconditioners: Int64[2]
 
 
 class Settings(NamedTuple):
@@ -96,20 +99,20 @@ class Settings(NamedTuple):
         l2, and the l1 of preconditioned gradients: l2 W + l1 sign(W) is subtracted from the
         gradient by couplings W.
     l1 : float
-        That of ordinary gradients, where soft thresholds take the place of the sign: see
+        The l1 of ordinary gradients, where soft thresholds take the place of the sign: see
         `fastmf.kernels.training.ascent`.
     centred : int64 array of shape (n_layers,)
         1 for layers whose fields act as tilts, if couplings are between deviations: only units
         coupled to those have offsets.
-    phases : int64 array of shape (N_PHASES,)
-        Addresses of the compiled phases, 0 for those that are left out: see
-        `fastmf.kernels.training.train.phase_addresses`.
+    phases : int64 array of shape (n_phases, 2)
+        The phases in order: see the columns above, and
+        `fastmf.kernels.training.train.phase_table`.
     solved : bool
         Whether states are mean-field solutions, not samples.
     order : int
-        Of the expansion, or 1.
+        Order of the expansion, or 1.
     n_sweeps : int
-        Of Gibbs sampling.
+        Sweeps of Gibbs sampling.
     tilts_kept : bool
         Whether solutions are needed with the tilts of which they are the moments: where more than
         fields is learned of the units. Then the caller moves these, from the averages.
@@ -123,10 +126,10 @@ class Settings(NamedTuple):
     """
 
     momentum: float
-    decay: tuple
+    decay: tuple[float, float]
     l1: float
-    centred: np.ndarray
-    phases: np.ndarray
+    centred: Int64[1]
+    phases: Int64[2]
     solved: bool
     order: int
     n_sweeps: int
@@ -152,7 +155,7 @@ class Solver(NamedTuple):
     sweep: Sweep
     settings: TapSettings
     tilt: Tilt
-    workers: ActiveRows
+    workers: Workers[ActiveRows]
 
 
 class Moments(NamedTuple):
@@ -163,10 +166,10 @@ class Moments(NamedTuple):
     mean, var, b, a : array of shape (n_rows, n_units)
     """
 
-    mean: np.ndarray
-    var: np.ndarray
-    b: np.ndarray
-    a: np.ndarray
+    mean: Real[2]
+    var: Real[2]
+    b: Real[2]
+    a: Real[2]
 
 
 class Statistics(NamedTuple):
@@ -175,14 +178,13 @@ class Statistics(NamedTuple):
     Parameters
     ----------
     data : Moments
-        Of the hidden units given the rows of data, which are the means of the visible ones. The
-        means lie before those of the model in memory. Of sparse data there are the hidden ones
-        alone.
+        Hidden units given the rows of data, which are the means of the visible ones. The means lie
+        before those of the model in memory. Where data are sparse there are hidden units alone.
     model : MeanFieldRecord
         Solutions, or samples and the moments given them.
     terms : int64 array of shape (n_terms, N_TERM_COLUMNS)
-        Of the gradient, those of the same couplings one after another, the highest power of these
-        first: see the columns in `fastmf.kernels.training.statistics`, and above.
+        Terms of the gradient, matrix by matrix, the highest power of the couplings first: see the
+        columns in `fastmf.kernels.training.statistics`, and above.
     scales : array of shape (n_rows,)
         Weight of each row of the terms, one after another.
     hidden : int64 array of shape (n_rows, 4)
@@ -192,124 +194,63 @@ class Statistics(NamedTuple):
     slabs : int64 array of shape (n_tasks, 3)
         Tasks of the couplings: number of the matrix, first row, and number of rows.
     units : array of shape (N_STATISTICS, n_units)
-        Offsets, gradients by the fields, inner products of the gradient by the couplings with the
-        offsets above, squared norms of couplings, and differences of averages: see above.
-    turned : SparseRows
+        See the rows above.
+    transposed_batch : CompressedRows
         The transpose of the batch, if data are sparse, divided by its number of rows.
     posterior : MeanFieldRecord
-        Of deep machines, solutions for the hidden layers given the rows of data.
+        Solutions for the hidden layers of deep machines given the rows of data.
     data_fields : array of shape (n_rows, n_hidden_units)
         Their external fields.
     columns : int64 array of shape (n_layers,)
         The first unit of each layer there.
     uncoupled : array of shape (2, n_units)
         Means and variances of all units without couplings, from which deep machines start.
-    second : array of shape (n_starts, n_units)
+    second_moments : array of shape (n_starts, n_units)
         Second moments of the model where there are groups of states; otherwise of no size.
     """
 
     data: Moments
     model: MeanFieldRecord
-    terms: np.ndarray
-    scales: np.ndarray
-    hidden: np.ndarray
-    averages: np.ndarray
-    slabs: np.ndarray
-    units: np.ndarray
-    turned: SparseRows
+    terms: Int64[2]
+    scales: Real[1]
+    hidden: Int64[2]
+    averages: Int64[2]
+    slabs: Int64[2]
+    units: Real[2]
+    transposed_batch: CompressedRows
     posterior: MeanFieldRecord
-    data_fields: np.ndarray
-    columns: np.ndarray
-    uncoupled: np.ndarray
-    second: np.ndarray
+    data_fields: Real[2]
+    columns: Int64[1]
+    uncoupled: Real[2]
+    second_moments: Real[2]
 
 
 class Scratch(NamedTuple):
-    """Memory of each thread.
+    """Memory of one thread; that of all has an axis of threads more.
 
     Parameters
     ----------
-    products : array of shape (n_workers, n_rows, n_columns)
-    slab : array of shape (n_workers, panel_width, n_above)
+    products : array of shape (n_rows, n_columns)
+    slab : array of shape (panel_width, n_above)
         As wide as the largest layer but the lowest.
-    left : array of shape (n_workers, n_rows, panel_width)
+    left : array of shape (n_rows, panel_width)
         Some visible units in all rows of a term.
-    right : array of shape (n_workers, n_panels, n_starts, panel_width)
+    right : array of shape (n_panels, n_starts, panel_width)
         Hidden units in all rows of the model, packed, where there are groups of states.
-    vectors : array of shape (n_workers, 3, n_columns)
+    vectors : array of shape (3, n_columns)
         The first one is zero.
-    uniforms : float64 array of shape (n_workers, n_columns)
-    active : int32 array of shape (n_workers, n_visible)
+    uniforms : float64 array of shape (n_columns,)
+    active : int32 array of shape (n_visible,)
         The units of a sample that are not zero; of no size if data are dense.
-    n_active : int64 array of shape (n_workers, 2)
+    n_active : int64 array of shape (2,)
         0, and their number.
     """
 
-    products: np.ndarray
-    slab: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    vectors: np.ndarray
-    uniforms: np.ndarray
-    active: np.ndarray
-    n_active: np.ndarray
-
-
-class Memory(NamedTuple):
-    """The part of `Scratch` of one thread: its arrays without their first axis.
-
-    Parameters
-    ----------
-    products, slab, left, vectors : array of two dimensions
-    right : array of three dimensions
-    uniforms : float64 array of shape (n_columns,)
-    active : int32 array of shape (n_visible,)
-    n_active : int64 array of shape (2,)
-    """
-
-    products: np.ndarray
-    slab: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    vectors: np.ndarray
-    uniforms: np.ndarray
-    active: np.ndarray
-    n_active: np.ndarray
-
-
-def no_arguments(dtype):
-    """Arguments of `train.train` of no units and no steps, of a floating type.
-
-    Those of all machines are of the same types, for which the kernels are compiled.
-    """
-    line, matrix, cube, wide = (np.zeros((0,) * n, dtype) for n in (1, 2, 3, 4))
-    index, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    tables, rates = np.zeros((0, 0, 0), np.int64), np.zeros(0)
-    seeds, columns = np.zeros(0, np.uint64), np.zeros(0, np.int32)
-    sparse = SparseRows(line, columns, index, index)
-    active = ActiveRows(np.zeros((0, 0, 0, 0)), wide, wide, cube, wide)
-    options = TapSettings(2, 0.0, 1, 0, 0)
-    solver = Solver(Sweep(table, table), options, no_tilt(dtype), active)
-    record = MeanFieldRecord(cube, index, index, line, matrix)
-    settings = Settings(
-        0.0, (0.0, 0.0), 0.0, index, index, True, 1, 1, True, True, 0.0, 0, 1, 1,
-    )  # fmt: skip
-    moments = Moments(matrix, matrix, matrix, matrix)
-    tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
-    posterior = {"posterior": record, "data_fields": matrix, "columns": index, "uncoupled": matrix}
-    units = {"units": matrix, "second": matrix}
-    return (
-        Batches(index, table, seeds, rates, sparse),
-        Parameters(table, matrix, tables, index, table),
-        (solver, solver),
-        settings,
-        Statistics(data=moments, model=record, turned=sparse, **units, **tasks, **posterior),
-        Scratch(cube, cube, cube, wide, cube, np.zeros((0, 0)), columns[None], table),
-        tables,
-        index,
-    )
-
-
-def no_memory(scratch):
-    """The `Memory` of a thread of `no_arguments`."""
-    return Memory(*(np.zeros((0,) * (part.ndim - 1), part.dtype) for part in scratch))
+    products: Real[2]
+    slab: Real[2]
+    left: Real[2]
+    right: Real[3]
+    vectors: Real[2]
+    uniforms: Float64[1]
+    active: Int32[1]
+    n_active: Int64[1]

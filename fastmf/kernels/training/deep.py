@@ -12,10 +12,9 @@ from fastmf.kernels.linear.packing import pack_panel
 from fastmf.kernels.linear.product import product
 from fastmf.kernels.mean_field.arguments import N_PANELS, N_UNITS, PRODUCT, START, packed_couplings
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
-from fastmf.kernels.training.arguments import COLLECTED, REPACKED, ROWS, WEIGHTS
+from fastmf.kernels.training.arguments import WEIGHTS
 from fastmf.kernels.training.gradients import weights_between
 from fastmf.kernels.training.rows import copy_row_of_data, start_from_row
-from fastmf.kernels.training.units import phases_of_parameters
 
 
 @kernel(merged=True)
@@ -39,7 +38,7 @@ def _start_posterior(layers, statistics, first, n_rows, memory):
 
 
 @kernel(by_address=True, views=True)
-def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def read_deep_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Rows of data, and starts of solutions of the model and of the hidden layers given data."""
     data, state, layers = statistics.data, statistics.model.state, sweep.layers
     n_batch, n = batches.rows.shape[1], layers[0, N_UNITS]
@@ -58,7 +57,7 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
 
 
 @kernel(by_address=True, views=True)
-def _collect(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def collect_posterior(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Copy solutions given data to where the moments of all layers are."""
     data, state, layers = statistics.data, statistics.posterior.state, sweep.layers
     r = fetch_and_increment(queue)
@@ -73,7 +72,7 @@ def _collect(step, batches, parameters, sweep, settings, statistics, memory, que
 
 
 @kernel(by_address=True, views=True)
-def _repack(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def repack_hidden(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Fill in the packed couplings of the machine of the hidden layers."""
     tasks, task = statistics.slabs, fetch_and_increment(queue)
     while task < tasks.shape[0]:
@@ -83,12 +82,3 @@ def _repack(step, batches, parameters, sweep, settings, statistics, memory, queu
             copies, panel = parameters.copies[k, 2:], tasks[task, 1] // width
             pack_panel(weights, width, copies, settings.order, panel)
         task = fetch_and_increment(queue)
-
-
-def phases_of_deep(order):
-    """The phases of steps of a deep machine; the caller moves the parameters of the units."""
-    return phases_of_parameters(order) | {
-        ROWS: _read_rows,
-        COLLECTED: _collect,
-        REPACKED: _repack,
-    }

@@ -14,7 +14,6 @@ from fastmf.kernels.mean_field.arguments import (
 )
 from fastmf.kernels.mean_field.rows import MEAN
 from fastmf.kernels.training.arguments import (
-    ABOVE,
     EFFECT,
     END_TERM,
     FIRST,
@@ -22,14 +21,15 @@ from fastmf.kernels.training.arguments import (
     FIRST_TERM,
     GRADIENT,
     HIDDEN,
-    MOVED,
     N_HIDDEN,
     N_RIGHTS,
     OFFSET,
+    OFFSET_PRODUCTS,
     PACKED,
     PANEL_BYTES,
     RIGHTS,
     SQUARES,
+    STEP_DOT_OFFSET,
     VELOCITY,
     WEIGHTS,
 )
@@ -187,18 +187,18 @@ def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
     step = rate, settings.momentum, settings.l1
     task, has_offset = first // width, units.dtype.type(settings.centred[k + 1])
     offsets, _ = _sides(layers, k, settings, units, row(memory.vectors, (0, 0), n))
-    above = view(parameters.couplings[k, ABOVE], (-(-n_below // width), n), weights)
-    moved = row(above, (task, 0), n)
-    set_to_zero(moved)
+    address, n_tasks = parameters.couplings[k, OFFSET_PRODUCTS], -(-n_below // width)
+    offset_products = row(view(address, (n_tasks, n), weights), (task, 0), n)
+    set_to_zero(offset_products)
     for r in range(n_here):
         i = layers[k, START] + first + r
         w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
         v = row(velocity, (first + r, 0), n)
         found = ascend_row(w, g, v, step, offsets)
-        units[MOVED, i], units[SQUARES, i] = found
+        units[STEP_DOT_OFFSET, i], units[SQUARES, i] = found
         offset = has_offset * units[OFFSET, i]
         for j in range(n):
-            moved[j] += offset * g[j]
+            offset_products[j] += offset * g[j]
     pack_panel(weights, width, parameters.copies[k], settings.order, task)
 
 
@@ -227,15 +227,16 @@ def move_fields(step, batches, parameters, sweep, settings, statistics, memory, 
     for k in range(layers.shape[0] - 1):
         n_below, start = layers[k, N_UNITS], layers[k, START]
         for i in range(start, start + n_below):
-            gradient[i] -= units[MOVED, i]
+            gradient[i] -= units[STEP_DOT_OFFSET, i]
             # Written so that NaN counts as diverged.
             if not units[SQUARES, i] < settings.max_weight * settings.max_weight:
                 parameters.diverged[0] = 1
         n, start = layers[k + 1, N_UNITS], layers[k + 1, START]
-        above = view(parameters.couplings[k, ABOVE], (-(-n_below // width), n), units)
-        for task in range(above.shape[0]):
+        address, n_tasks = parameters.couplings[k, OFFSET_PRODUCTS], -(-n_below // width)
+        offset_products = view(address, (n_tasks, n), units)
+        for task in range(n_tasks):
             for j in range(n):
-                gradient[start + j] -= above[task, j]
+                gradient[start + j] -= offset_products[task, j]
     fields, velocity = row(rows, (0, 0), n_units), row(rows, (1, 0), n_units)
     limits = row(rows, (2, 0), n_units)
     for i in range(n_units):

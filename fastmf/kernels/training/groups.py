@@ -32,18 +32,17 @@ from fastmf.kernels.mean_field.arguments import (
     targets_of,
 )
 from fastmf.kernels.mean_field.rows import MEAN, VAR
-from fastmf.kernels.training.arguments import EFFECT, EFFECTS, REPACKED, WEIGHTS
+from fastmf.kernels.training.arguments import EFFECT, WEIGHTS
 from fastmf.kernels.training.gradients import weights_between
-from fastmf.kernels.training.units import phases_of_parameters
 from fastmf.priors._group_loops import subtract_response
 
 
 @kernel(merged=True)
-def _find_second_moments(layer, target, state, second):
+def _find_second_moments(layer, target, state, second_moments):
     """Second moments of some units in all rows: variances, or the means of states of a group."""
     first, n, plane = layer[START] + target[0], target[1], MEAN if target[3] >= 0 else VAR
-    for r in range(second.shape[0]):
-        copy(row(state, (plane, r, first), n), row(second, (r, first), n))
+    for r in range(second_moments.shape[0]):
+        copy(row(state, (plane, r, first), n), row(second_moments, (r, first), n))
 
 
 @kernel(merged=True)
@@ -132,14 +131,15 @@ def _add_visible_group(layers, group, state, memory, effect):
 def _multiply_fields(layers, units, group, moments, memory):
     """Fields of a hidden group on some visible units, times their second moments, in all rows."""
     (visible, hidden), (first, n, panel), products = layers, units, memory.products
-    (state, second), n_starts = moments, moments[1].shape[0]
+    (state, second_moments), n_starts = moments, moments[1].shape[0]
     packed, start = _packed(visible, panel, n, group, products), hidden[START] + group[0]
     for begin in range(0, n_starts, products.shape[0]):
         n_rows = smaller(products.shape[0], n_starts - begin)
         states = state[MEAN, begin:]
         product(visible[PRODUCT], states, n_rows, start, packed, products, n)
         for s in range(n_rows):
-            u, x = row(second, (begin + s, first), n), row(memory.left, (begin + s, 0), n)
+            u = row(second_moments, (begin + s, first), n)
+            x = row(memory.left, (begin + s, 0), n)
             for i in range(n):
                 x[i] = products[s, i] * u[i]
 
@@ -164,23 +164,24 @@ def _add_hidden_groups(layers, target, moments, memory, effect):
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
-def _find_effects(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def find_effects(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Second moments of units, and what the groups add to the gradient, target by target."""
     layers, state = (sweep.layers[0], sweep.layers[1]), statistics.model.state
+    second_moments = statistics.second_moments
     effect = weights_between(sweep.layers, 0, parameters, EFFECT)
     n_visible, t = layers[0][N_TARGETS], fetch_and_increment(queue)
     while t < n_visible + layers[1][N_TARGETS]:
         if t >= n_visible:
             target = targets_of(layers[1])[t - n_visible]
-            _find_second_moments(layers[1], target, state, statistics.second)
+            _find_second_moments(layers[1], target, state, second_moments)
         else:
             target = targets_of(layers[0])[t]
-            _find_second_moments(layers[0], target, state, statistics.second)
+            _find_second_moments(layers[0], target, state, second_moments)
             for i in range(target[0], target[0] + target[1]):
                 set_to_zero(row(effect, (i, 0), effect.shape[1]))
             if target[3] >= 0:
                 _add_visible_group(layers, (target[0], target[1]), state, memory, effect)
-            _add_hidden_groups(layers, target, (state, statistics.second), memory, effect)
+            _add_hidden_groups(layers, target, (state, second_moments), memory, effect)
         t = fetch_and_increment(queue)
 
 
@@ -222,7 +223,7 @@ def _pack_panel(layer, k, panel, weights, order):
 
 
 @kernel(by_address=True, views=True)
-def _repack(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def repack_groups(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Fill in the packed couplings, panel by panel."""
     weights = weights_between(sweep.layers, 0, parameters, WEIGHTS)
     n_visible, p = sweep.layers[0, N_PANELS], fetch_and_increment(queue)
@@ -230,9 +231,3 @@ def _repack(step, batches, parameters, sweep, settings, statistics, memory, queu
         k = 1 if p >= n_visible else 0
         _pack_panel(sweep.layers[k], k, p - k * n_visible, weights, settings.order)
         p = fetch_and_increment(queue)
-
-
-def phases_of_groups(order):
-    """The phases of steps by mean field of an RBM with groups; the caller moves its units."""
-    effects = {EFFECTS: _find_effects} if order == 2 else {}
-    return phases_of_parameters(order) | effects | {REPACKED: _repack}

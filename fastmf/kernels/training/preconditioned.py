@@ -2,10 +2,11 @@
 
 With the gradient G by the couplings between two layers of preconditioners P and Q, a step follows
 P G Q; with the gradient d by the fields of a layer, P d. See
-`fastmf.learning.layered.preconditioning`. Two phases in place of one of `training_ascent`:
+`fastmf.learning.layered.preconditioning`. Two phases in place of one of
+`fastmf.kernels.training.gradients`:
 
-    gradients   G Q, packed, some lower units at a time; and P d
-    slabs       P (G Q), the update of the couplings of these units, and packed copies
+    find_gradients        G Q, packed, some lower units at a time; and P d
+    move_preconditioned   P (G Q), the update of the couplings of these units, and packed copies
 """
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller, view
@@ -16,11 +17,9 @@ from fastmf.kernels.mean_field.arguments import N_UNITS, PRODUCT, START
 from fastmf.kernels.training.arguments import (
     FIRST,
     GRADIENT,
-    GRADIENTS,
-    HALF,
+    GRADIENT_TIMES_PRECONDITIONER,
     MATRIX,
     PANELS,
-    SLABS,
 )
 from fastmf.kernels.training.gradients import finish_panel, move_panel, sum_of_terms
 
@@ -58,13 +57,14 @@ def _multiply_above(layers, panel, memory, parameters):
     slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
     width, address = slab.shape[0], parameters.preconditioners[k + 1, PANELS]
     packed = _packed(address, n, n, width, slab)
-    half = _packed(parameters.couplings[k, HALF], layers[k, N_UNITS], n, width, slab)
+    address = parameters.couplings[k, GRADIENT_TIMES_PRECONDITIONER]
+    out = _packed(address, layers[k, N_UNITS], n, width, slab)
     product(layers[0, PRODUCT], slab, n_here, 0, packed, products, n)
-    for p in range(half.shape[0]):
+    for p in range(out.shape[0]):
         n_columns = smaller(width, n - p * width)
         for r in range(n_here):
             source = row(products, (r, p * width), n_columns)
-            copy(source, row(half, (p, first + r, 0), n_columns))
+            copy(source, row(out, (p, first + r, 0), n_columns))
 
 
 @kernel(merged=True)
@@ -72,15 +72,16 @@ def _multiply_below(layers, panel, memory, parameters):
     """Rows of P (G Q), in `memory.slab`."""
     k, first, n_here = panel[0], panel[1], panel[2]
     slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
-    half = _packed(parameters.couplings[k, HALF], layers[k, N_UNITS], n, slab.shape[0], slab)
+    address = parameters.couplings[k, GRADIENT_TIMES_PRECONDITIONER]
+    packed = _packed(address, layers[k, N_UNITS], n, slab.shape[0], slab)
     rows = _matrix_of(layers, k, parameters)[first : first + n_here]
-    product(layers[0, PRODUCT], rows, n_here, 0, half, products, n)
+    product(layers[0, PRODUCT], rows, n_here, 0, packed, products, n)
     for r in range(n_here):
         copy(row(products, (r, 0), n), row(slab, (r, 0), n))
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
-def _find_gradients(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def find_gradients(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradients by couplings, times the preconditioner above, and those by fields."""
     layers, tasks, task = sweep.layers, statistics.slabs, fetch_and_increment(queue)
     n_slabs = tasks.shape[0]
@@ -96,7 +97,7 @@ def _find_gradients(step, batches, parameters, sweep, settings, statistics, memo
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
-def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def move_preconditioned(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Update of the couplings of a panel of units, and packed copies."""
     layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]
     task = fetch_and_increment(queue)
@@ -104,7 +105,3 @@ def _move_couplings(step, batches, parameters, sweep, settings, statistics, memo
         _multiply_below(layers, tasks[task], memory, parameters)
         move_panel(layers, tasks[task], rate, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
-
-
-# The phases of steps along preconditioned gradients, in place of those of `training.phases`.
-PRECONDITIONED = {GRADIENTS: _find_gradients, SLABS: _move_couplings}

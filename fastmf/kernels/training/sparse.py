@@ -8,7 +8,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.kernels.linear.copies import copy, set_to_zero
 from fastmf.kernels.linear.sparse_rows import (
-    SparseRows,
+    CompressedRows,
     add_multiple,
     add_rows,
     begin_of,
@@ -16,14 +16,7 @@ from fastmf.kernels.linear.sparse_rows import (
 )
 from fastmf.kernels.mean_field.arguments import N_UNITS, START
 from fastmf.kernels.mean_field.rows import MEAN, VAR, B
-from fastmf.kernels.training.arguments import (
-    AVERAGES,
-    OFFSET,
-    ROWS,
-    SLABS,
-    STATES,
-    WEIGHTS,
-)
+from fastmf.kernels.training.arguments import OFFSET, WEIGHTS
 from fastmf.kernels.training.gradients import (
     add_means,
     finish_panel,
@@ -34,7 +27,6 @@ from fastmf.kernels.training.gradients import (
     weights_between,
 )
 from fastmf.kernels.training.rows import draw_layer, sample_layer
-from fastmf.kernels.training.train import phases
 from fastmf.priors._compiled import tilted_moments
 
 
@@ -47,7 +39,7 @@ def _start_from_row(rows, r, mean):
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
-def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def read_sparse_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Moments given the rows of a batch, from which solutions or samples may start."""
     data, state, layer = statistics.data, statistics.model.state, sweep.layers[1]
     (n_batch, n), n_visible, n_units = data.b.shape, layer[START], state.shape[2]
@@ -59,7 +51,7 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
     task = fetch_and_increment(queue)
     if task == 0:
         scale = 1 / data.b.dtype.type(n_batch)
-        transpose(batches.sparse, begin, begin + n_batch, scale, statistics.turned)
+        transpose(batches.sparse, begin, begin + n_batch, scale, statistics.transposed_batch)
         task = fetch_and_increment(queue)
     first = (task - 1) * settings.task_rows
     while first < larger(n_batch, n_starts):
@@ -95,12 +87,12 @@ def _fields_given_sample(address, v, weights, memory, out):
     begin, end = row(memory.n_active, (0,), 1), row(memory.n_active, (1,), 1)
     begin[0], end[0] = 0, n_active
     set_to_zero(out)
-    sample = SparseRows(values, active, begin, end)
+    sample = CompressedRows(values, active, begin, end)
     add_rows(address, sample, 0, 1, weights, out.shape[0], out)
 
 
 @kernel(by_address=True)
-def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def sample_sparse_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the visible units, and moments of the hidden ones given these."""
     layers, state = sweep.layers, statistics.model.state
     weights = weights_between(layers, 0, parameters, WEIGHTS)
@@ -127,7 +119,7 @@ def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory,
 @kernel(merged=True)
 def _average_data(statistics, k, first, n_visible, out):
     """Means of some units of layer `k` over the rows."""
-    data = statistics.turned
+    data = statistics.transposed_batch
     set_to_zero(out)
     if k == 1:
         add_means(statistics.data.mean, first - n_visible, out)
@@ -138,7 +130,7 @@ def _average_data(statistics, k, first, n_visible, out):
 
 
 @kernel(by_address=True, views=True)
-def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def average_sparse(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
     tasks, n_visible = statistics.averages, sweep.layers[1, START]
     task = fetch_and_increment(queue)
@@ -163,10 +155,11 @@ def _subtract_samples(state, first, n_visible, n_here, slab):
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
-def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def move_sparse(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
-    layers, slab, data, mean = sweep.layers, memory.slab, statistics.turned, statistics.data.mean
-    n_visible, n, hidden = layers[0, N_UNITS], slab.shape[1], row(mean, (0, 0), mean.size)
+    layers, slab, data = sweep.layers, memory.slab, statistics.transposed_batch
+    n_visible, n, mean = layers[0, N_UNITS], slab.shape[1], statistics.data.mean
+    hidden = row(mean, (0, 0), mean.size)
     tasks, rate, task = statistics.slabs, batches.rates[step], fetch_and_increment(queue)
     while task < tasks.shape[0]:
         panel, first, n_here = tasks[task], tasks[task, 1], tasks[task, 2]
@@ -179,11 +172,3 @@ def _move_couplings(step, batches, parameters, sweep, settings, statistics, memo
         finish_panel(layers, panel, memory, parameters, settings, statistics)
         move_panel(layers, panel, rate, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
-
-
-def sparse_phases(order):
-    """The phases of steps whose data are sparse; 0 is the order of Gibbs sampling."""
-    found = phases(order) | {ROWS: _read_rows, AVERAGES: _average, SLABS: _move_couplings}
-    if order == 0:
-        found[STATES] = _sample_rows
-    return found

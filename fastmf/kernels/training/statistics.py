@@ -45,7 +45,7 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
     ----------
     units : Units
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     couplings : array of shape (n_panels, n_source, panel_width)
         Packed couplings from the other layer to this one.
     states : array of shape (n_rows, n_source)
@@ -98,7 +98,7 @@ def pair_averages(address, terms, rights, weights, work, out):
     Parameters
     ----------
     address : int
-        Of the compiled product.
+        Address of the compiled product.
     terms : int64 array of shape (n_terms, 4)
         See the columns above; the coefficient of a power is the sum of left.T @ right of its terms.
         Terms of higher powers come first, and those of power 0 last.

@@ -15,9 +15,8 @@ from fastmf._jit.kernel import kernel
 from fastmf.kernels.linear.copies import copy, set_to_zero
 from fastmf.kernels.mean_field.arguments import START
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
-from fastmf.kernels.training.arguments import AVERAGES, FIELDS, FIRST, NONZERO, OFFSET, SECOND
+from fastmf.kernels.training.arguments import FIRST, NONZERO, OFFSET, SECOND
 from fastmf.kernels.training.gradients import pack_hidden
-from fastmf.kernels.training.train import phases
 from fastmf.priors._compiled import LOG_PARTITION, tilted_log_partition
 from fastmf.special import exp
 
@@ -57,7 +56,7 @@ def _add_row(layers, task, are_values, moments, r, scale, sums):
 
 
 @kernel(by_address=True, views=True)
-def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
+def average_moments(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
     tasks, data, units = statistics.averages, statistics.data, statistics.units
     state, n_data, one = statistics.model.state, data.mean.shape[0], units.dtype.type(1)
@@ -86,10 +85,3 @@ def _average(step, batches, parameters, sweep, settings, statistics, memory, que
             _add_row(sweep.layers, here, are_values, moments, place, scale, sums)
         task = fetch_and_increment(queue)
     pack_hidden(statistics, memory.slab.shape[0], task, queue)
-
-
-def phases_of_parameters(order):
-    """The phases of steps after which the caller moves the parameters of the units."""
-    found = phases(order) | {AVERAGES: _average}
-    del found[FIELDS]
-    return found

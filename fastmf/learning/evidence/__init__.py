@@ -112,7 +112,7 @@ class Regression(NamedTuple):
         return self.scale / mean_square(self.X, self.total_rows)
 
     def log_evidence(self, result):
-        """That of a fixed point."""
+        """Log-evidence of a fixed point."""
         return result.log_evidence
 
     def model(self, hyperparameters):
@@ -316,7 +316,7 @@ class FixedPoints(NamedTuple):
     results : tuple of ExpectationPropagation
     log_evidence : float
     gradient : array of shape (2 + n_groups,)
-        Of the log-evidence by ln noise variance, ln slab variance and log-odds.
+        Gradient of the log-evidence by ln noise variance, ln slab variance and log-odds.
     """
 
     results: tuple

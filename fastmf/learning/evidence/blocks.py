@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from fastmf._common.stored_columns import column_squares
 from fastmf.inference.ep.block_partition import (
     FoundBlocks,
     blocks_of,
+    checked_labels,
     full_blocks,
     without_full_blocks,
 )
@@ -16,6 +18,8 @@ SEARCH_JOINS = 2
 # Noise from which the search starts if there are blocks, in variances of y: with less of it, many
 # effects have a place in several blocks, and fixed points are hard to find.
 FIRST_NOISE = 0.6
+# Features among which correlations are sought: the squares of all of many cost more than a fit.
+MAX_SCREENED = 4000
 
 
 def first_parameters(task, start, fixed):
@@ -39,24 +43,34 @@ def with_blocks(task, blocks):
     -------
     Regression, Loci or Classification
     """
-    parts, n_features, auto = [], len(task.groups), isinstance(blocks, str)
+    parts, n_features = [], len(task.groups)
+    auto = isinstance(blocks, str) and blocks == "auto"
     if not (blocks is None or auto):
-        blocks = np.asarray(blocks)
-        if blocks.shape != (n_features,):
-            raise ValueError(
-                f"blocks must have a label for each feature, shape ({n_features},), "
-                f"got shape {blocks.shape}."
-            )
+        blocks = checked_labels(blocks, n_features)
     for part, units in zip(task.parts, task.units, strict=True):
         own = blocks if blocks is None or auto else blocks[units]
         n = len(part.groups)
         X = part.X if n == part.X.shape[1] else part.X[:, :n]
-        members = blocks_of(X, own, task.total_rows)
+        if auto:
+            members = _found_blocks(X, getattr(part, "y", None), task.total_rows)
+        else:
+            members = blocks_of(X, own)
         labels = labels_of(members, part.X.shape[1]) if members else None
         parts.append(
             part._replace(blocks=FoundBlocks(labels, SEARCH_JOINS) if members and auto else labels)
         )
     return _with_parts(task, parts)
+
+
+def _found_blocks(X, y, n_rows):
+    """Blocks of correlated features, among those that tell most of y, if X has not its signs."""
+    if X.shape[1] <= MAX_SCREENED:
+        return blocks_of(X, "auto", n_rows)
+    squares = column_squares(X)
+    products = X.T @ (np.ones(len(X)) if y is None else y)
+    scores = products**2 / np.where(squares > 0, squares, np.inf)
+    candidates = np.sort(np.argpartition(-scores, MAX_SCREENED)[:MAX_SCREENED])
+    return [candidates[units] for units in blocks_of(X[:, candidates], "auto", n_rows)]
 
 
 def with_blocks_of(task, results):

@@ -58,7 +58,7 @@ class ParameterPriors(NamedTuple):
         ----------
         hyperparameters : Hyperparameters
         free : bool array of shape (2 + n_groups,)
-            Those that are learned.
+            Whether each is learned.
 
         Returns
         -------

@@ -72,7 +72,7 @@ class _Search:
         self._n_included = np.zeros(len(start.log_odds))
 
     def hyperparameters(self, x):
-        """Those of values x of the learned ones."""
+        """Hyper-parameters with values x of the learned ones."""
         values = self.whole.copy()
         values[self.free] = x
         return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])

@@ -19,11 +19,9 @@ def gradient_for(model, n_rows):
     Returns
     -------
     {"tap", "exact", "pcd"}
-        "tap" without unbounded units. With them "exact" for small machines, and otherwise "pcd":
-        as good as "tap" where that has moments, and several times as fast.
+        "exact" for small machines with real units; else "pcd" with unbounded units, as good as
+        "tap" where that has moments, and several times as fast, and "tap" without them.
     """
-    if not any(unbounded(layer).any() for layer in model.layers):
-        return "tap"
     if is_cheaply_exact(model) and n_rows * model.couplings[0].size <= MAX_PRODUCTS:
         return "exact"
-    return "pcd"
+    return "pcd" if any(unbounded(layer).any() for layer in model.layers) else "tap"

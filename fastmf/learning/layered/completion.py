@@ -68,7 +68,7 @@ def completed_once(model, X, seed, n_threads=None):
     model : RBM or DBM
     X : array or csr_array of shape (n_rows, n_visible)
     seed : list of int
-        Of the random numbers.
+        Seed of the random numbers.
     n_threads : int or None
 
     Returns

@@ -137,14 +137,14 @@ def after_step(model, parameters, step):
     RBM or DBM
     """
     couplings, layers = parameters.couplings, parameters.layers
-    new = _layers_after(model.layers, layers, step.layers)
+    new = layers_after(model.layers, layers, step.layers)
     if not exists(couplings, new) and exists(model.couplings, model.layers):
         here = ModelParameters.of(model)
         for _ in range(MAX_HALVINGS):
             step.combine(_halve)
             moved = here.combine(np.add, step)
             couplings = moved.couplings
-            new = _layers_after(model.layers, moved.layers, step.layers)
+            new = layers_after(model.layers, moved.layers, step.layers)
             if exists(couplings, new):
                 break
         else:
@@ -157,6 +157,17 @@ def _halve(x):
     return x
 
 
-def _layers_after(layers, moved, step):
+def layers_after(layers, moved, step):
+    """The units after a step, precisions of unbounded ones moved in their logarithm.
+
+    Parameters
+    ----------
+    layers, moved, step : sequence of unit priors
+        Units before the step, their parameters plus the step, and the step.
+
+    Returns
+    -------
+    tuple of unit priors
+    """
     parts = zip(layers, moved, step, strict=True)
     return tuple(project_prior(with_log_steps(*part)) for part in parts)

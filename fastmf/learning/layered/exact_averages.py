@@ -15,10 +15,10 @@ from fastmf.priors._domain import (
     average_gradient,
     gaussian_units,
     number_of_states,
-    unbounded,
 )
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
+from fastmf.priors._scaling import is_real
 
 # Most states that are enumerated, and most that take no longer than mean-field solutions.
 MAX_STATES, FEW_STATES = 2**14, 2**10
@@ -55,8 +55,8 @@ def is_exact(model):
 
 
 def is_cheaply_exact(model):
-    """Whether there are unbounded units, and exact averages cost no more than approximate ones."""
-    if model.deep or not any(unbounded(layer).any() for layer in model.layers):
+    """Whether there are real units, and exact averages cost no more than approximate ones."""
+    if model.deep or not any(map(is_real, model.layers)):
         return False
     return _only_gaussian(model) or min(map(number_of_states, model.layers)) <= FEW_STATES
 

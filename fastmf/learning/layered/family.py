@@ -10,14 +10,14 @@ from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap_of_means
 from fastmf.inference.missing.seen import is_incomplete, log_likelihood_of_seen, with_means
 from fastmf.learning.layered.completion import completion
+from fastmf.learning.layered.dispatch import steps
 from fastmf.learning.layered.domain import can_follow
 from fastmf.learning.layered.exact_averages import exact_averages, is_cheaply_exact
+from fastmf.learning.layered.general_step import is_solved, step
 from fastmf.learning.layered.gradients import ORDERS
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, take_step
 from fastmf.learning.layered.state_check import MAX_SOLUTIONS, check
-from fastmf.learning.layered.step import is_solved, step
-from fastmf.learning.layered.steps import steps
 from fastmf.learning.training import trainer
 from fastmf.learning.training.trainer import Family
 from fastmf.priors._rows import states
@@ -107,7 +107,7 @@ LAYERED_FAMILY = Family(
 def quasi_newton_family(X, weights, settings):
     """The family of quasi-Newton steps, each from all rows of some data; an epoch is one batch.
 
-    Of the random order and the weights of the batch nothing is used.
+    The random order and the weights of the batch are not used.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def conditional_moments(model, X, order=2, n_threads=None):
     model : RBM
     X : array or csr_array of shape (n_rows, n_visible)
     order : {1, 2, 3}
-        Of the expansion that is used beside it, whose packed couplings serve here too.
+        Order of the expansion that is used beside it, whose packed couplings serve here too.
     n_threads : int or None
 
     Returns
@@ -229,10 +229,10 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
         approximate log-partition is stationary in means and variances at a fixed point, so its
         derivatives are exact there and only there.
     order : {1, 2, 3}
-        Of the expansion that was solved; solutions of adaptive TAP and samples have none.
+        Order of the expansion that was solved; solutions of adaptive TAP and samples have none.
     n_threads : int or None
     **options
-        Of `tap`, for the hidden layers of a DBM given data.
+        Options of `tap`, for the hidden layers of a DBM given data.
 
     Returns
     -------
@@ -253,7 +253,7 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
 def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None, **options):
     """`gradient`, and the means of each layer over the data, which `centred` takes.
 
-    Those who know the `conditional_moments` of the hidden units of an RBM can give them.
+    The `conditional_moments` of the hidden units of an RBM can be given, if they are known.
     """
     adaptive = isinstance(of_model, ExpectationPropagation)
     if isinstance(of_model, ExactAverages):

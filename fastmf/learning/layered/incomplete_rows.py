@@ -46,7 +46,7 @@ def of_complete(model, x, w):
     Returns
     -------
     values : tuple of float
-        Of the visible units alone, and of the hidden ones: to be added.
+        Values of the visible units alone, and of the hidden ones: to be added.
     derivatives : list
         By the couplings, an array, and by the parameters of each layer, unit priors.
     """

@@ -24,8 +24,8 @@ from scipy.linalg import lapack
 from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.mean_field.posterior import posterior
+from fastmf.learning.layered.general_step import hidden_layers
 from fastmf.learning.layered.gradients import ORDERS, conditional_moments
-from fastmf.learning.layered.step import hidden_layers
 from fastmf.priors._domain import field_is_tilt
 from fastmf.priors._protocol import parameter_names
 from fastmf.priors._rows import states
@@ -99,7 +99,7 @@ def preconditioner(mean, var, scale):
     ----------
     mean : array of shape (n_rows, n_units)
     var : array of shape (n_rows, n_units), or 0
-        Of units that are independent in a row.
+        Variances of units that are independent in a row.
     scale : float
         Variance that is halved.
 

@@ -20,7 +20,7 @@ def check(state, settings, n_rows):
     Parameters
     ----------
     state : State
-        Of arrays of finite numbers, of two axes.
+        State whose arrays hold finite numbers and have two axes.
     settings : LayeredSettings
     n_rows : int
         Rows of data.

@@ -85,7 +85,7 @@ class RatioTest(NamedTuple):
         If those couplings are zero, the statistic of many rows is distributed as the sum of these
         times independent chi-squared variables of one degree of freedom.
     parameters : array of shape (n_parameters,)
-        Of the machine without those couplings.
+        Parameters of the machine without those couplings.
     """
 
     statistic: float
@@ -141,7 +141,11 @@ class Godambe:
             raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
         if not ((pairs >= 0) & (pairs < d)).all():
             raise ValueError(f"pairs must name units from 0 to {d - 1}.")
-        return self.objective.indices_of(*pairs.T)
+        indices = self.objective.indices_of(*pairs.T)
+        if (indices < 0).any():
+            absent = pairs[indices < 0][0].tolist()
+            raise ValueError(f"pairs must be edges of the graph of the fit, got {absent}.")
+        return indices
 
     # --- errors ---------------------------------------------------------------------------------
 

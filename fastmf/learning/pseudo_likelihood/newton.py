@@ -49,7 +49,7 @@ def only_rounding(*gradients):
     return max(abs(gradient).max() for gradient in gradients) <= _GRADIENT_ROUNDING
 
 
-class _Search:
+class _NewtonPoint:
     """A point of Newton's method, its factorised Hessian, and the step from it.
 
     Parameters
@@ -164,7 +164,7 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER):
     -------
     Fit
     """
-    search, history = _Search(objective, start), []
+    search, history = _NewtonPoint(objective, start), []
     for _ in range(max_iter):
         search.prepare_step()
         trial = search.backtrack()

@@ -83,12 +83,12 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
     state : State
         Its velocity is changed in place.
     gradient : ModelParameters
-        Of the log-likelihood; it is overwritten.
+        Gradient of the log-likelihood; it is overwritten.
     settings : AscentSettings
     rate : float
         Learning rate.
     means : list of arrays of shape (n_units,), optional
-        Of each layer over the data; needed where the state has preconditioners.
+        Means of each layer over the data; needed where the state has preconditioners.
     n_threads : int, optional
 
     Returns
@@ -118,7 +118,9 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
     if not all(of_rows.max(initial=0) < MAX_WEIGHT**2 for of_rows in sizes):
         raise diverged(state.epoch)
     if means is not None:
-        gradient = centring.with_moved_fields(model, gradient, offsets, directions, step_dot)
+        moves = centring.moves_of_fields(directions, step_dot, offsets)
+        layers = centring.with_moved_fields(model.layers, gradient.layers, moves)
+        gradient = ModelParameters(couplings=directions, layers=layers)
 
     # Units of several parameters have matrices, too, which are no couplings.
     coupled = {id(array) for p in (here, state.velocity) for array in p.matrices()}
@@ -145,9 +147,8 @@ def diverged(epoch):
 def _preconditioned(matrices, gradient, options, offsets, preconditioners):
     """The gradient by couplings between deviations, and by fields, times preconditioners."""
     couplings = []
-    for k, ((w, g, _), (below, above)) in enumerate(zip(matrices, offsets, strict=True)):
-        g = g - (options.l2 * w + options.l1 * np.sign(w))
-        g -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
+    for k, ((w, g, _), sides) in enumerate(zip(matrices, offsets, strict=True)):
+        g = centring.between_deviations(g - (options.l2 * w + options.l1 * np.sign(w)), sides)
         couplings.append(preconditioners[k] @ g @ preconditioners[k + 1])
     layers = [
         layer._replace(field=p @ layer.field)

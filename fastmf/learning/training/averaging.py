@@ -29,7 +29,7 @@ class IterateAverage:
     Attributes
     ----------
     model : model or None
-        Of the averaged parameters, in the type of the trained model; None before `first_epoch`.
+        Model of the averaged parameters, in the type of the trained one; None before `first_epoch`.
         Before training, that of the file, if there is one.
     n_averaged : int
         Number of models averaged.

@@ -17,8 +17,8 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.progress import progress, units_of
 from fastmf.learning.training.settings import learning_rate, learning_rates
 
-# Longest time between two looks at the keyboard and the progress bar, where several steps are one
-# call of a kernel.
+# Longest time between checks for KeyboardInterrupt, and updates of the progress bar, where several
+# steps are one call of a kernel.
 PIECE_SECONDS = 0.2
 # Rows from which steps are prepared: see `Family.preparation`.
 PREPARED_ROWS = 1000
@@ -165,7 +165,7 @@ def train(model, X, settings, family, **options):
     X : array of shape (n_rows, n_visible), or tuple of arrays that lead with the rows
         Data, in the type of the model; of layered machines also integers, or a csr_array.
     settings : AscentSettings
-        Of the family.
+        Settings of the family.
     family : Family
     **options
         See `RunOptions`.
@@ -250,7 +250,7 @@ def _check_progress(state, settings, score, names, n_batches):
     names : set of str
         All metrics.
     n_batches : int
-        Of an epoch.
+        Batches of an epoch.
     """
     left = state.epoch < settings.n_epochs
     if state.epoch > settings.n_epochs or state.batch > left * n_batches:

@@ -47,7 +47,7 @@ ADAPTED = (
 )
 
 
-class ActiveRows:
+class RunningRows:
     """The rows that have not ended: `index` is their positions, other arrays their values."""
 
     def __init__(self, settings, tilt, record):
@@ -87,7 +87,7 @@ class ActiveRows:
 
 def tap(sweep, settings, tilt, workers, queue, record):
     """Iterate every row of `record` to a fixed point of the mean-field equations."""
-    layers, rows = sweep.layers.of_model, ActiveRows(settings, tilt, record)
+    layers, rows = sweep.layers.of_model, RunningRows(settings, tilt, record)
     # Half a sweep from data takes them as points, whose third cumulants are 0.
     if settings.order == 3 and not settings.half_sweep_done:
         for layer in layers:

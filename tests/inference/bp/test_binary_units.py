@@ -76,8 +76,9 @@ def test_models_that_are_not_binary():
         mf.belief_propagation(
             mf.RBM(np.ones((2, 2)), mf.Gaussian(np.zeros(2), np.ones(2)), mf.Ising(np.zeros(2)))
         )
-    with pytest.raises(TypeError, match="RBM"):
-        mf.belief_propagation(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising(np.zeros(2))))
+    spins = mf.Ising(np.zeros(2))
+    with pytest.raises(TypeError, match="RBM or a BoltzmannMachine"):
+        mf.belief_propagation(mf.DBM((np.ones((2, 2)), np.ones((2, 2))), (spins, spins, spins)))
     with pytest.raises(ValueError, match="weights"):
         mf.belief_propagation(loopy(scale=1e4))
     with pytest.raises(ValueError, match="field"):

@@ -160,7 +160,7 @@ def test_large_weights_and_rows_that_do_not_converge_are_told():
 
 @pytest.mark.parametrize(
     "options",
-    [{"messages": True}, {"pairwise": True}, {"spectral_radius": True}, {"init": np.zeros(3)},
+    [{"messages": True}, {"spectral_radius": True}, {"init": np.zeros(3)},
      {"on_failure": "minimise"}, {"algorithm": "max", "n_restarts": 2, "rng": 0}],
 )  # fmt: skip
 def test_options_that_need_binary_units(options):
@@ -175,3 +175,18 @@ def test_hidden_units_must_be_binary():
             mf.belief_propagation(mf.RBM(np.zeros((6, 6)), visible, hidden))
     with pytest.raises(TypeError, match="the hidden ones are Categorical"):
         mf.belief_propagation(mf.RBM(np.zeros((2, 6)), mf.Bernoulli(np.zeros(2)), visible))
+
+
+@pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
+def test_states_that_do_not_occur(algorithm):
+    """The same beliefs as without these states."""
+    rng = np.random.default_rng(11)
+    fields, kept = [[0.3, -np.inf, 0.1], [0.0, 0.2, 0.4]], [0, 2, 3, 4, 5]
+    weights, hidden = rng.normal(size=(6, 4)), mf.Ising(rng.normal(size=4) / 3)
+    machine = mf.RBM(weights, mf.Categorical(fields), hidden)
+    smaller = mf.RBM(weights[kept], mf.Categorical([[0.3, 0.1], fields[1]]), hidden)
+    found, expected = (mf.belief_propagation(m, algorithm=algorithm) for m in (machine, smaller))
+    np.testing.assert_allclose(found.mean[0], np.insert(expected.mean[0], 1, 0), atol=1e-8)
+    np.testing.assert_allclose(found.mean[1], expected.mean[1], atol=1e-8)
+    np.testing.assert_allclose(found.log_partition, expected.log_partition, rtol=1e-10)
+    assert np.isfinite(found.b[0]).all()

@@ -36,7 +36,7 @@ def points():
     blocks = Blocks([np.flatnonzero(labels == k) for k in range(5)], 30)
     problem = block_problem(model, blocks, (-np.inf, 1e-8, 100, None))
     found = mf.expectation_propagation(model, blocks=np.where(labels < 5, labels, np.arange(30)),
-                                       max_iter=4)  # fmt: skip
+                                       max_iter=1)  # fmt: skip
     matrices = [T.ravel() for _, T in found.block_sites]
     site = np.concatenate([found.sites[0], found.sites[1, blocks.singles], *matrices])
     state = problem.state_of(site)

@@ -172,3 +172,18 @@ def test_single_precision_machines_are_solved_in_double_precision():
         found = conditional_means(model, x, method)
         assert found.mean.dtype == np.float64
         np.testing.assert_allclose(found.mean[0], exact_means(spins(J, h), x[0]), atol=0.015)
+
+
+@pytest.mark.parametrize("method", ["exact", "annealing", "tap"])
+def test_states_that_do_not_occur(method):
+    model = potts([3, 3, 4], 0.3)
+    field = model.prior.field.copy()
+    field[1] = -np.inf
+    model = mf.BoltzmannMachine(model.couplings, model.prior._replace(field=field))
+    known = np.append(np.full(6, np.nan), [0, 1, 0, 0])
+    mean = conditional_means(model, np.stack([np.full(10, np.nan), known]), method).mean
+    assert (mean[:, 1] < 1e-300).all()
+    np.testing.assert_allclose(mean[0], mf.exact(model).mean, atol=0.02)
+    np.testing.assert_allclose(
+        mean[1], conditional_probabilities(model, np.array([-1, -1, 1])), atol=0.02
+    )

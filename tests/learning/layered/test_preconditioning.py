@@ -7,10 +7,10 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.preconditioning import preconditioner, prepare
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps_of_fields import StepsOfFields
 from fastmf.learning.training.ascent import ascend, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.trainer import PREPARED_ROWS
@@ -153,7 +153,7 @@ def test_the_number_of_threads_does_not_matter():
     states = []
     for n_workers in (1, 2, 3):
         state = prepared(model, X, settings)
-        taken = StepsOfFields(model, X, settings, 60, 60, n_workers)
+        taken = CompiledSteps(model, X, settings, 60, 60, n_workers)
         taken.take(state, rows, range(20), [0.5] * 20)
         states.append(state)
     assert abs(states[0].model.weights - weights).max() > 0.01

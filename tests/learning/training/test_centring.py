@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import fastmf as mf
+from fastmf.learning.layered.general_step import apply
 from fastmf.learning.layered.gradients import gradient_and_means
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.step import apply
 from fastmf.learning.training.ascent import ascend, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 

@@ -14,7 +14,7 @@ class WeightedRows(NamedTuple):
     Parameters
     ----------
     states : array of shape (n_rows, n_units)
-        Of -1 and +1, float64.
+        Spins, -1 and +1, float64.
     weights : array of shape (n_rows,)
         Positive.
     """
@@ -47,7 +47,7 @@ def distinct_rows(states, weights=None):
     Parameters
     ----------
     states : array of shape (n_rows, n_units)
-        Of -1 and +1.
+        Spins, -1 and +1.
     weights : array of shape (n_rows,), optional
         Not negative; default ones.
 

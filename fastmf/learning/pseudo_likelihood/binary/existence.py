@@ -148,6 +148,37 @@ _NOT_UNIQUE = Existence(
 )
 
 
+def existence_in_graph(objective, parameters):
+    """Whether the maximum exists where only some pairs of units may be coupled.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+        With `edges`.
+    parameters : array of shape (n_parameters,)
+        Where a solver stopped.
+
+    Returns
+    -------
+    Existence
+        Not decided unless a proof is near: separation is not searched for.
+    """
+    if objective.l2:
+        return Existence(True)
+    states = objective.rows.states
+    constant = np.flatnonzero((states == states[0]).all(0))
+    if len(constant):
+        return Existence(
+            False, tuple(map(int, constant)),
+            "no maximum exists: units are constant; leave them out or give a ridge penalty l2",
+        )  # fmt: skip
+    if certified(objective, parameters):
+        return Existence(True)
+    return Existence(
+        None, (), "it is not decided whether a maximum exists; if not, give a ridge penalty l2"
+    )
+
+
 def existence_with_firth(objective):
     """Whether the maximum with Firth's penalty exists: if the Hessian is not singular.
 

@@ -40,7 +40,7 @@ def naive_mean_field(mean, covariance):
     Parameters
     ----------
     mean : array of shape (n_units,)
-        Of spins, in (-1, 1).
+        Means of spins, in (-1, 1).
     covariance : array of shape (n_units, n_units)
 
     Returns
@@ -65,14 +65,14 @@ def tap_inversion(mean, covariance):
     Parameters
     ----------
     mean : array of shape (n_units,)
-        Of spins, in (-1, 1).
+        Means of spins, in (-1, 1).
     covariance : array of shape (n_units, n_units)
 
     Returns
     -------
     couplings : array of shape (n_units, n_units)
-        Of the two roots the one that is the naive couplings for small means. Where the equation has
-        no real root the vertex of the parabola, its closest approach.
+        Couplings: of two roots the one that is the naive couplings for small means. Where the
+        equation has no real root the vertex of the parabola, its closest approach.
     field : array of shape (n_units,)
         atanh m_j - sum_k J_jk m_k + m_j sum_k J_jk^2 (1 - m_k^2).
 

@@ -51,16 +51,19 @@ class PseudoLikelihood(CompositeLikelihood):
     rows : Rows
     l2 : float
     n_threads : int or None
+    edges : int array of shape (n_edges, 2), optional
+        Pairs j < k of units with a coupling, in lexicographic order; by default all.
     """
 
-    def __init__(self, rows, l2=0.0, n_threads=None):
+    def __init__(self, rows, l2=0.0, n_threads=None, edges=None):
         self.rows, self.n_threads = rows, n_threads
         self.l2 = self.ridge = l2
         self.n_units = self.n_fields = rows.states.shape[1]
         self.total = rows.total
         self.weights = rows.weights / self.total
         self.mean, self.second = rows.moments()
-        self.pairs = np.triu_indices(self.n_units, 1)
+        self.edges = edges
+        self.pairs = np.triu_indices(self.n_units, 1) if edges is None else tuple(edges.T)
         self.n_parameters = self.n_units + len(self.pairs[0])
         self._latest = self._hessian = None
 
@@ -87,11 +90,10 @@ class PseudoLikelihood(CompositeLikelihood):
     def index(self):
         """Index, in the vector, of the field of unit j (column 0) and of J_jk (column k + 1)."""
         d = self.n_units
-        index = np.zeros((d, d + 1), np.int64)
+        index = np.full((d, d + 1), -1, np.int64)
         index[:, 0] = np.arange(d)
         index[self.pairs[0], self.pairs[1] + 1] = d + np.arange(len(self.pairs[0]))
         index[self.pairs[1], self.pairs[0] + 1] = d + np.arange(len(self.pairs[0]))
-        index[np.arange(d), np.arange(d) + 1] = -1
         return index
 
     def indices_of(self, first, second):
@@ -325,10 +327,15 @@ class PseudoLikelihood(CompositeLikelihood):
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""
         states, residuals = self._factored_residuals(parameters, rows, factors)
-        scores = np.empty((len(states), self.n_parameters))
+        d = self.n_units
+        scores = np.empty((len(states), d + d * (d - 1) // 2))
         n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
         n_workers = workers_for(n_tasks, 2 * scores.size, self.n_threads)
         in_parallel(
             pl_kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers
         )
-        return scores
+        if self.edges is None:
+            return scores
+        first, second = self.pairs
+        place = first * (2 * d - first - 1) // 2 + second - first - 1
+        return scores[:, np.concatenate([np.arange(d), d + place])]

@@ -21,7 +21,7 @@ class ProductSums:
     Parameters
     ----------
     states : array of shape (n_rows, n_units)
-        Of -1 and +1.
+        Spins, -1 and +1.
     n_threads : int or None
     """
 

@@ -62,7 +62,7 @@ def units_that_never_meet(states):
     Parameters
     ----------
     states : array of shape (n_rows, n_units)
-        Of -1 and +1.
+        Spins, -1 and +1.
 
     Returns
     -------

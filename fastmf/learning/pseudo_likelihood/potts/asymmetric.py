@@ -24,7 +24,7 @@ class AsymmetricObjective:
     data : PottsData
     layout : Layout
     rows : PottsRows
-        Of the layout.
+        Rows of the layout.
     block : int
     l2, l2_field : float
         Per unit of weight.

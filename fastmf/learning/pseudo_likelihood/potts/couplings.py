@@ -4,7 +4,7 @@ import numpy as np
 import scipy
 
 
-class Dense:
+class DenseCouplings:
     """Couplings as a matrix J (n_states, n_states).
 
     Parameters

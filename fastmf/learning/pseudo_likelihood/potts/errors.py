@@ -11,7 +11,7 @@ import numpy as np
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
-from fastmf.models._gauge import Groups, in_gauge
+from fastmf.models._gauge import SiteGroups, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
@@ -40,7 +40,7 @@ class DenseObjective(CompositeLikelihood):
     singular = True
 
     def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0):
-        self.labels, self.groups = labels, Groups(sizes)
+        self.labels, self.groups = labels, SiteGroups(sizes)
         self.total = float(weights.sum())
         self.weights = weights / self.total
         self.site = self.groups.site

@@ -28,7 +28,7 @@ from fastmf.learning.pseudo_likelihood.existence import (
 )
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
-from fastmf.models._gauge import Groups
+from fastmf.models._gauge import SiteGroups
 
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 400_000
@@ -38,6 +38,8 @@ _MAX_STATES = 1000
 _BLOCK_ROWS = 1024
 # Rounding errors of mean derivatives, and of eigenvalues beside the largest.
 _GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
+
+_STRANGERS = "pairs of states never meet, whose couplings fall without end; give a ridge penalty l2"
 
 
 def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
@@ -59,7 +61,7 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         Its `units` are sites.
     """
     if not l2_field:
-        unseen = Groups(data.sizes).means(data.counts == 0) > 0
+        unseen = SiteGroups(data.sizes).means(data.counts == 0) > 0
         if unseen.any():
             return no_maximum(
                 "states were never seen, whose fields fall without end; leave them out or give a "
@@ -69,10 +71,7 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         return Existence(True)
     strangers = _never_meeting(data)
     if strangers.any():
-        return no_maximum(
-            "pairs of states never meet, whose couplings fall without end; give a ridge penalty l2",
-            np.flatnonzero(strangers.any(0)),
-        )
+        return no_maximum(_STRANGERS, np.flatnonzero(strangers.any(0)))
     limit = TimeLimit(seconds)
     if estimate is not None and not l2_field and data.n_states <= _MAX_STATES:
         found = _by_estimate(data, symmetric, *estimate)
@@ -82,6 +81,34 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         if found is not None:
             return found
     return _by_programmes(data, l2_field, symmetric, limit)
+
+
+def existence_in_graph(data, l2, l2_field, absent, seconds=10.0):
+    """Whether the maximum exists where some pairs of sites have no couplings.
+
+    Parameters
+    ----------
+    data : PottsData
+    l2, l2_field : float
+    absent : int array of shape (n_pairs, 2)
+        Pairs of sites without couplings.
+    seconds : float, default 10
+
+    Returns
+    -------
+    Existence
+        It exists where that of all pairs does, and is not decided where only pairs of the graph,
+        or none, tell.
+    """
+    found = existence(data, l2, l2_field, True, seconds)
+    if found.exists or (not l2_field and "never seen" in found.message):
+        return found
+    strangers = _never_meeting(data)
+    strangers[tuple(absent.T)] = strangers[tuple(absent.T[::-1])] = False
+    if strangers.any():
+        return no_maximum(_STRANGERS, np.flatnonzero(strangers.any(0)))
+    return Existence(None, (), "it is not decided whether a maximum exists; if not, give a ridge "
+                     "penalty l2")  # fmt: skip
 
 
 def _never_meeting(data):
@@ -124,7 +151,7 @@ class _Estimate(NamedTuple):
 
 
 def _looked_at(data, couplings, field):
-    groups, n, shares = Groups(data.sizes), data.n_states, data.weights / data.total
+    groups, n, shares = SiteGroups(data.sizes), data.n_states, data.weights / data.total
     first, site = groups.first, groups.site
     of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
     for start in range(0, len(data.labels), _BLOCK_ROWS):
@@ -186,7 +213,7 @@ def _margins(data, sites, symmetric, l2_field):
             own, other = data.labels[others, i].astype(np.int64), np.full(len(others), b)
             for state, sign in ((own, 1.0), (other, -1.0)):
                 rows, there = _influences(data, others, i, state, l2_field)
-                here = (Groups(data.sizes).first[i] + state)[rows]
+                here = (SiteGroups(data.sizes).first[i] + state)[rows]
                 low = np.minimum(here, there) if symmetric else here
                 high = np.maximum(here, there) if symmetric else there
                 signs = np.full(len(rows), sign)
@@ -205,7 +232,7 @@ def _influences(data, rows, i, state, l2_field):
 
     The field itself stands at the state of site i, unless it is penalised.
     """
-    first = Groups(data.sizes).first
+    first = SiteGroups(data.sizes).first
     flat = np.where(data.labels[rows] >= 0, first + data.labels[rows], -1)
     flat[:, i] = -1 if l2_field else first[i] + state
     found = np.nonzero(flat >= 0)

@@ -10,11 +10,11 @@ from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
-from fastmf.learning.pseudo_likelihood.potts.layout import Layout
+from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
-from fastmf.models._gauge import Groups
+from fastmf.models._gauge import SiteGroups
 
 MAX_ITER = {"lbfgs": 1000, "newton": 100}
 # Parameters from which L-BFGS computes in single precision.
@@ -55,12 +55,12 @@ class Options(NamedTuple):
     single: bool | None = None
 
 
-class Fit(NamedTuple):
+class PottsFit(NamedTuple):
     """A fitted machine.
 
     Parameters
     ----------
-    couplings : Dense or OfFewRows
+    couplings : DenseCouplings or OfFewRows
     field : array of shape (n_states,)
     history : array of shape (n_iter,)
         Penalised log-pseudo-likelihood after each iteration.
@@ -81,7 +81,7 @@ def n_parameters(sizes):
 
 def starting_field(data):
     """Logarithms of counts of states plus one, less their means."""
-    return Groups(data.sizes).zero_sum(np.log(data.counts + 1))
+    return SiteGroups(data.sizes).zero_sum(np.log(data.counts + 1))
 
 
 def fit(data, options, excluded=None):
@@ -96,7 +96,7 @@ def fit(data, options, excluded=None):
 
     Returns
     -------
-    Fit
+    PottsFit
 
     Raises
     ------
@@ -162,11 +162,11 @@ def _fit_symmetric(data, options, excluded):
             )
         couplings, field = objective.parameters(z)
     history = -np.array([*history, *found.history])
-    return Fit(Dense(couplings, data.sizes), field, history, found.converged)
+    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, found.converged)
 
 
 def _fit_asymmetric(data, options, few):
-    layout = Layout(data.sizes, _precision(data, options))
+    layout = PottsLayout(data.sizes, _precision(data, options))
     # Estimates of both sites of a pair, and then their averages in double precision.
     n_bytes = layout.dtype.itemsize * len(data.labels) if few else 8 + layout.dtype.itemsize
     n_bytes *= data.n_states if few else data.n_states**2
@@ -198,8 +198,8 @@ def _fit_asymmetric(data, options, few):
     else:
         average = np.add(results, results.T, dtype=float)
         average /= 2
-        couplings = Dense(average, data.sizes)
-    return Fit(couplings, field, *_together(found))
+        couplings = DenseCouplings(average, data.sizes)
+    return PottsFit(couplings, field, *_together(found))
 
 
 def _in_threads(function, n_tasks, data):
@@ -223,21 +223,21 @@ def _together(found):
 
 
 def log_pseudo_likelihood(data, couplings, field):
-    """Of the data, without penalties.
+    """Log-pseudo-likelihood of the data, without penalties.
 
     Parameters
     ----------
     data : PottsData
-    couplings : Dense or OfFewRows
+    couplings : DenseCouplings or OfFewRows
     field : array of shape (n_states,)
 
     Returns
     -------
     float
     """
-    if isinstance(couplings, Dense):
+    if isinstance(couplings, DenseCouplings):
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
-        layout = Layout(data.sizes, np.float32 if single else np.float64)
+        layout = PottsLayout(data.sizes, np.float32 if single else np.float64)
         tables = layout.couplings_to_blocks(couplings.matrix)
         h = layout.field_to_blocks(field)
         evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
@@ -274,4 +274,4 @@ def _fit_few_rows(data, options):
     )  # fmt: skip
     coefficients, field = objective.parameters(z)
     couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return Fit(couplings, field, -np.array(found.history), found.converged)
+    return PottsFit(couplings, field, -np.array(found.history), found.converged)

@@ -7,13 +7,13 @@ import numpy as np
 from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
-from fastmf.models._gauge import Groups
+from fastmf.models._gauge import SiteGroups
 
 # What a pass over the rows takes beside its vectors, in the time of a vector.
 _PASS_VECTORS = 1
 
 
-class Layout(Groups):
+class PottsLayout(SiteGroups):
     """Flat states of sites with some numbers of states, and blocks of sites.
 
     Parameters
@@ -21,18 +21,18 @@ class Layout(Groups):
     sizes : int array of shape (n_groups,)
         States of each site.
     dtype : dtype
-        Of the blocks.
+        Type of the blocks.
 
     Attributes
     ----------
     first : int array of shape (n_groups,)
-        Of each site, its first flat state.
+        First flat state of each site.
     site, state : int array of shape (n_states,)
-        Of each flat state.
+        Site and number of each flat state.
     n_sites, n_blocks, width : int
         Sites of a block, blocks, numbers in a row of a block.
     place : int array of shape (n_states,)
-        Of each flat state, where it is in all blocks.
+        Place of each flat state in all blocks.
     """
 
     low_field = LOW_FIELD

@@ -28,7 +28,7 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
 from fastmf.kernels.pseudo_likelihood.potts import aligned
-from fastmf.learning.pseudo_likelihood.potts.layout import Layout
+from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
@@ -53,7 +53,7 @@ class PottsData:
         order, self.parents, self.groups = spanning_order(labels, n_threads)
         self.labels, self.weights = labels[order], weights[order]
         self.total = float(weights.sum())
-        flat = Layout(sizes)
+        flat = PottsLayout(sizes)
         self.sizes, self.n_states = flat.sizes, flat.n_states
         self.counts = np.zeros(flat.n_states)
         for j, first in enumerate(flat.first):
@@ -89,9 +89,9 @@ class Evaluator:
 
     Parameters
     ----------
-    layout : Layout
+    layout : PottsLayout
     rows : PottsRows
-        Of all blocks of the layout, or of some.
+        Rows of all blocks of the layout, or of some.
     n_threads : int or None
     """
 
@@ -141,7 +141,7 @@ class SymmetricObjective:
     """
 
     def __init__(self, data, l2, l2_field, dtype, excluded=None):
-        self.data, self.layout = data, Layout(data.sizes, dtype)
+        self.data, self.layout = data, PottsLayout(data.sizes, dtype)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
         layout = self.layout
         self.evaluator = Evaluator(layout, data.rows(layout), data.n_threads)

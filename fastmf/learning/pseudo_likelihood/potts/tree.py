@@ -24,7 +24,7 @@ def spanning_order(labels, n_threads=None):
     order : int64 array of shape (n_rows,)
         Row that comes s-th.
     parents : int64 array of shape (n_rows,)
-        Of the row that comes s-th, the place of its parent in this order; -1 if it has none.
+        Place in this order of the parent of the row that comes s-th; -1 if it has none.
     groups : int64 array of shape (n_row_groups + 1,)
         Where groups of trees begin, and the number of rows.
     """

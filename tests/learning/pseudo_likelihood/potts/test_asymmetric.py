@@ -5,7 +5,7 @@ import pytest
 from potts_data import derivative, log_pseudo_likelihood, random_rows, sites
 
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
-from fastmf.learning.pseudo_likelihood.potts.layout import Layout
+from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
 L2, L2_FIELD = 0.2, 0.05
@@ -15,7 +15,7 @@ SIZES = np.array([4] * 5 + [7] * 12)
 @pytest.mark.parametrize("block", [0, -1])
 def test_value_and_gradient(block):
     labels, weights = random_rows(SIZES, missing=0.1)
-    data, layout = PottsData(labels, weights, SIZES), Layout(SIZES)
+    data, layout = PottsData(labels, weights, SIZES), PottsLayout(SIZES)
     block %= layout.n_blocks
     assert layout.n_blocks > 1
     objective = AsymmetricObjective(data, layout, data.rows(layout), block, L2, L2_FIELD)
@@ -42,7 +42,7 @@ def test_value_and_gradient(block):
 
 
 def test_a_site_is_not_coupled_to_itself():
-    data, layout = PottsData(*random_rows(SIZES), SIZES), Layout(SIZES)
+    data, layout = PottsData(*random_rows(SIZES), SIZES), PottsLayout(SIZES)
     objective = AsymmetricObjective(data, layout, data.rows(layout), 0, L2, L2_FIELD)
     z = np.ones(objective.size)
     table = objective.parameters(z)[0][layout.place][:, objective.within].T

@@ -4,7 +4,7 @@ import numpy as np
 from potts_data import random_parameters, sites
 
 from fastmf.learning.pseudo_likelihood.potts import contacts
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
 from fastmf.models._gauge import in_gauge
 
 SIZES = np.array([3, 4, 2, 3])
@@ -24,7 +24,7 @@ def by_definition(J, left_out=()):
 def test_norms():
     J, h = random_parameters(SIZES)
     zero_sum = in_gauge(J, h, SIZES, "zero-sum")[0]
-    couplings = Dense(J, SIZES)
+    couplings = DenseCouplings(J, SIZES)
     np.testing.assert_allclose(contacts.norms(couplings, None), by_definition(J), atol=1e-14)
     np.testing.assert_allclose(contacts.norms(couplings), by_definition(zero_sum), atol=1e-14)
     # State 2 of all sites but the third, which has two states.
@@ -33,7 +33,7 @@ def test_norms():
 
 
 def test_correction_by_the_formula():
-    F = contacts.norms(Dense(random_parameters(SIZES)[0], SIZES))
+    F = contacts.norms(DenseCouplings(random_parameters(SIZES)[0], SIZES))
     n = len(F)
     for i in range(n):
         for j in range(i):

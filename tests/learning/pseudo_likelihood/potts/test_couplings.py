@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from potts_data import one_hot, random_parameters, random_rows, sites
 
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 
 SIZES = np.array([3, 4, 2])
 
 
 def dense():
-    return Dense(random_parameters(SIZES)[0], SIZES)
+    return DenseCouplings(random_parameters(SIZES)[0], SIZES)
 
 
 def of_few_rows():

@@ -7,7 +7,7 @@ from potts_data import one_hot, penalised, random_parameters, random_rows
 from fastmf.inference.sampling.categories import all_labels
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import existence as module
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
 from fastmf.learning.pseudo_likelihood.potts.existence import existence
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
@@ -146,7 +146,7 @@ def test_the_bound_behind_the_proof():
             squares += ((own - mine) ** 2).sum()
         assert np.sqrt(squares) >= sigma * np.sqrt((J**2).sum() / 2 + h @ h)
     J, h = random_parameters(sizes)
-    at = module._looked_at(data, Dense(J, sizes), h)
+    at = module._looked_at(data, DenseCouplings(J, sizes), h)
     pairs = np.argwhere(np.triu(J != 0))
     rows = data.labels, data.weights / data.total
     directions = [*(np.eye(9)[u] for u in range(9)), *pairs]

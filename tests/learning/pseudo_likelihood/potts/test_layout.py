@@ -6,7 +6,7 @@ from potts_data import random_parameters, random_rows
 
 from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD
-from fastmf.learning.pseudo_likelihood.potts.layout import Layout
+from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
 
 SIZES = [[3, 4, 2, 5], [20] * 7, [2] * 40, [200, 3]]
@@ -15,7 +15,7 @@ SIZES = [[3, 4, 2, 5], [20] * 7, [2] * 40, [200, 3]]
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_parameters_come_back_from_blocks(sizes, dtype):
-    layout = Layout(sizes, dtype)
+    layout = PottsLayout(sizes, dtype)
     J, h = (x.astype(dtype).astype(float) for x in random_parameters(sizes))
     np.testing.assert_array_equal(layout.couplings_from_blocks(layout.couplings_to_blocks(J)), J)
     field = layout.field_to_blocks(h)
@@ -27,7 +27,7 @@ def test_parameters_come_back_from_blocks(sizes, dtype):
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_blocks_are_whole_vectors_aligned(sizes, dtype):
-    layout = Layout(sizes, dtype)
+    layout = PottsLayout(sizes, dtype)
     assert layout.width % lanes_of(dtype) == 0
     assert layout.n_blocks * layout.n_sites >= len(sizes)
     assert len(set(layout.place)) == layout.n_states
@@ -35,7 +35,7 @@ def test_blocks_are_whole_vectors_aligned(sizes, dtype):
 
 
 def test_twenty_letters_in_single_precision_are_not_padded():
-    layout = Layout([20] * 160, np.float32)
+    layout = PottsLayout([20] * 160, np.float32)
     assert layout.width == 20 * layout.n_sites
 
 
@@ -43,7 +43,7 @@ def test_rows_follow_from_the_changes_to_their_parents():
     sizes = [3, 4, 2, 5, 3, 3, 4]
     labels, weights = random_rows(sizes, missing=0.2)
     order, parents, groups = spanning_order(labels)
-    layout = Layout(sizes)
+    layout = PottsLayout(sizes)
     rows = layout.rows(labels[order], weights[order], parents, groups)
     sources = np.zeros((len(labels), layout.n_blocks * layout.width))
     for s, parent in enumerate(parents):
@@ -59,5 +59,5 @@ def test_rows_follow_from_the_changes_to_their_parents():
 
 
 def test_zero_sum_is_by_site():
-    layout = Layout([2, 3])
+    layout = PottsLayout([2, 3])
     np.testing.assert_allclose(layout.zero_sum(np.array([1.0, 3, 1, 2, 6])), [-1, 1, -2, -1, 3])

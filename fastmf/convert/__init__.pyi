@@ -1,0 +1,35 @@
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+from fastmf.models import BoltzmannMachine
+
+class Converted(NamedTuple):
+    model: BoltzmannMachine
+    names: list[Any]
+    states: list[list[Any]]
+    log_factor: float = 0.0
+
+def from_dimod(model: Any, *, beta: float = 1.0) -> Converted: ...
+def from_networkx(
+    graph: Any, units: str = "ising", *, weight: str = "weight", field: str = "field"
+) -> Converted: ...
+def from_pgmpy(network: Any) -> Converted: ...
+def to_dimod(
+    model: BoltzmannMachine,
+    names: Sequence[Hashable] | None = None,
+    *,
+    beta: float = 1.0,
+    log_factor: float = 0.0,
+) -> Any: ...
+def to_networkx(
+    model: BoltzmannMachine,
+    names: Sequence[Hashable] | None = None,
+    *,
+    weight: str = "weight",
+    field: str = "field",
+) -> Any: ...
+def to_pgmpy(
+    model: BoltzmannMachine,
+    names: Sequence[Hashable] | None = None,
+    states: Sequence[Sequence[Any]] | None = None,
+) -> Any: ...

@@ -1,0 +1,402 @@
+"""Files of the UAI inference competitions: pairwise models, evidence and results."""
+
+import gzip
+import math
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common.arguments import file_path, number, real_array
+from fastmf.datasets._words import Words
+from fastmf.models._elimination import Tables
+from fastmf.models._io import replacing
+from fastmf.models._state_tables import (
+    allowed_states,
+    equal_factors,
+    factors_of,
+    machine_of_tables,
+    state_tables,
+)
+from fastmf.models.boltzmann import BoltzmannMachine
+
+_KINDS = (b"MARKOV", b"BAYES")
+# Memory for each unit, factor and entry of a table while a file is read.
+_UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
+
+
+class UAIModel(NamedTuple):
+    """What `load_uai` returns.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Categorical units, with sparse couplings.
+    clamp : array of shape (n_units,), or None
+        Evidence: labels of observed variables, NaN for the others; the `clamp` of solvers.
+    log_factor : float
+        Logarithm of the product of the factors without variables. The file's partition function is
+        exp(log_factor) times that of `model`.
+
+    Examples
+    --------
+    See `load_uai`.
+    """
+
+    model: BoltzmannMachine
+    clamp: np.ndarray | None
+    log_factor: float
+
+
+class UAIResult(NamedTuple):
+    """What `read_uai_result` returns: one of these, the others are None.
+
+    Parameters
+    ----------
+    log_partition : float
+        Natural logarithm; the file holds that to base 10.
+    marginals : list of arrays of shape (n_states_i,)
+    state : int array of shape (n_units,)
+
+    Examples
+    --------
+    See `read_uai_result`.
+    """
+
+    log_partition: float | None = None
+    marginals: list | None = None
+    state: np.ndarray | None = None
+
+
+def load_uai(path, evidence=None, *, max_bytes=2**33):
+    """A pairwise model from a file in UAI format.
+
+    Parameters
+    ----------
+    path : str or path
+        MARKOV or BAYES network whose factors have two variables at most; gzip or not.
+    evidence : str or path, optional
+        File of observed variables (.evid).
+    max_bytes : int, default 2**33
+        Largest memory that reading may take, judged by the numbers at the file's beginning.
+
+    Returns
+    -------
+    UAIModel
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a file is of another kind, damaged, or too large, if a factor has more than two variables
+        or negative entries, or if it is zero everywhere; with the line.
+
+    Notes
+    -----
+    Factors become logarithms: those of one variable fields, those of two couplings, and zeros
+    -inf. Factors of the same variables are multiplied. A variable with one state gets a second one
+    that never occurs. Tables run with the last variable fastest.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "pair.uai"
+    >>> text = "MARKOV 2  2 3  2  1 0  2 0 1  2  1 3  6  1 1 1 2 0 2"
+    >>> _ = path.write_text(text)
+    >>> uai = mf.datasets.load_uai(path)
+    >>> mf.exact(uai.model).mean.round(2).tolist()
+    [0.2, 0.8, 0.47, 0.07, 0.47]
+    """
+    path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
+    tables, log_factor = _read(path, "a pairwise UAI file", _read_model, max_bytes)
+    clamp = None
+    if evidence is not None:
+        n_states = [len(field) for field in tables.fields]
+        evidence = file_path("evidence", evidence)
+        clamp = _read(evidence, "an evidence file", _read_evidence, n_states)
+    return UAIModel(machine_of_tables(tables), clamp, log_factor)
+
+
+def _read(path, what, read, *arguments):
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
+    try:
+        return read(Words(path), *arguments)
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is not {what}: {error!s:.200}") from error
+
+
+def _read_model(words, max_bytes):
+    (kind,) = words.take(1, "its kind")
+    if kind.upper() not in _KINDS:
+        words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
+    n_units = words.number("the number of variables", 1)
+    _check_memory(words, n_units * _UNIT_BYTES, max_bytes)
+    sizes = words.numbers(n_units, "a number of states", int, 1, 2**31)
+    n_factors = words.number("the number of factors")
+    _check_memory(words, n_units * _UNIT_BYTES + n_factors * _FACTOR_BYTES, max_bytes)
+    scopes = [_read_scope(words, f"factor {k}", n_units) for k in range(n_factors)]
+    n_entries = sum(math.prod(sizes[scope].tolist()) for scope in scopes) + int(sizes.sum())
+    n_bytes = n_units * _UNIT_BYTES + n_factors * _FACTOR_BYTES + n_entries * _ENTRY_BYTES
+    _check_memory(words, n_bytes, max_bytes)
+
+    fields = [np.zeros(q) for q in sizes.tolist()]
+    edges, couplings, log_factor = [], [], 0.0
+    for k, scope in enumerate(scopes):
+        table = _read_table(words, f"factor {k}", sizes[scope])
+        if len(scope) == 0:
+            log_factor += float(table)
+        elif len(scope) == 1:
+            fields[scope[0]] += table
+            if fields[scope[0]].max() == -np.inf:
+                words.fail(f"no state of variable {scope[0]} is possible by its factors up to {k}")
+        else:
+            edges.append(scope)
+            couplings.append(table)
+    words.end()
+    return Tables(fields, np.array(edges, np.int64).reshape(-1, 2), couplings), log_factor
+
+
+def _check_memory(words, n_bytes, max_bytes):
+    if n_bytes > max_bytes:
+        words.fail(
+            f"its variables and tables would take some {n_bytes:.3g} bytes, more than "
+            f"max_bytes={max_bytes:.3g}"
+        )
+
+
+def _read_scope(words, factor, n_units):
+    arity = words.number(f"the number of variables of {factor}")
+    if arity > 2:
+        words.fail(f"{factor} has {arity} variables, but models are pairwise: two at most")
+    scope = words.numbers(arity, f"a variable of {factor}", int, 0, n_units - 1)
+    if arity == 2 and scope[0] == scope[1]:
+        words.fail(f"{factor} has variable {scope[0]} twice")
+    return scope
+
+
+def _read_table(words, factor, sizes):
+    """The logarithms of a factor's table."""
+    n_entries = words.number(f"the number of entries of {factor}")
+    if n_entries != math.prod(sizes.tolist()):
+        words.fail(
+            f"{factor} has {n_entries} entries, but its variables have {math.prod(sizes.tolist())} "
+            "states together"
+        )
+    table = words.numbers(n_entries, f"an entry of {factor}", float)
+    if not table.any():
+        words.fail(f"{factor} is zero everywhere, so that no state is possible")
+    with np.errstate(divide="ignore"):
+        return np.log(table).reshape(sizes)
+
+
+def _read_evidence(words, n_states):
+    values = words.rest(2 * len(n_states) + 2, "a variable or state", int).tolist()
+    # Older files begin with the number of samples, 1.
+    if len(values) % 2 == 0 and values[:1] == [1]:
+        values = values[1:]
+    if not values or len(values) != 1 + 2 * values[0]:
+        raise ValueError("it must hold the number of observed variables, then each with its state.")
+    clamp = np.full(len(n_states), np.nan)
+    for i, state in zip(values[1::2], values[2::2], strict=True):
+        if i >= len(n_states) or state >= n_states[i]:
+            raise ValueError(f"the model has no variable {i} with a state {state}.")
+        if not np.isnan(clamp[i]) and clamp[i] != state:
+            raise ValueError(f"variable {i} has two states, {clamp[i]:g} and {state}.")
+        clamp[i] = state
+    return None if values[0] == 0 else clamp
+
+
+def save_uai(model, path, *, clamp=None, log_factor=0.0):
+    """Write a pairwise model in UAI format, and evidence beside it.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Discrete units; states are counted from the lowest value.
+    path : str or path
+        Compressed if named ``*.gz``.
+    clamp : array of shape (n_units,), optional
+        Values of observed units, NaN where free; of categorical units also labels (n_groups,). They
+        are written to the file with this name, without .gz, and ``.evid``.
+    log_factor : float, default 0
+        Logarithm of a factor without variables.
+
+    Raises
+    ------
+    TypeError
+        If the model is of another class.
+    ValueError
+        If units are not discrete, or clamped to a value that they do not have.
+
+    Notes
+    -----
+    Numbers have the digits that give the same float when they are read again. The logarithm of a
+    table of which an exponential would overflow or become 0 is divided among several factors.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "pair.uai"
+    >>> spins = mf.BoltzmannMachine([[0.0, 0.5], [0.5, 0.0]], mf.Ising([0.0, 0.0]))
+    >>> mf.datasets.save_uai(spins, path)
+    >>> again = mf.datasets.load_uai(path).model
+    >>> np.isclose(mf.exact(again).log_partition, mf.exact(spins).log_partition)
+    np.True_
+    """
+    if not isinstance(model, BoltzmannMachine):
+        raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
+    path = file_path("path", path)
+    log_factor = number("log_factor", log_factor, -np.finfo(float).max, np.finfo(float).max)
+    tables, values = state_tables(model)
+    allowed = allowed_states(model, clamp, values)
+    factors = [((), table) for table in equal_factors(log_factor)] if log_factor else []
+    factors += factors_of(tables)
+    sizes = [len(field) for field in tables.fields]
+    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(factors))]
+    lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]
+    for _, table in factors:
+        lines += ["", str(table.size), " ".join(map(repr, table.ravel().tolist()))]
+    _write(path, lines)
+    if clamp is not None:
+        observed = [(k, int(a.argmax())) for k, a in enumerate(allowed) if a.sum() == 1]
+        words = [len(observed), *(number for pair in observed for number in pair)]
+        name = path.name.removesuffix(".gz") + ".evid"
+        _write(path.with_name(name), [" ".join(map(str, words))])
+
+
+def _write(path, lines):
+    text = ("\n".join(lines) + "\n").encode("ascii")
+    if path.name.lower().endswith(".gz"):
+        text = gzip.compress(text, mtime=0)
+    with replacing(path) as file:
+        file.write(text)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def read_uai_result(path, *, max_bytes=2**30):
+    """A result in UAI format: a partition function (PR), marginals (MAR) or a state (MAP).
+
+    Parameters
+    ----------
+    path : str or path
+        Compressed by gzip or not.
+    max_bytes : int, default 2**30
+        Largest memory that reading may take.
+
+    Returns
+    -------
+    UAIResult
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is of another kind, damaged or too large.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "pair.uai.PR"
+    >>> mf.datasets.write_uai_result(path, log_partition=np.log(10))
+    >>> print(path.read_text().split())
+    ['PR', '1.0']
+    >>> float(round(mf.datasets.read_uai_result(path).log_partition, 3))
+    2.303
+    """
+    path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
+    return _read(path, "a UAI result", _read_result, int(min(max_bytes, 2**60)) // _ENTRY_BYTES)
+
+
+def _read_result(words, n_most):
+    (kind,) = words.take(1, "its kind")
+    if kind not in (b"PR", b"MAR", b"MAP"):
+        words.fail(f"it begins with {kind[:20]!a}, not with PR, MAR or MAP")
+    if kind == b"MAP":
+        values = words.rest(n_most, "a number of variables or state", int)
+    else:
+        values = words.rest(n_most, "a number", float, low=-np.inf)
+    # Older files begin with the number of samples, 1.
+    for numbers in (values, values[1:] if len(values) and values[0] == 1 else values[:0]):
+        found = _result(kind, numbers)
+        if found is not None:
+            return found
+    raise ValueError(f"the numbers of its {kind.decode()} part do not fit together.")
+
+
+def _result(kind, numbers):
+    if len(numbers) == 0:
+        return None
+    if kind == b"PR":
+        return UAIResult(float(numbers[0]) * math.log(10)) if len(numbers) == 1 else None
+    if kind == b"MAP":
+        fits = len(numbers) == 1 + numbers[0]
+        return UAIResult(state=numbers[1:].astype(np.int64)) if fits else None
+    marginals, start = [], 1
+    while start < len(numbers):
+        n_states = numbers[start]
+        if not (n_states >= 1 and n_states == int(n_states)):
+            return None
+        marginals.append(numbers[start + 1 : start + 1 + int(n_states)])
+        start += 1 + int(n_states)
+    fits = start == len(numbers) and len(marginals) == numbers[0]
+    good = fits and all(((0 <= p) & (p <= 1 + 1e-6)).all() for p in marginals)
+    return UAIResult(marginals=marginals) if good else None
+
+
+def write_uai_result(path, *, log_partition=None, marginals=None, state=None):
+    """Write a result in UAI format.
+
+    Parameters
+    ----------
+    path : str or path
+        Compressed if named ``*.gz``.
+    log_partition : float, optional
+        Natural logarithm.
+    marginals : array of shape (n_units, q), or list of one array for each unit, optional
+        Marginals as `model.prior.by_group(mean)` returns them.
+    state : int array of shape (n_units,), optional
+        Labels as `model.prior.labels(x)` returns them.
+
+    Raises
+    ------
+    TypeError
+        Unless one of them is given.
+    ValueError
+        If a value is not finite, a probability is not in [0, 1] or a state is negative.
+
+    Examples
+    --------
+    See `read_uai_result`.
+    """
+    path = file_path("path", path)
+    given = [value is not None for value in (log_partition, marginals, state)]
+    if sum(given) != 1:
+        raise TypeError("give one of log_partition, marginals and state.")
+    if given[0]:
+        value = number("log_partition", log_partition, -1e300, 1e300)
+        lines = ["PR", repr(value / math.log(10))]
+    elif given[1]:
+        parts = [real_array("marginals", p) for p in marginals]
+        if not all(p.ndim == 1 and ((0 <= p) & (p <= 1)).all() for p in parts):
+            raise ValueError("marginals must be one array of probabilities for each unit.")
+        words = [f"{len(p)} {' '.join(map(repr, p.astype(float).tolist()))}" for p in parts]
+        lines = ["MAR", " ".join([str(len(parts)), *words])]
+    else:
+        labels = real_array("state", state)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels < 0).any():
+            raise ValueError(
+                "state must be an integer array of shape (n_units,), at least 0, got "
+                f"{labels.dtype} of shape {labels.shape}."
+            )
+        lines = ["MAP", " ".join(map(str, [len(labels), *labels.tolist()]))]
+    _write(path, lines)

@@ -1,0 +1,251 @@
+"""Sweeps of belief propagation on a graph until all rows have ended."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    INFEASIBLE,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.bp.arguments import (
+    MAX_DAMPING,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
+)
+from fastmf.kernels.bp.graph_arguments import BLOCK_UNITS, GraphState
+from fastmf.kernels.bp.graph_schedules import UnitQueue, graph_sweep, residual_sweep
+
+# A change that all units have received when nothing is known: all are updated once.
+UNKNOWN_CHANGE = 1e300
+
+
+class SweepSettings(NamedTuple):
+    """Options of the iteration.
+
+    Parameters
+    ----------
+    schedule : {"parallel", "sequential", "residual"}
+    exact : bool
+        Whether two sweeps are exact: those of a forest.
+    tol, rounding_error : float
+        Largest change of a row that has converged, and change that rounding may cause.
+    max_iter : int
+    damping : float or None
+        None: rows are damped when their residuals no longer fall.
+    history : int
+        Number of residuals to keep.
+    patience : int
+        Sweeps without a new smallest residual after which damping is raised.
+    n_threads : int or None
+    """
+
+    schedule: str
+    exact: bool
+    tol: float
+    rounding_error: float
+    max_iter: int
+    damping: float | None
+    history: int
+    patience: int
+    n_threads: int | None
+
+
+@dataclass
+class SweepRecord:
+    """How the rows go on; attributes as those of `fastmf.kernels.bp.arguments.BPRecord`."""
+
+    status: np.ndarray
+    n_iter: np.ndarray
+    residual: np.ndarray
+    damping: np.ndarray
+    min_residual: np.ndarray
+    n_stalled: np.ndarray
+    limit: np.ndarray
+    history: np.ndarray
+
+    @classmethod
+    def of_rows(cls, n_rows, settings):
+        """The record of rows before their first sweep."""
+        return cls(
+            status=np.full(n_rows, RUNNING),
+            n_iter=np.zeros(n_rows, np.int64),
+            residual=np.full(n_rows, np.inf),
+            damping=np.full(n_rows, settings.damping or 0.0),
+            min_residual=np.full(n_rows, np.inf),
+            n_stalled=np.zeros(n_rows, np.int64),
+            limit=np.full(n_rows, np.inf),
+            history=np.zeros((n_rows, settings.history) if settings.history else (0, 0)),
+        )
+
+    def count(self, rows, change):
+        """Count a sweep of some rows that has changed them by so much."""
+        if self.history.size:
+            self.history[rows, self.n_iter[rows]] = change
+        self.residual[rows] = change
+        self.n_iter[rows] += 1
+
+    def assess(self, rows, change, damping, settings):
+        """Status and damping of rows after a sweep with such a largest change and damping.
+
+        The rule is that of `fastmf.kernels.bp.blocks`.
+        """
+        change = change / (1 - damping)
+        self.count(rows, change)
+        d, old_limit = self.damping[rows], self.limit[rows]
+        # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+        limit = np.maximum(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
+        reached = change <= np.maximum(np.minimum(limit, old_limit), settings.rounding_error)
+        cases = [
+            (INFEASIBLE, change == np.inf),
+            (CONVERGED, (change <= limit) & (damping == 0)),
+            (OUT_OF_ITERATIONS, self.n_iter[rows] >= settings.max_iter),
+            (CONFIRMING, reached),
+        ]
+        codes, conditions = zip(*cases, strict=True)
+        self.status[rows] = np.select(conditions, codes, RUNNING)
+        others = self.status[rows] == RUNNING
+        failed = others & (damping < d)
+        factor = np.maximum(limit / (2 * np.maximum(change, 1e-300)), MIN_LIMIT_FACTOR)
+        lower = np.maximum(np.minimum(limit, old_limit) * factor, MIN_LIMIT * limit)
+        self.limit[rows] = np.where(failed, lower, old_limit)
+        self._count_stalled(rows, change, others & ~failed, failed, settings)
+
+    def _count_stalled(self, rows, change, running, failed, settings):
+        """Damp rows whose residuals have not fallen for long."""
+        smallest, n_stalled = self.min_residual[rows], self.n_stalled[rows] + running
+        falls = running & (change < smallest)
+        raised = running & ~falls & (n_stalled == settings.patience) & (settings.damping is None)
+        d = self.damping[rows]
+        self.damping[rows] = np.where(raised, np.minimum((1 + d) / 2, MAX_DAMPING), d)
+        smallest = np.where(falls, change, smallest)
+        self.min_residual[rows] = np.where(failed | raised, np.inf, smallest)
+        self.n_stalled[rows] = np.where(failed | raised | falls, 0, n_stalled)
+
+
+class Sweeps:
+    """Messages of rows and the kernels that change them.
+
+    Parameters
+    ----------
+    send : int
+        Address of the function that sends messages.
+    problem : BinaryProblem or StatesProblem
+    messages : float64 array of shape (n_rows, n_slots or n_entries)
+        Changed in place.
+    n_beliefs, max_states : int
+        Numbers of a row's beliefs, and of the states of a unit.
+    settings : SweepSettings
+    """
+
+    def __init__(self, send, problem, messages, n_beliefs, max_states, settings):
+        self.send, self.problem, self.settings = send, problem, settings
+        n_rows, n_units = len(messages), len(problem.starts) - 1
+        self.n_slots = len(problem.edges)
+        by_blocks = settings.schedule == "parallel"
+        self.n_blocks = -(-n_units // BLOCK_UNITS) if by_blocks else 1
+        self.n_workers = self._workers(n_rows)
+        by_residual = settings.schedule == "residual" and not settings.exact
+        self.state = GraphState(
+            old=messages,
+            new=messages,
+            beliefs=np.ones((n_rows, n_beliefs)),
+            damping=np.zeros(n_rows),
+            residual=np.zeros((n_rows, 1)),
+            changes=np.zeros((n_rows if by_residual else 0, self.n_slots)),
+            scratch=np.zeros((max(self.n_workers, 1), 3, max_states)),
+        )
+        self.units = self._unit_queue(n_rows, n_units) if by_residual else None
+
+    def _workers(self, n_rows):
+        n_tasks, work = n_rows * self.n_blocks, n_rows * self.n_slots * 10
+        return workers_for(max(n_tasks, 1), work, self.settings.n_threads)
+
+    def _unit_queue(self, n_rows, n_units):
+        order = np.arange(n_units, dtype=np.int32)
+        shape = n_rows, n_units
+        places = [np.broadcast_to(order, shape).copy() for _ in range(2)]
+        return UnitQueue(*places, np.full(shape, UNKNOWN_CHANGE))
+
+    def sweep(self, state, rows, step, kernel=graph_sweep, units=()):
+        """One sweep of some rows; returns the largest change of each."""
+        arguments = self.send, self.problem, state, rows, step, np.zeros(2, np.int64)
+        if units:
+            arguments = *arguments[:4], units, arguments[-1]
+        n_workers = min(self._workers(len(rows)), self.n_workers)
+        in_parallel(kernel, arguments, n_workers)
+        return state.residual[rows].max(1, initial=0.0)
+
+    def run(self, after=None):
+        """Sweep until all rows have ended; returns the `SweepRecord`.
+
+        Parameters
+        ----------
+        after : callable, optional
+            after(state, n_sweeps), called with beliefs of the sweep before, and of the last
+            messages in the end, where n_sweeps is 0.
+        """
+        state, settings, n_rows = self.state, self.settings, len(self.state.old)
+        record, rows = SweepRecord.of_rows(n_rows, settings), np.arange(n_rows)
+        # From the last unit to the first and back: exact for the components that are trees.
+        for step in (-1, 1)[: 2 if settings.exact else settings.max_iter]:
+            change = self.sweep(state, rows, step)
+            if settings.exact:
+                record.n_iter[:] += 1
+            else:
+                record.assess(rows, change, np.zeros(len(rows)), settings)
+            record.status[rows[change == np.inf]] = INFEASIBLE
+            rows = np.flatnonzero(record.status <= RUNNING)
+        if settings.exact:
+            record.residual[:] = 0
+            record.status[record.status == RUNNING] = CONVERGED
+            if after is not None:
+                after(state, 0)
+            return record
+        if len(rows) and settings.schedule == "parallel":
+            state = state._replace(new=state.old.copy(), residual=np.zeros((n_rows, self.n_blocks)))
+        step, n_done = -1, 0
+        while len(rows):
+            damping = np.where(record.status[rows] == CONFIRMING, 0.0, record.damping[rows])
+            state.damping[rows] = damping
+            change = self._scheduled(state, record, rows, step)
+            n_done += 1
+            if after is not None:
+                after(state, n_done)
+            record.assess(rows, change, damping, settings)
+            if state.old is not state.new:
+                state = state._replace(old=state.new, new=state.old)
+                ended = rows[record.status[rows] > RUNNING]
+                state.new[ended] = state.old[ended]
+            step = -step
+            rows = np.flatnonzero(record.status <= RUNNING)
+        self._set_beliefs()
+        if after is not None:
+            after(self.state, 0)
+        return record
+
+    def _scheduled(self, state, record, rows, step):
+        """Largest changes in the next sweep of the schedule."""
+        if self.units is None:
+            return self.sweep(state, rows, step)
+        change, confirming = np.zeros(len(rows)), record.status[rows] == CONFIRMING
+        running = rows[~confirming]
+        change[~confirming] = self.sweep(state, running, 1, residual_sweep, self.units)
+        change[confirming] = self.sweep(state, rows[confirming], step)
+        self.units.change[rows[confirming]] = UNKNOWN_CHANGE
+        return change
+
+    def _set_beliefs(self):
+        """Beliefs of the messages of all rows, without a change of these."""
+        n_rows = len(self.state.old)
+        state = self.state._replace(
+            new=np.empty_like(self.state.old),
+            residual=np.zeros((n_rows, self.n_blocks)),
+            damping=np.zeros(n_rows),
+        )
+        self.sweep(state, np.arange(n_rows), 1)

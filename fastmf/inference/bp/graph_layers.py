@@ -1,0 +1,126 @@
+"""Two layers of units as a graph: what the kernels of RBMs do not have.
+
+These are clamped units, other schedules, tree-reweighted belief propagation, and pair beliefs of
+categorical visible units.
+"""
+
+from dataclasses import fields as fields_of
+from dataclasses import replace
+
+import numpy as np
+from scipy.sparse import block_array, csr_array
+
+from fastmf._common import arguments as check
+from fastmf.inference.bp.beliefs import Beliefs
+from fastmf.inference.bp.graph_propagation import propagate_on_graph
+from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.inference.fixed_point import ending_of
+from fastmf.models import BoltzmannMachine
+from fastmf.priors._groups import as_states, column_is_group, column_sizes, only_groups
+from fastmf.priors.concatenated import concatenate
+
+
+def needs_graph(options, model, clamp):
+    """Whether the kernels of RBMs lack what the options ask for."""
+    of_groups = options.pairwise and column_is_group(model.visible).any()
+    asked = clamp is not None or options.schedule is not None or of_groups
+    return bool(asked or options.algorithm == "tree_reweighted")
+
+
+def propagate_on_layers(options, model, field, clamp, init):
+    """The `Beliefs` of an RBM, by belief propagation on its graph.
+
+    Parameters
+    ----------
+    options : BPOptions
+    model : RBM
+    field, clamp
+        As for `belief_propagation`: an array for the visible units, or one for each layer.
+    init : None
+
+    Raises
+    ------
+    ValueError, TypeError
+        For options that graphs do not have, and bad arguments.
+    """
+    if init is not None or options.messages:
+        raise ValueError(
+            "init and messages: not available here, where the RBM is solved as a graph."
+        )
+    weights = csr_array(model.weights.astype(np.float64))
+    n = len(model.weights)
+    couplings = block_array([[None, weights], [weights.T, None]], format="csr")
+    machine = BoltzmannMachine(couplings, concatenate([model.visible, model.hidden]))
+    joined = [_joined(name, value, model) for name, value in (("field", field), ("clamp", clamp))]
+    pairwise = options.pairwise
+    options = replace(options, pairwise=bool(pairwise))
+    found = propagate_on_graph(options, machine, *joined, None)
+    columns = len(column_sizes(model.visible))
+
+    def split(x, at=n):
+        return (
+            None
+            if x is None
+            else tuple(part.astype(model.dtype) for part in np.split(x, [at], axis=-1))
+        )
+
+    names = [field.name for field in fields_of(Beliefs) if field.name != "message"]
+    parts = {name: getattr(found, name) for name in names} | {"message": ending_of(found)}
+    parts |= {name: split(parts[name]) for name in ("mean", "var", "b", "a")}
+    visible, hidden = np.split(found.assignment, [columns], axis=-1)
+    if only_groups(model.visible):
+        visible = visible.astype(np.int64)
+    parts["assignment"] = visible, hidden
+    if pairwise:
+        products = _products(machine, found, parts["mean"])
+        if pairwise == "mean" and products.ndim == 3:
+            products = products.mean(0)
+        parts["pairwise"] = products.astype(model.dtype)
+    beliefs = Beliefs(**parts)
+    for name in ("_check", "_radius"):
+        if name in found.__dict__:
+            beliefs.__dict__[name] = found.__dict__[name]
+    return beliefs
+
+
+def _joined(name, value, model):
+    """Values of the units of both layers side by side; None if there are none."""
+    layers, sizes = model.layers, model.weights.shape
+    parts = check.per_layer(name, value, sizes)
+    if name == "clamp":
+        parts = [as_states(name, *pair) for pair in zip(layers, parts, strict=True)]
+    if all(part is None for part in parts):
+        return None
+    default = np.nan if name == "clamp" else 0.0
+    parts = [np.full(n, default) if p is None else p for p, n in zip(parts, sizes, strict=True)]
+    parts = [
+        check.rows(name, part, n, np.float64, missing=name == "clamp")
+        for part, n in zip(parts, sizes, strict=True)
+    ]
+    n_rows = check.common_rows([("visible", parts[0]), ("hidden", parts[1])])
+    if n_rows is not None:
+        parts = [np.broadcast_to(part, (n_rows, part.shape[-1])) for part in parts]
+    return np.concatenate(parts, axis=-1)
+
+
+def _products(machine, found, means):
+    """Expected products <v_i h_j>, of the model's visible and hidden units."""
+    visible, hidden = (part.astype(np.float64) for part in means)
+    out, n = visible[..., :, None] * hidden[..., None, :], visible.shape[-1]
+    edges, pairs = found.edges, found.pairwise
+    if pairs.shape[-1] == len(edges):
+        out[..., edges[:, 0], edges[:, 1] - len(column_sizes(machine.prior)) + hidden.shape[-1]] = (
+            pairs
+        )
+        return out
+    units = GraphUnits(machine)
+    unit, value, _ = units.states
+    sizes = found.n_states[edges]
+    first = np.append(0, np.cumsum(sizes.prod(1)))
+    edge = np.repeat(np.arange(len(edges)), sizes.prod(1))
+    a, b = np.divmod(np.arange(first[-1]) - first[edge], sizes[edge, 1])
+    a, b = units.first_state[edges[edge, 0]] + a, units.first_state[edges[edge, 1]] + b
+    at = (..., unit[a], unit[b] - n)
+    out[at] = 0
+    np.add.at(out, at, pairs * value[a] * value[b])
+    return out

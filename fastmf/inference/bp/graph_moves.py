@@ -1,0 +1,86 @@
+"""Moves of many units at once towards more probable assignments of a graph with cycles.
+
+Of random units that among themselves have no cycle, the most probable states given all others are
+found by max-product (Hamze and de Freitas 2004 sample in this way).
+"""
+
+import numpy as np
+
+# Moves of each row, and those without a gain after which it is left.
+N_MOVES, N_IN_VAIN = 120, 40
+# Largest number of slots of all rows together, and sweeps of one move.
+MAX_SLOTS, MAX_SWEEPS = 200_000, 200
+
+
+def forest_moves(units, labels, objective, solve):
+    """Better assignments of some rows, changed in place.
+
+    Parameters
+    ----------
+    units : GraphUnits
+    labels : int array of shape (n_rows, n_vertices)
+        States of the vertices, as given.
+    objective : array of shape (n_rows,)
+        Exponents of the assignments.
+    solve : callable
+        solve(allowed) returns labels and exponents of max-product, with the states of each row
+        that are allowed: a bool array of shape (n_rows, n_states).
+    """
+    n_rows, n_vertices = labels.shape
+    if not n_rows or n_rows * len(units.layout.edges) > MAX_SLOTS:
+        return
+    rng, neighbours = np.random.default_rng(0), _neighbours(units)
+    vertex = np.repeat(np.arange(n_vertices), units.graph.n_states)
+    state = np.arange(len(vertex)) - units.first_state[vertex]
+    n_in_vain = 0
+    for _ in range(N_MOVES):
+        free = induced_forest(rng.permutation(n_vertices).tolist(), neighbours)
+        found, values = solve(free[vertex] | (labels[:, vertex] == state))
+        margin = np.where(np.isfinite(objective), 1e-11 * (1 + abs(objective)), 0)
+        better = values > objective + margin
+        # Equal ones are taken, too: they lead on.
+        taken = (values >= objective) & np.isfinite(values)
+        labels[taken], objective[taken] = found[taken], values[taken]
+        n_in_vain = 0 if better.any() else n_in_vain + 1
+        if n_in_vain == N_IN_VAIN:
+            return
+
+
+def induced_forest(order, neighbours):
+    """Vertices that have no cycle among themselves, taken in an order as long as that is so.
+
+    Parameters
+    ----------
+    order : list of int
+    neighbours : list of lists of int
+
+    Returns
+    -------
+    bool array of shape (n_vertices,)
+    """
+    above, chosen = list(range(len(order))), np.zeros(len(order), bool)
+
+    def root(i):
+        while above[i] != i:
+            above[i] = above[above[i]]
+            i = above[i]
+        return i
+
+    taken = [False] * len(order)
+    for i in order:
+        roots = [root(j) for j in neighbours[i] if taken[j]]
+        if len(set(roots)) == len(roots):
+            taken[i] = True
+            for r in roots:
+                above[r] = i
+    chosen[:] = taken
+    return chosen
+
+
+def _neighbours(units):
+    """Neighbours of each vertex, as given."""
+    layout = units.layout
+    given, found = layout.order[layout.neighbours].tolist(), [[] for _ in layout.order]
+    for place, i in enumerate(layout.order):
+        found[i] = given[layout.starts[place] : layout.starts[place + 1]]
+    return found

@@ -1,0 +1,332 @@
+"""Belief propagation on the graph of a BoltzmannMachine of discrete units.
+
+Equations are at the head of `fastmf.kernels.bp.graph_binary` (sum-product of two-valued units) and
+`fastmf.kernels.bp.graph_states` (all else).
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._outcomes import INFEASIBLE, is_converged
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp.graph_iteration import Sweeps, SweepSettings
+from fastmf.inference.bp.graph_moves import MAX_SWEEPS, forest_moves
+from fastmf.inference.bp.graph_results import graph_beliefs
+from fastmf.inference.bp.graph_starts import checked_messages, first_messages
+from fastmf.inference.bp.graph_trees import (
+    edge_probabilities,
+    mutual_informations,
+    spanning_tree,
+)
+from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
+from fastmf.kernels.bp.arguments import DAMPING_WINDOW
+
+# Bytes of the messages of rows that are solved together.
+MAX_BYTES = 2**28
+ROUNDINGS = 4.0
+# Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
+# undamped, but slowly where couplings are strong.
+PATIENCE = 128
+# Sweeps of max-product after each of which an assignment is decoded; then powers of two, and the
+# last.
+N_DECODED = 256
+
+
+class Solved(NamedTuple):
+    """What is known of rows that have ended.
+
+    Parameters
+    ----------
+    record : dict of arrays
+        Arrays of a `SweepRecord`.
+    beliefs : array of shape (n_rows, n_units or n_states)
+        Odds of two-valued units, or probabilities of states; as given.
+    log_partition : array of shape (n_rows,) or None
+    pairs, messages, labels : array or None
+    optimal, objective : array of shape (n_rows,) or None
+    """
+
+    record: dict
+    beliefs: np.ndarray
+    log_partition: np.ndarray | None
+    pairs: np.ndarray | None
+    messages: np.ndarray | None
+    labels: np.ndarray | None
+    optimal: np.ndarray | None
+    objective: np.ndarray | None
+
+
+@one_blas_thread()
+def propagate_on_graph(options, model, field, clamp, init):
+    """The `GraphBeliefs` of a `BoltzmannMachine`.
+
+    Parameters
+    ----------
+    options : BPOptions
+    model : BoltzmannMachine
+    field, clamp, init
+        As for `belief_propagation`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For options that graphs do not have, units that are not discrete, or bad arguments.
+    """
+    _refuse(options)
+    units = GraphUnits(model, field, clamp)
+    is_binary = options.algorithm == "sum" and units.binary is not None
+    init = checked_messages(init, units)
+    n_rows = units.n_rows
+    if init is not None and init.ndim == 2:
+        n_rows = _common(n_rows, len(init))
+    if is_binary:
+        solved, probability = _in_chunks(options, units, n_rows or 1, init, None), None
+    elif options.algorithm == "tree_reweighted":
+        solved, probability = _tree_reweighted(options, units, n_rows or 1, init)
+    else:
+        solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
+    return graph_beliefs(options, units, solved, probability, single=n_rows is None)
+
+
+def _common(n_rows, n_starts):
+    if n_rows not in (None, 1) and n_starts not in (1, n_rows):
+        raise ValueError(f"the numbers of rows differ: field or clamp {n_rows}, init {n_starts}.")
+    return max(n_rows or 1, n_starts)
+
+
+def _refuse(options):
+    if options.algorithm == "mixed":
+        raise ValueError("algorithm='mixed' needs an RBM, whose hidden units are summed out.")
+    asked = {
+        "n_restarts": options.n_restarts,
+        "on_failure='minimise'": options.on_failure == "minimise",
+    }
+    if given := [name for name, value in asked.items() if value]:
+        raise ValueError(
+            f"{', '.join(given)}: not available on graphs, nor for an RBM with clamp or schedule."
+        )
+
+
+def _tree_reweighted(options, units, n_rows, init):
+    """Tree-reweighted belief propagation, and edge probabilities that lower its bound.
+
+    Each update is a step of Frank and Wolfe: the gradient of the bound is minus the mutual
+    informations, so that probabilities move to the tree on which these are largest.
+    """
+    edges, sizes = units.graph.edges, units.graph.n_states
+    probability = edge_probabilities(edges, len(sizes))
+    best, n_updates = None, 0 if units.is_forest else options.n_tree_updates
+    asked = options.pairwise, options.messages
+    for k in range(n_updates + 1):
+        options.pairwise, options.messages = True, True
+        problem = units.problem(probability)
+        solved = _in_chunks(options, units, n_rows, init, problem)
+        value = solved.log_partition.sum() if np.all(solved.record["residual"] < np.inf) else 0.0
+        if best is None or value < best[0]:
+            best = value, solved, probability
+        if k < n_updates:
+            informations = mutual_informations(solved.pairs, units.tables[0], sizes[edges])
+            tree = spanning_tree(edges, len(sizes), informations)
+            probability = probability + (tree - probability) / (k + 3)
+            init = solved.messages
+    options.pairwise, options.messages = asked
+    return best[1], best[2]
+
+
+def _in_chunks(options, units, n_rows, init, problem):
+    """Solve rows, so many at a time that their messages fit in memory."""
+    if problem is None:
+        kind = _GraphSpins(options, units)
+    else:
+        kind = _GraphStates(options, units, problem)
+    size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))
+    parts = []
+    for first in range(0, n_rows, size):
+        rows = np.arange(first, min(first + size, n_rows))
+        start = init if init is None or init.ndim == 1 or len(init) == 1 else init[rows]
+        parts.append(kind.solve(rows, start))
+    return _joined(parts)
+
+
+def _joined(parts):
+    if len(parts) == 1:
+        return parts[0]
+    record = {
+        name: np.concatenate([part.record[name] for part in parts]) for name in parts[0].record
+    }
+    others = (
+        None if column[0] is None else np.concatenate(column)
+        for column in zip(*(part[1:] for part in parts), strict=True)
+    )
+    return Solved(record, *others)
+
+
+class _GraphRows:
+    """Common to both kinds of units: options of the sweeps, and their end."""
+
+    def __init__(self, options, units, problem, scale):
+        self.options, self.units, self.problem = options, units, problem
+        self.n_messages = len(problem.edges)
+        eps = np.finfo(np.float64).eps
+        rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
+        self.rounding = float(rounding)
+
+    def swept(self, send, problem, messages, n_beliefs, max_states, after=None):
+        """Sweeps that have run, and their record; `after` is called after some of them."""
+        options = self.options
+        settings = SweepSettings(
+            schedule=options.schedule or "sequential",
+            exact=self.units.is_forest,
+            tol=float(max(options.tol, self.rounding)) if options.tol else -1.0,
+            rounding_error=self.rounding if options.tol else -1.0,
+            max_iter=options.max_iter,
+            damping=options.damping,
+            history=options.history_length(len(messages)),
+            patience=PATIENCE if options.algorithm == "tree_reweighted" else DAMPING_WINDOW,
+            n_threads=options.n_threads,
+        )
+        sweeps = Sweeps(send, problem, messages, n_beliefs, max_states, settings)
+        record = sweeps.run(None if after is None else partial(after, sweeps, problem))
+        if record.history.size:
+            mark_cycles(record)
+        return sweeps, record
+
+    def terms(self, kernel, sweeps, problem, n_values):
+        """Sum of the terms of the log-partition of each row, and the pair beliefs."""
+        n_rows, n_units = len(sweeps.state.old), len(problem.starts) - 1
+        terms = np.zeros((n_rows, n_units))
+        pairs = np.zeros((n_rows if self.options.pairwise else 0, n_values))
+        in_parallel(
+            kernel, (problem, sweeps.state, terms, pairs, np.zeros(2, np.int64)), sweeps.n_workers
+        )
+        return terms.sum(1), pairs if self.options.pairwise else None
+
+
+def _of_rows(parts, rows):
+    """Parts of rows, of arrays that have one row for all or one for each."""
+    return [part if len(part) <= 1 else part[rows] for part in parts]
+
+
+class _GraphSpins(_GraphRows):
+    """Rows of sum-product in graphs of two-valued units."""
+
+    def __init__(self, options, units):
+        problem, self.constant, scale = units.binary
+        super().__init__(options, units, problem, scale)
+
+    def solve(self, rows, init):
+        """The `Solved` rows."""
+        odds, clamped, constant = _of_rows(
+            (self.problem.odds, self.problem.clamped, self.constant), rows
+        )
+        problem = self.problem._replace(odds=odds, clamped=clamped)
+        messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
+        n_units = odds.shape[1]
+        sweeps, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
+        n_edges = len(self.units.graph.edges)
+        values, pairs = self.terms(graph_binary.binary_terms, sweeps, problem, n_edges)
+        beliefs = np.empty_like(sweeps.state.beliefs)
+        beliefs[:, self.units.layout.order] = sweeps.state.beliefs
+        logs = np.log(messages) if self.options.messages else None
+        return Solved(vars(record), beliefs, values + constant, pairs, logs, None, None, None)
+
+
+class _GraphStates(_GraphRows):
+    """Rows in graphs of units with any numbers of states, or of other algorithms."""
+
+    def __init__(self, options, units, problem):
+        problem, scale = problem
+        problem = problem._replace(maximum=options.algorithm == "max")
+        super().__init__(options, units, problem, scale)
+        self.n_messages = int(problem.first_entry[-1])
+
+    def solve(self, rows, init):
+        """The `Solved` rows."""
+        (field,) = _of_rows((self.problem.field,), rows)
+        problem, units, options = self.problem._replace(field=field), self.units, self.options
+        messages = first_messages(init, units, problem, (len(rows), self.n_messages))
+        send = graph_states.send_address()
+        max_states = int(units.graph.n_states.max())
+        decodes = options.algorithm == "max"
+        best = _Assignments(options, len(rows), units.layout.order) if decodes else None
+        sweeps, record = self.swept(
+            send, problem, messages, field.shape[1], max_states, best and best.decode
+        )
+        values = pairs = None
+        if not decodes:
+            n_values = len(problem.tables)
+            values, pairs = self.terms(graph_states.states_terms, sweeps, problem, n_values)
+            values[record.status == INFEASIBLE] = -np.inf
+        beliefs = units.beliefs(sweeps.state.beliefs)
+        beliefs[record.status == INFEASIBLE] = 0
+        kept = messages if options.messages else None
+        decoded = (None, None, None) if best is None else best.found()
+        if best is not None and options.polishes:
+            unsettled = ~is_converged(record.status) & (record.status != INFEASIBLE)
+            self._move_forests(problem, np.flatnonzero(unsettled), decoded)
+        return Solved(vars(record), beliefs, values, pairs, kept, *decoded)
+
+    def _move_forests(self, problem, rows, decoded):
+        """Improve the assignments of rows that have not converged."""
+        labels, _, objective = (part[rows] for part in decoded)
+        (own,) = _of_rows((problem.field,), rows)
+        options = replace(
+            self.options, damping=None, max_iter=MAX_SWEEPS, history=False, schedule=None
+        )
+
+        def solve(allowed):
+            field = np.where(allowed[:, self.units.state_order], own, -np.inf)
+            shape = len(rows), self.n_messages
+            part = _GraphStates(options, self.units, (problem._replace(field=field), 0.0))
+            best = _Assignments(options, len(rows), self.units.layout.order)
+            part.swept(
+                graph_states.send_address(),
+                part.problem,
+                first_messages(None, self.units, problem, shape),
+                field.shape[1],
+                int(self.units.graph.n_states.max()),
+                best.at_the_end,
+            )
+            return best.found()[::2]
+
+        forest_moves(self.units, labels, objective, solve)
+        decoded[0][rows], decoded[2][rows] = labels, objective
+
+
+class _Assignments:
+    """The best assignments of rows that were decoded so far."""
+
+    def __init__(self, options, n_rows, order):
+        self.options, self.order = options, order
+        self.labels = np.zeros((n_rows, len(order)), np.int64)
+        self.optimal, self.objective = np.zeros(n_rows, bool), np.full(n_rows, -np.inf)
+
+    def decode(self, sweeps, problem, state, n_done):
+        """Decode the beliefs of a state; after many sweeps, of one in some only."""
+        if n_done > N_DECODED and n_done & (n_done - 1):
+            return
+        labels = np.zeros_like(self.labels)
+        optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)
+        n_rows, moves = len(labels), self.options.polishes
+        n_workers = workers_for(n_rows, 20 * n_rows * len(problem.edges), self.options.n_threads)
+        arguments = problem, state, moves, labels, optimal, objective, np.zeros(2, np.int64)
+        in_parallel(graph_decoding.decode_graph, arguments, min(n_workers, sweeps.n_workers))
+        better = objective > self.objective
+        self.labels[better], self.objective[better] = labels[better], objective[better]
+        self.optimal[better] = optimal[better]
+
+    def at_the_end(self, sweeps, problem, state, n_done):
+        """Decode the last beliefs only."""
+        if n_done == 0:
+            self.decode(sweeps, problem, state, n_done)
+
+    def found(self):
+        """Assignments in the given order of units, local maxima or not, and their exponents."""
+        labels = np.empty_like(self.labels)
+        labels[:, self.order] = self.labels
+        return labels, self.optimal, self.objective

@@ -1,0 +1,170 @@
+"""From rows that have ended to the `GraphBeliefs` that users get."""
+
+from functools import partial
+
+import numpy as np
+
+from fastmf._outcomes import POLISHED, is_converged, messages_of
+from fastmf.inference.bp.graph_beliefs import GraphBeliefs
+from fastmf.inference.bp.graph_radius import spectral_radius
+from fastmf.inference.bp.graph_reliability import GraphCheck
+from fastmf.inference.bp.graph_starts import returned_messages
+from fastmf.inference.fixed_point import trace_of, with_check
+from fastmf.priors._domain import binary_field, two_values
+
+NOT_CERTIFIED = "; its log-partition is not certified as an upper bound"
+
+
+def graph_beliefs(options, units, solved, probability, single):
+    """The `GraphBeliefs` of rows; without the axis of rows if `single`.
+
+    Parameters
+    ----------
+    options : BPOptions
+    units : GraphUnits
+    solved : Solved
+    probability : array of shape (n_edges,) or None
+        Probabilities of the edges in spanning trees, tree-reweighted.
+    single : bool
+    """
+    dtype, record = units.model.dtype, solved.record
+    mean, var, b, labels = _units(units, solved)
+    if solved.labels is not None:
+        labels = solved.labels
+    message, converged = _messages(options, solved)
+    pairs = _pairs(units, solved)
+    if options.pairwise == "mean" and pairs is not None:
+        pairs = pairs.mean(0)
+
+    def row(x, cast=False):
+        if x is None:
+            return None
+        x = np.asarray(x, dtype) if cast else x
+        return x[0] if single else x
+
+    log_partition = solved.log_partition if solved.objective is None else solved.objective
+    if not options.log_partition and solved.objective is None:
+        log_partition = None
+    kept = None if solved.messages is None else returned_messages(solved.messages, units)
+    radius = partial(spectral_radius, units)
+    found = GraphBeliefs(
+        mean=row(mean, True),
+        var=row(var, True),
+        b=row(b, True),
+        a=None if b is None else row(np.zeros_like(b), True),
+        log_partition=row(log_partition),
+        converged=row(converged),
+        n_iter=row(record["n_iter"]),
+        residual=row(record["residual"]),
+        message=row(message),
+        history=row(_trace(record) if options.history else None),
+        assignment=row(units.values_of(labels)),
+        objective=row(solved.objective),
+        local_maximum=row(solved.optimal if options.polishes else None),
+        messages=row(kept),
+        pairwise=np.asarray(pairs, dtype) if options.pairwise == "mean" else row(pairs, True),
+        damping=row(record["damping"]),
+        spectral_radius=radius() if options.spectral_radius else None,
+        edges=units.graph.edges,
+        edge_probability=probability,
+        n_states=units.graph.n_states,
+    )
+    if options.algorithm == "sum":
+        found.__dict__["_radius"] = radius
+        check = GraphCheck(units, record["damping"], _state_beliefs(units, solved))
+        return with_check(found, check)
+    return found
+
+
+def _state_beliefs(units, solved):
+    """Probabilities of all states, also of those of two-valued units."""
+    if solved.beliefs.shape[1] != len(units.graph.n_states):
+        return solved.beliefs
+    p, q = _probabilities(units, solved)
+    return np.stack([q, p], -1).reshape(len(p), -1)
+
+
+def _probabilities(units, solved):
+    """Probabilities of the upper and the lower value of two-valued units, from odds."""
+    q = 1 / (1 + solved.beliefs)
+    p = solved.beliefs * q
+    if units.clamp is None:
+        return p, q
+    low, high = two_values(units.model.prior)
+    free = np.isnan(units.clamp)
+    return np.where(free, p, units.clamp == high), np.where(free, q, units.clamp == low)
+
+
+def _messages(options, solved):
+    """How rows have ended, in words, and whether they have converged."""
+    status = solved.record["status"]
+    converged, message = is_converged(status), messages_of(status)
+    if options.algorithm == "tree_reweighted":
+        message = np.where(converged, message, np.char.add(message, NOT_CERTIFIED))
+    if solved.optimal is not None and options.polishes:
+        message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
+    return message, converged
+
+
+def _trace(record):
+    class Record:
+        n_iter, history = record["n_iter"], record["history"]
+
+    return trace_of(Record)
+
+
+def _units(units, solved):
+    """Means, variances, tilts and the most probable state of each unit."""
+    prior, pair = units.model.prior, two_values(units.model.prior)
+    n_vertices = len(units.graph.n_states)
+    if pair is not None and solved.beliefs.shape[1] == n_vertices:
+        (low, high), (p, q) = pair, _probabilities(units, solved)
+        scale = high - low
+        log_odds = np.log(solved.beliefs)
+        own = log_odds / scale - _field_of(prior)
+        return low * q + high * p, scale**2 * p * q, own, (p > q).astype(np.int64)
+    mean, var = units.moments(solved.beliefs)
+    labels = np.zeros((len(mean), n_vertices), np.int64)
+    starts = units.first_state
+    widths = np.unique(units.graph.n_states)
+    for width in widths:
+        here = np.flatnonzero(units.graph.n_states == width)
+        states = starts[here][:, None] + np.arange(width)
+        labels[:, here] = solved.beliefs[:, states].argmax(2)
+    return mean, var, _tilts(units, solved.beliefs), labels
+
+
+def _tilts(units, beliefs):
+    """Tilts of the units, or None where some are neither groups nor two-valued."""
+    unit, value, weight = units.states
+    counts = np.bincount(unit)
+    if counts.max() > 2:
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.nan_to_num(np.log(beliefs) - weight, posinf=np.inf, neginf=-np.inf)
+    first = np.cumsum(counts) - counts
+    last = first + counts - 1
+    distance = np.where(counts == 2, value[last] - value[first], 1.0)
+    lower = np.where(counts == 2, logs[:, first], 0.0)
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num((logs[:, last] - lower) / distance, posinf=np.inf, neginf=-np.inf)
+
+
+def _field_of(prior):
+    return binary_field(prior)[0].astype(np.float64)
+
+
+def _pairs(units, solved):
+    """Expected products of two-valued units, or probabilities of pairs of states."""
+    pairs, pair = solved.pairs, two_values(units.model.prior)
+    if pairs is None or pair is None:
+        return pairs
+    edges, (low, high) = units.graph.edges, pair
+    if pairs.shape[1] == 4 * len(edges) and solved.beliefs.shape[1] == len(units.states[0]):
+        values = units.states[1].reshape(-1, 2)
+        first, second = values[edges[:, 0]], values[edges[:, 1]]
+        products = first[:, :, None] * second[:, None, :]
+        return (pairs.reshape(len(pairs), -1, 2, 2) * products).sum((2, 3))
+    p, _ = _probabilities(units, solved)
+    scale, ends = high - low, p[:, edges]
+    return low * low + low * scale * ends.sum(2) + scale**2 * pairs

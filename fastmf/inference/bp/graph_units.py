@@ -1,0 +1,313 @@
+"""Units of a pairwise graph as the kernels see them: in breadth-first order, with their states.
+
+Two-valued units x = middle + scale s / 2 have the exponents K s s' with K = J scale^2 / 4, and the
+odds exp(scale (field + middle sum_j J_ij)) of s = 1. All other discrete units have a table of
+exponents for each edge, as two-valued ones have for other algorithms than sum-product, and where
+products of their messages may not be numbers.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from fastmf._common import arguments as check
+from fastmf._threads.workers import in_parallel
+from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
+from fastmf.kernels.bp.graph_layout import GraphLayout, graph_layout
+from fastmf.models._graph import pairwise_graph
+from fastmf.priors._domain import binary_field, support, two_values
+from fastmf.priors._groups import (
+    as_states,
+    check_clamped_groups,
+    column_is_group,
+    has_groups,
+    only_groups,
+)
+from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
+
+# Largest logarithm of a product of messages of two-valued units.
+MAX_LOG_PRODUCT = 680.0
+# Largest sum of the exponents of a unit, beyond which little but rounding errors is left.
+MAX_EXPONENT = 1e12
+
+
+class GraphUnits:
+    """A BoltzmannMachine of discrete units with fields and clamps, as a graph.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    field : array of shape (n_units,) or (n_rows, n_units), optional
+    clamp : array of such a shape, optional
+        Values of clamped units, NaN where free; or one label for each group.
+
+    Attributes
+    ----------
+    graph : PairwiseGraph
+    layout : GraphLayout
+    field : float64 array of shape (1 or n_rows, n_units)
+        External fields.
+    clamp : float64 array of shape (1 or n_rows, n_units), or None
+        Values of the clamped units, NaN elsewhere; flat.
+    n_rows : int or None
+        None without rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If units are not discrete, or arguments have wrong shapes or values.
+    """
+
+    def __init__(self, model, field=None, clamp=None):
+        self.model, n = model, model.n_units
+        for part in parts_of(model.prior):
+            if not has_log_prob(part) or (support(part) is None and not has_groups(part)):
+                raise TypeError(
+                    "belief propagation on a graph needs discrete units, got "
+                    f"{type(part).__name__}; fastmf.tap takes units of all kinds."
+                )
+        field = check.rows("field", field, n, np.float64)
+        clamp = _checked_clamp(model.prior, clamp)
+        self.n_rows = check.common_rows([("field", field), ("clamp", clamp)])
+        self.field = np.atleast_2d(np.zeros(n) if field is None else field)
+        self.clamp = None if clamp is None else np.atleast_2d(clamp)
+        graph = pairwise_graph(model)
+        self.graph = graph._replace(values=graph.values.astype(np.float64))
+        self.layout = _layout(graph.edges, len(graph.n_states))
+
+    @property
+    def is_forest(self):
+        """Whether the graph has no cycle."""
+        n_edges, n_vertices = len(self.graph.edges), len(self.graph.n_states)
+        return n_edges == n_vertices - self.layout.n_components[0]
+
+    @property
+    def max_degree(self):
+        """Largest number of neighbours of a unit."""
+        return int(np.diff(self.layout.starts).max(initial=0))
+
+    # --- two-valued units -------------------------------------------------------------------------
+
+    @cached_property
+    def binary(self):
+        """`BinaryProblem`, constants of the rows, and the largest sum of exponents of a unit.
+
+        None unless units are two-valued, and all products of messages are numbers.
+        """
+        pair = two_values(self.model.prior)
+        if pair is None:
+            return None
+        layout, (low, high) = self.layout, pair
+        middle, scale = (low + high) / 2, high - low
+        own, constant = (x.astype(np.float64) for x in binary_field(self.model.prior))
+        field, values = own + self.field, self.graph.values
+        sums = sums_at_ends(self.graph.edges, values, len(own)) if middle else 0.0
+        sizes = sums_at_ends(self.graph.edges, abs(values), len(own)) * scale**2 / 2
+        with np.errstate(over="ignore", invalid="ignore"):  # such sums are too large
+            log_odds = scale * (field + middle * sums)
+        largest = float((abs(log_odds) + sizes).max())
+        if not max(largest, 2 * sizes.max()) < MAX_LOG_PRODUCT:
+            return None
+        constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
+        clamped = np.zeros((0, len(own)), np.int8)
+        if self.clamp is not None:
+            clamped = np.where(np.isnan(self.clamp), FREE, self.clamp > middle).astype(np.int8)
+        problem = BinaryProblem(
+            starts=layout.starts,
+            neighbours=layout.neighbours,
+            reverse=layout.reverse,
+            edges=layout.edges,
+            exponentials=np.exp(values * (scale**2 / 2))[layout.edges],
+            odds=np.ascontiguousarray(np.exp(log_odds)[:, layout.order]),
+            clamped=np.ascontiguousarray(clamped[:, layout.order]),
+        )
+        return problem, constant - log_odds.sum(1) / 2, largest
+
+    # --- units of any number of states ------------------------------------------------------------
+
+    @cached_property
+    def states(self):
+        """For each state of each unit: its unit of the model, its value, and its log-weight."""
+        units, values, weights, first = [], [], [], 0
+        for part in parts_of(self.model.prior):
+            n = n_units(part)
+            if has_groups(part):
+                units.append(first + np.arange(n))
+                values.append(np.ones(n))
+                weights.append(part.field)
+            else:
+                table = np.sort(support(part).T, axis=1)  # by unit, NaN last
+                real = ~np.isnan(table)
+                units.append(np.broadcast_to(first + np.arange(n)[:, None], table.shape)[real])
+                values.append(table[real])
+                filled = np.where(real, table, table[:, :1]).astype(part[0].dtype)
+                weights.append(np.stack([part.log_prob(x) for x in filled.T], 1)[real])
+            first += n
+        return tuple(map(np.concatenate, (units, values, weights)))
+
+    @cached_property
+    def first_state(self):
+        """First state of each vertex and their number, as given."""
+        return np.append(0, np.cumsum(self.graph.n_states))
+
+    @cached_property
+    def state_order(self):
+        """Given number of each state in breadth-first order."""
+        sizes = self.graph.n_states[self.layout.order]
+        return _ranges(self.first_state[self.layout.order], sizes)
+
+    @cached_property
+    def tables(self):
+        """First value of each table, and the tables of all edges, as exponents of their states."""
+        graph = self.graph
+        is_group = column_is_group(self.model.prior)[graph.edges]
+        sizes = graph.n_states[graph.edges]
+        first = np.append(0, np.cumsum(sizes.prod(1)))
+        if is_group.all():
+            return first, graph.values
+        edge = np.repeat(np.arange(len(sizes)), sizes.prod(1))
+        a, b = np.divmod(np.arange(first[-1]) - first[edge], sizes[edge, 1])
+        columns = np.where(is_group[:, 1], sizes[:, 1], 1)[edge]
+        source = graph.offsets[edge] + np.where(is_group[edge, 0], a, 0) * columns
+        source += np.where(is_group[edge, 1], b, 0)
+        start, value = self.first_state[graph.edges[edge]], self.states[1]
+        return first, graph.values[source] * value[start[:, 0] + a] * value[start[:, 1] + b]
+
+    def problem(self, probability=None):
+        """`StatesProblem` with probabilities of the edges, and the largest sum of exponents."""
+        layout, sizes = self.layout, self.graph.n_states
+        first_value, tables = self.tables
+        n_edges, counts = len(sizes[self.graph.edges]), np.diff(first_value)
+        probability = np.ones(n_edges) if probability is None else probability
+        with np.errstate(over="ignore"):  # told below
+            divided = tables / np.repeat(probability, counts)
+        largest = np.maximum.reduceat(divided, first_value[:-1]) if n_edges else np.zeros(0)
+        shift = np.repeat(np.where(np.isfinite(largest), largest, 0), counts)
+        unit, value, weight = self.states
+        field = weight + value * self.field[:, unit]
+        sizes_of_tables = np.where(np.isfinite(divided), abs(divided), 0)
+        spread = np.maximum.reduceat(sizes_of_tables, first_value[:-1]) if n_edges else largest
+        scale = sums_at_ends(self.graph.edges, spread, len(sizes)).max(initial=0.0)
+        scale += abs(field[np.isfinite(field)]).max(initial=0.0)
+        if not scale <= MAX_EXPONENT:
+            raise ValueError(
+                f"couplings and fields of a unit must add up to {MAX_EXPONENT:g} at most, got "
+                f"{scale:g}: divide all by a number, or forbid states by -inf."
+            )
+        if self.clamp is not None:
+            given = self.clamp[:, unit]
+            field = np.where(np.isnan(given) | (given == value), field, -np.inf)
+        ends = np.cumsum(sizes[layout.order][layout.neighbours])
+        problem = StatesProblem(
+            starts=layout.starts,
+            neighbours=layout.neighbours,
+            reverse=layout.reverse,
+            edges=layout.edges,
+            first_state=np.append(0, np.cumsum(sizes[layout.order])),
+            first_entry=np.append(0, ends),
+            first_value=first_value,
+            transposed=self._is_second_side(),
+            tables=divided,
+            exponentials=np.exp(divided - shift),
+            largest=largest,
+            probability=probability,
+            field=np.ascontiguousarray(field[:, self.state_order]),
+            maximum=False,
+        )
+        return problem, scale
+
+    def _is_second_side(self):
+        second = np.zeros(len(self.layout.edges), bool)
+        second[self.layout.slots[:, 1]] = True
+        return second
+
+    def beliefs(self, log_beliefs):
+        """Probabilities of all states, in the given order, from logarithms in that of the layout.
+
+        Returns
+        -------
+        array of shape (n_rows, n_states)
+        """
+        out = np.zeros_like(log_beliefs)
+        out[:, self.state_order] = log_beliefs
+        starts, sizes = self.first_state[:-1], self.graph.n_states
+        top = np.maximum.reduceat(out, starts, axis=1)
+        out -= np.repeat(np.where(np.isfinite(top), top, 0), sizes, axis=1)
+        np.exp(out, out=out)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            out /= np.repeat(np.add.reduceat(out, starts, axis=1), sizes, axis=1)
+        return out
+
+    def moments(self, beliefs):
+        """Means and variances of the model's units from probabilities of states."""
+        unit, value, _ = self.states
+        starts = np.flatnonzero(np.diff(unit, prepend=-1))
+        mean = np.add.reduceat(beliefs * value, starts, axis=1)
+        deviation = (value - mean[:, unit]) ** 2
+        # Of a group's state, the other value is 0.
+        one = np.diff(np.append(starts, len(unit))) == 1
+        var = np.add.reduceat(beliefs * deviation, starts, axis=1)
+        return mean, np.where(one, mean * (1 - mean), var)
+
+    def values_of(self, labels):
+        """Rows of data with these states: labels of groups, values of other units.
+
+        Parameters
+        ----------
+        labels : int array of shape (n_rows, n_vertices)
+            State of each vertex, as given.
+        """
+        if only_groups(self.model.prior):
+            return labels
+        pair = two_values(self.model.prior)
+        if pair is not None:
+            return np.where(labels, *pair[::-1])
+        values = self.states[1][self.first_state[:-1] + labels]
+        return np.where(column_is_group(self.model.prior), labels, values)
+
+
+def _checked_clamp(prior, clamp):
+    """Values of clamped units, flat, NaN where free; None where there are none."""
+    clamp = as_states("clamp", prior, clamp)
+    clamp = check.rows("clamp", clamp, n_units(prior), np.float64, missing=True)
+    if clamp is None or np.isnan(clamp).all():
+        return clamp
+    if clamp.dtype == bool:
+        raise ValueError("clamp must have the values of clamped units and NaN for free ones.")
+    held = ~np.isnan(clamp)
+    x = np.where(held, clamp, 0).astype(prior[0].dtype if len(parts_of(prior)) == 1 else float)
+    check_clamped_groups(prior, x, held)
+    if not (contains(prior, x) | ~held).all():
+        raise ValueError(f"clamp has values outside the support of {prior!r:.40}.")
+    return clamp
+
+
+def _layout(edges, n_vertices):
+    """The `GraphLayout` of edges between so many vertices."""
+    n_edges = len(edges)
+    if n_edges >= 2**30:
+        raise ValueError(f"a graph must have fewer than 2^30 edges, got {n_edges}.")
+    layout = GraphLayout(
+        order=np.zeros(n_vertices, np.int64),
+        place=np.full(n_vertices, -1, np.int32),
+        slots=np.full((n_edges, 2), -1, np.int32),
+        starts=np.zeros(n_vertices + 1, np.int64),
+        neighbours=np.zeros(2 * n_edges, np.int32),
+        reverse=np.zeros(2 * n_edges, np.int32),
+        edges=np.zeros(2 * n_edges, np.int32),
+        n_components=np.zeros(1, np.int64),
+    )
+    first, given = np.zeros(n_vertices + 1, np.int32), np.zeros((2 * n_edges, 2), np.int32)
+    in_parallel(graph_layout, (edges, first, given, layout, np.zeros(1, np.int64)), 1)
+    return layout
+
+
+def sums_at_ends(edges, values, n):
+    """Sums of the values of the edges of each of n vertices."""
+    return sum(np.bincount(side, values, n) for side in edges.T)
+
+
+def _ranges(starts, sizes):
+    """The integers from each start on, so many of each, one after another."""
+    first = np.cumsum(sizes) - sizes
+    return np.repeat(starts - first, sizes) + np.arange(sizes.sum())

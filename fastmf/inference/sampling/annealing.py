@@ -1,0 +1,423 @@
+"""Chains that are annealed between independent units and a model, with resampling.
+
+Log importance weights are added up along the path. Where the effective number of chains falls below
+half of them, chains are drawn anew in proportion to their weights (sequential Monte Carlo; Del
+Moral, Doucet & Jasra 2006). The weight of a start is the sum of those of its descendants, so that
+the log of the mean over starts is the estimate, and their scatter its error (Chan & Lai 2013), with
+or without resampling.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.inference.sampling.gibbs import even_layers
+from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.sampling.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
+from fastmf.kernels.sampling.gibbs import TASK_ROWS, SampledLayer, gibbs_work
+from fastmf.models import RBM, BoltzmannMachine
+from fastmf.priors import Bernoulli
+from fastmf.priors._compiled import units_of
+from fastmf.priors._domain import binary_field, tilt_to_mean, two_values
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, n_units, sample
+
+# Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
+# grow from sweep to sweep, and do so long before anything overflows.
+MAX_LOG_WEIGHT = 1e15
+# Parts of the path between which chains may be resampled.
+N_SEGMENTS = 50
+# Chains are resampled when their effective number falls below this fraction.
+RESAMPLE_BELOW = 0.5
+# Of the mean density of steps: every part of the path has at least this one.
+MIN_DENSITY = 0.1
+
+# Of the base between units without bias (0) and units with the means of the samples (1). The second
+# have the smallest error for the phases that they lead to, and lead to fewer of them.
+MATCHING = 0.5
+
+
+class Leg(NamedTuple):
+    """What `Path.anneal` returns.
+
+    Parameters
+    ----------
+    log_weights : array of shape (n_chains,)
+        By start, the log of the total importance weight of its descendants; -inf without any.
+    ends : array of shape (n_chains, n_visible)
+        States of equal weight.
+    betas : array of shape (n_steps + 1,)
+    edges : int array of shape (n_segments + 1,)
+        Steps at the ends of the segments.
+    variances : array of shape (n_segments,)
+        Over chains, of the log-weight added in each segment.
+    """
+
+    log_weights: np.ndarray
+    ends: np.ndarray
+    betas: np.ndarray
+    edges: np.ndarray
+    variances: np.ndarray
+
+
+class Path(NamedTuple):
+    """The path from independent units to a model.
+
+    Parameters
+    ----------
+    model : RBM
+    shift : float
+        Added to its log-partition.
+    n_chains : int
+    rng : numpy.random.Generator
+    n_threads : int or None
+    packed : tuple of arrays or None
+        The packed couplings, if the kernel anneals such units.
+    """
+
+    model: RBM
+    shift: float
+    n_chains: int
+    rng: np.random.Generator
+    n_threads: int | None
+    packed: tuple | None
+
+    @classmethod
+    def of(cls, model, shift, n_chains, rng, n_threads):
+        """The path to a model."""
+        return cls(model, shift, n_chains, rng, n_threads, pack_couplings(model))
+
+    def walk(self, base, betas, v):
+        """Log importance weights of the chains `v`, and their ends."""
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
+            return walk(self.model, base, betas, v, self.rng, self.n_threads, self.packed)
+
+    def start(self, base):
+        """Log-partition of the independent units, which have the tilt `base`."""
+        return self.shift + _log_partition(self.model, base)
+
+    def forward(self, base, betas):
+        """Anneal from independent units; log_weights are estimates of the log-partition."""
+        leg = self.anneal(base, betas, _draw(self.model, base, self.n_chains, self.rng))
+        return leg._replace(log_weights=self.start(base) + leg.log_weights)
+
+    def backward(self, base, betas, samples):
+        """One estimate for each start of the reverse path, which are samples of the model."""
+        leg = self.anneal(base, betas[::-1].copy(), samples)
+        return self.start(base) - leg.log_weights
+
+    def matched(self, neutral, samples):
+        """By layer, the tilt under which uncoupled units have their means in the samples."""
+        return matched(self.model, neutral, samples)
+
+    def sample(self, base, v, n_sweeps):
+        """Samples of the model: Gibbs sweeps from `v`."""
+        return self.walk(base, np.ones(n_sweeps + 1), v)[1]
+
+    def anneal(self, base, betas, v):
+        """Take the chains `v` along the path, with resampling."""
+        n_steps = len(betas) - 1
+        edges = np.unique(np.linspace(0, n_steps, min(N_SEGMENTS, n_steps) + 1).astype(int))
+        variances = np.empty(len(edges) - 1)
+        population = Population(len(v))
+        for segment, (first, last) in enumerate(pairwise(edges)):
+            added, v = self.walk(base, betas[first : last + 1].copy(), v)
+            check_finite(added)
+            variances[segment] = added.var()
+            population.add(added)
+            if last < n_steps and population.effective_size() < RESAMPLE_BELOW * len(v):
+                v = v[population.resample(self.rng)]
+        log_weights = population.by_start()
+        return Leg(log_weights, v[population.resample(self.rng)], betas, edges, variances)
+
+
+class Population:
+    """Importance weights of chains, and from which start each one descends.
+
+    Parameters
+    ----------
+    n_chains : int
+
+    Attributes
+    ----------
+    log_mean : float
+        Log of the mean importance weight up to the last resampling.
+    log_weights : array of shape (n_chains,)
+        Since then.
+    starts : int array of shape (n_chains,)
+        Positions of the starts from which the chains descend.
+    """
+
+    def __init__(self, n_chains):
+        self.log_mean = 0.0
+        self.log_weights = np.zeros(n_chains)
+        self.starts = np.arange(n_chains)
+
+    def add(self, log_weights):
+        """Multiply the importance weights by others, given by their logs."""
+        self.log_weights += log_weights
+
+    def weights(self):
+        """The importance weights since the last resampling, of sum 1."""
+        weights = np.exp(self.log_weights - self.log_weights.max())
+        return weights / weights.sum()
+
+    def effective_size(self):
+        """Effective number of chains, from the weights since the last resampling."""
+        return 1 / (self.weights() ** 2).sum()
+
+    def chosen(self, rng):
+        """Positions of chains drawn in proportion to their weights, by systematic resampling."""
+        n, cumulated = len(self.starts), np.cumsum(self.weights())
+        places = (np.arange(n) + rng.random()) / n
+        return np.minimum(np.searchsorted(cumulated / cumulated[-1], places, "right"), n - 1)
+
+    def resample(self, rng):
+        """Positions of the chains that go on, all with the same weight from now on."""
+        chosen = self.chosen(rng)
+        self.log_mean += log_mean(self.log_weights)[0]
+        self.log_weights = np.zeros(len(chosen))
+        self.starts = self.starts[chosen]
+        return chosen
+
+    def log_mean_weight(self):
+        """Log of the mean weight since the last resampling, and its standard error."""
+        return log_mean(self.log_weights)
+
+    def by_start(self):
+        """By start, the log of n_chains times the share of the mean weight of its descendants."""
+        n = len(self.starts)
+        shares = np.bincount(self.starts, self.weights(), n)
+        with np.errstate(divide="ignore"):
+            return self.log_mean + log_mean(self.log_weights)[0] + np.log(n * shares)
+
+
+def refined(leg, n_steps):
+    """Betas at which each step adds the same to the variance of the log-weights.
+
+    The variance that n steps add to a segment is c / n; the sum over segments is smallest where
+    their steps are in proportion to the root of c.
+    """
+    n_of_segment = np.diff(leg.edges)
+    density = np.sqrt(leg.variances * n_of_segment)
+    density += MIN_DENSITY * density.mean() + np.finfo(float).tiny
+    reached = np.concatenate([[0], np.cumsum(density)])
+    betas = np.interp(np.linspace(0, 1, n_steps + 1), reached / reached[-1], leg.betas[leg.edges])
+    betas[[0, -1]] = leg.betas[[0, -1]]
+    return betas
+
+
+def effective_size(log_weights):
+    """Effective number of starts: (sum of weights)^2 / sum of squares."""
+    weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def annealed_model(model, starts, rng):
+    """The machine that is annealed: an RBM in units 0 and 1 if all units are two-valued.
+
+    Returns
+    -------
+    (model, shift)
+        The log-partition of the given model is that of this one plus `shift`.
+    starts : array of shape (n_chains, n_visible) or None
+        Starts that are given, as states of the visible units of this model.
+    values : tuple or None
+        The two values of the visible units before, if they have been replaced by 0 and 1.
+    """
+    if isinstance(model, BoltzmannMachine):
+        return (model, 0.0), starts, None
+    if model.deep:
+        starts = None if starts is None else even_layers(model, starts, rng)
+    model = model.bipartite()
+    values = two_values(model.visible)
+    if not (values and two_values(model.hidden)):
+        return (model, 0.0), starts, None
+    if starts is not None:
+        starts = (starts == values[1]).astype(model.dtype)
+    return zeros_and_ones(model), starts, values
+
+
+def annealed_samples(model, data, n_steps, rng, n_threads=None):
+    """Chains that are annealed from independent units to a model, with resampling.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    data : array of shape (n_chains, n_visible)
+        Rows of data: the independent units have fields between none and those of their means.
+    n_steps : int
+    rng : numpy Generator
+    n_threads : int or None
+
+    Returns
+    -------
+    array of shape (n_chains, n_visible)
+        Visible units of equal weight.
+    """
+    (machine, shift), starts, values = annealed_model(model, data, rng)
+    path = Path.of(machine, shift, len(data), rng, n_threads)
+    base = base_between(path, neutral_base(machine, bool(values)), starts)
+    ends = path.forward(base, np.linspace(0, 1, n_steps + 1)).ends[:, : data.shape[1]]
+    if values:
+        ends = np.where(ends == 1, *(model.dtype.type(x) for x in values[::-1]))
+    return np.ascontiguousarray(ends)
+
+
+def pack_couplings(model):
+    """Couplings as compiled kernels need them; None if they do not anneal such units."""
+    if all(map(can_draw, model.layers)):
+        return pack(model.weights), pack(model.transposed)
+    return None
+
+
+@one_blas_thread()
+def walk(model, base, betas, v, rng, n_threads, packed=None):
+    """Log importance weights of chains that are moved along the path, and their ends."""
+    v = np.array(v, model.dtype, order="C")
+    log_weights = np.zeros(len(v))
+    packed = packed or pack_couplings(model)
+    if packed:
+        h = np.empty((len(v), model.n_hidden), model.dtype)
+        seed = rng.integers(2**64, dtype=np.uint64)
+        work = 2 * len(betas) * len(v) * model.weights.size
+        n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
+        if {type(prior) for prior in model.layers} == {Bernoulli}:
+            path = AnnealedPath(
+                *(-c for c in base),
+                *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
+                betas=betas,
+                product=product_address(v.dtype),
+            )
+            arguments = *packed, path, seed, v, h, log_weights, np.zeros(1, np.int64)
+            in_parallel(annealed, arguments, n_workers)
+            return log_weights, v
+        names = "draws", "log_partition"
+        layers = [
+            SampledLayer(units_of(prior, v.dtype, names), couplings)
+            for prior, couplings in zip(model.layers, packed[::-1], strict=True)
+        ]
+        memory = gibbs_work(*layers, v.dtype, n_workers)
+        path = TiltedPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
+        arguments = product_address(v.dtype), *layers, path, seed, (v, h), log_weights, memory
+        in_parallel(annealed_units, arguments, n_workers)
+        # The kernel does not stop where units diverge.
+        check_finite(log_weights, v)
+        return log_weights, v
+
+    zero, (visible_base, hidden_base) = model.dtype.type(0), base
+    for old, new in pairwise(betas.astype(v.dtype)):
+        fields = v @ model.weights
+        tilts = [(1 - beta) * hidden_base + beta * fields for beta in (old, new)]
+        at_old, at_new = (model.hidden.log_partition(b, zero) for b in tilts)
+        log_weights += (at_new - at_old).sum(1, dtype=np.float64)
+        log_weights -= (new - old) * (v @ visible_base)
+        # What has diverged could not be sampled.
+        check_finite(log_weights)
+        h = sample(model.hidden, tilts[1], zero, rng)
+        fields = (1 - new) * visible_base + new * (h @ model.weights.T)
+        check_finite(model.visible.log_partition(fields, zero))
+        v = sample(model.visible, fields, zero, rng).astype(v.dtype, copy=False)
+    return log_weights, v
+
+
+def _draw(model, base, n_rows, rng):
+    b = np.broadcast_to(base[0], (n_rows, len(base[0])))
+    return sample(model.layers[0], b, np.zeros_like(b), rng)
+
+
+def _log_partition(model, base):
+    """Log-partition of the uncoupled units under the tilt `base`."""
+    tilted = zip(model.layers, base, strict=True)
+    return sum(float(p.log_partition(c, 0 * c).sum(dtype=np.float64)) for p, c in tilted)
+
+
+def check_finite(*log_weights):
+    """Raise FloatingPointError where log-weights have diverged."""
+    # Written so that NaN counts as diverged.
+    if not all((abs(w) < MAX_LOG_WEIGHT).all() for w in log_weights):
+        raise FloatingPointError(
+            "annealed importance sampling diverged: a unit's distribution cannot be normalised "
+            "somewhere on the path; check the precisions of the priors against the weights."
+        )
+
+
+def neutral_base(model, two_valued):
+    """By layer, the tilt of uncoupled units without bias: fair coins if they are two-valued."""
+    if two_valued:
+        return [-binary_field(prior)[0] for prior in model.layers]
+    return [np.zeros(n_units(prior), model.dtype) for prior in model.layers]
+
+
+def base_between(path, neutral, samples):
+    """Tilts as near to those that give the means of samples as to those of units without bias."""
+    tilts = path.matched(neutral, samples)
+    return [c + c.dtype.type(MATCHING) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
+
+
+def matched(model, neutral, samples):
+    """By layer, the tilt under which uncoupled units have their means in the samples."""
+    zero = model.dtype.type(0)
+    hidden = model.hidden.moments(samples @ model.weights, zero)[0]
+    visible = model.visible.moments(hidden @ model.weights.T, zero)[0]
+    return [
+        tilt_to_means(prior, layer.mean(0, dtype=np.float64), c)
+        for prior, layer, c in zip(model.layers, (visible, hidden), neutral, strict=True)
+    ]
+
+
+def tilt_to_means(prior, mean, b):
+    """The field under which the units have these means, approximately; `b` is where to start.
+
+    Newton's method, with bisection where a step would leave the bracket. The means are first moved
+    slightly towards those at the start: a unit that is constant in the samples would need an
+    infinite field.
+    """
+    if is_concatenated(prior):
+        both = zip(by_parts(prior, mean), by_parts(prior, b), strict=True)
+        return np.concatenate([tilt_to_means(part, m, c) for (part, m), (_, c) in both])
+    zero = b.dtype.type(0)
+    mean = (0.999 * mean + 0.001 * prior.moments(b, zero)[0]).astype(b.dtype)
+    if has_groups(prior):
+        return tilt_to_mean(prior, mean)
+    low, high, max_step = np.full_like(b, -np.inf), np.full_like(b, np.inf), np.ones_like(b)
+    for _ in range(60):
+        m, var = prior.moments(b, zero)
+        low, high = np.where(m < mean, b, low), np.where(m < mean, high, b)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            new = b + (mean - m) / var
+            middle = (low + high) / 2
+        # Without a bracket: steps of doubled length, in the direction of the solution.
+        extrapolated = np.where(m < mean, b + max_step, b - max_step)
+        bounded = np.isfinite(middle)
+        fallback = np.where(bounded, middle, extrapolated)
+        safe = (new > low) & (new < high) & (bounded | (abs(new - b) <= max_step))
+        max_step = np.where(bounded | safe, max_step, 2 * max_step)
+        b = np.where(safe, new, fallback)
+    return b.astype(mean.dtype)
+
+
+def log_mean(log_weights):
+    """Log of the mean of exp(log_weights), and its standard error."""
+    top = log_weights.max()
+    weights = np.exp(log_weights - top)
+    mean, n = weights.mean(), len(weights)
+    return float(top + np.log(mean)), float(weights.std(ddof=1) / mean / np.sqrt(n))
+
+
+def zeros_and_ones(model):
+    """The same machine in units 0 and 1, and the difference of the log-partitions."""
+    weights = model.weights.astype(np.float64)
+    (v_low, v_high), (h_low, h_high) = (two_values(prior) for prior in model.layers)
+    logs = [
+        [prior.log_prob(model.dtype.type(x)).astype(np.float64) for x in two_values(prior)]
+        for prior in model.layers
+    ]
+    visible = logs[0][1] - logs[0][0] + (v_high - v_low) * h_low * weights.sum(1)
+    hidden = logs[1][1] - logs[1][0] + (h_high - h_low) * v_low * weights.sum(0)
+    shift = logs[0][0].sum() + logs[1][0].sum() + v_low * h_low * weights.sum()
+    couplings = (v_high - v_low) * (h_high - h_low) * weights
+    couplings, visible, hidden = (x.astype(model.dtype) for x in (couplings, visible, hidden))
+    return RBM(couplings, Bernoulli(visible), Bernoulli(hidden)), float(shift)

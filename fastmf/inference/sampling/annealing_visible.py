@@ -1,0 +1,45 @@
+"""The path from independent units to a fully visible machine, for annealed importance sampling.
+
+At beta the units have the couplings beta J and the tilt (1 - beta) c, the base; a step adds
+
+    (beta' - beta) (x'Jx / 2 - c.x)
+
+to a chain's log-weight, and a Gibbs sweep at beta' follows, colour by colour.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+
+from fastmf.inference.sampling.annealing import Path, check_finite, tilt_to_means
+from fastmf.inference.sampling.colours import ColouredUnits
+
+
+class VisiblePath(Path):
+    """The path to a `BoltzmannMachine`; `packed` are its `ColouredUnits`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, model, shift, n_chains, rng, n_threads):
+        """The path to a model."""
+        return cls(model, shift, n_chains, rng, n_threads, ColouredUnits(model))
+
+    def walk(self, base, betas, v):
+        """Log importance weights of the chains `v`, and their ends."""
+        (tilt,), units = base, self.packed
+        x, log_weights = np.array(v.T, self.model.dtype, order="C"), np.zeros(len(v))
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
+            for old, new in pairwise(betas):
+                if new != old:
+                    log_weights += (new - old) * (units.pair_sums(x) - tilt.astype(float) @ x)
+                check_finite(log_weights)
+                units.sweep(x, self.rng, new, tilt)
+                check_finite(x)
+        return log_weights, np.ascontiguousarray(x.T)
+
+    def matched(self, neutral, samples):
+        """The tilt under which uncoupled units have their means in the samples."""
+        prior, fields = self.model.prior, self.packed.fields(samples.T).T
+        mean = prior.moments(np.ascontiguousarray(fields), self.model.dtype.type(0))[0]
+        return [tilt_to_means(prior, mean.mean(0, dtype=np.float64), neutral[0])]

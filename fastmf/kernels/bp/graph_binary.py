@@ -1,0 +1,131 @@
+"""Sum-product on graphs of units with two states, in odds: one division a message, no exponential.
+
+With E = exp(2 K) for the exponent K s s' of an edge, and odds r_ij = m(1) / m(-1) of the message
+from unit i to j,
+
+    R_i = exp(field_i) prod_k r_ki,            belief P_i = R_i / (1 + R_i),  Q_i = 1 / (1 + R_i)
+    r_ij = (E P_i + Q_i r_ji) / (E Q_i r_ji + P_i)
+
+as the cavity odds are R_i / r_ji. Messages lie between E and 1 / E, so that E^2 and all products of
+a unit's messages must be numbers. The Bethe log-partition is, but for the terms of s = -1,
+
+    sum_i log(1 + R_i) + sum_ij [K + log(Q_i + P_i / (E r_ji)) + log(Q_j + P_j r'_ij / r_ij)],
+
+where r' is the message that one more sweep would send: it is stationary in the messages.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from fastmf._jit.argument_types import argument_types
+from fastmf._jit.intrinsics import larger, smaller
+from fastmf._jit.kernel import address_of, kernel
+from fastmf._threads.interrupts import next_task
+from fastmf.kernels.bp.graph_arguments import BLOCK_UNITS, FREE, BinaryProblem, GraphState
+from fastmf.special import log
+
+
+@kernel(merged=True)
+def _clamped(problem, index, i):
+    """State to which a unit of a row is clamped, or `FREE`."""
+    n = problem.clamped.shape[0]
+    return problem.clamped[smaller(index, n - 1), i] if n > 0 else np.int8(FREE)
+
+
+@kernel(merged=True)
+def _belief(odds, clamped):
+    """Probabilities of the states 1 and -1."""
+    q = 1 / (1 + odds)
+    if clamped == FREE:
+        return odds * q, q
+    return np.float64(clamped), 1 - np.float64(clamped)
+
+
+@kernel(by_address=True, views=True)
+def _send(problem, state, place, step):
+    """Beliefs of some units, one after another, and the messages that they send.
+
+    `place` is row, worker, block, first unit and number of units; `step` is 1 or -1.
+    """
+    index, _, block, i, n_units = place
+    old, new, damping = state.old, state.new, state.damping[index]
+    shared, largest = smaller(index, problem.odds.shape[0] - 1), 0.0
+    for _ in range(n_units):
+        odds = problem.odds[shared, i]
+        for k in range(problem.starts[i], problem.starts[i + 1]):
+            odds *= old[index, problem.reverse[k]]
+        before = state.beliefs[index, i]
+        state.beliefs[index, i] = odds
+        largest = larger(abs(odds - before) / smaller(odds, before), largest)
+        p, q = _belief(odds, _clamped(problem, index, i))
+        for k in range(problem.starts[i], problem.starts[i + 1]):
+            e, back, sent = problem.exponentials[k], old[index, problem.reverse[k]], old[index, k]
+            above, below = e * p + q * back, e * q * back + p
+            if damping > 0:  # the average of the probabilities
+                total = (1 - damping) / (above + below)
+                share = damping / (1 + sent)
+                above, below = above * total + share * sent, below * total + share
+            message = above / below
+            new[index, k] = message
+            change = abs(message - sent) / smaller(message, sent)
+            if state.changes.shape[0] > 0:
+                state.changes[index, k] = change
+            largest = larger(change, largest)
+        i += step
+    state.residual[index, block] = largest
+
+
+@cache
+def send_address():
+    """Address of the function that sends the messages of units of two states."""
+    types = argument_types(float, BinaryProblem, GraphState, (int,) * 5, int)
+    return address_of(_send, *types)
+
+
+@kernel(inner=True)
+def _terms_of(problem, state, index, i, pairs):
+    """Terms of a unit and of its edges to units behind it."""
+    odds, clamped = state.beliefs[index, i], _clamped(problem, index, i)
+    p, q = _belief(odds, clamped)
+    total = log(1 + odds) if clamped == FREE else clamped * log(odds)
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        j, e = problem.neighbours[k], problem.exponentials[k]
+        if j < i:
+            continue
+        back, sent = state.old[index, problem.reverse[k]], state.old[index, k]
+        other, other_q = _belief(state.beliefs[index, j], _clamped(problem, index, j))
+        message = (e * p + q * back) / (e * q * back + p)
+        ratio = (q + p / (e * back)) * (other_q + other * message / sent)
+        total += log(e) / 2 + log(ratio)
+        if pairs.shape[0] > 0:
+            both, none = e * p * other, e * q * back * other_q * sent
+            whole = both + none + p * other_q * sent + q * back * other
+            pairs[index, problem.edges[k]] = both / whole
+    return total
+
+
+@kernel(views=True)
+def binary_terms(problem, state, terms, pairs, queue):
+    """Terms of the Bethe log-partition, and pair beliefs.
+
+    Parameters
+    ----------
+    problem : BinaryProblem
+    state : GraphState
+        With the beliefs of the messages `old`.
+    terms : float64 array of shape (n_rows, n_units)
+        Filled with the terms of each unit and of its edges to units behind it.
+    pairs : float64 array of shape (n_rows or 0, n_edges)
+        Filled with the probabilities that both units are 1.
+    queue : int64 array of shape (1,)
+        Next block of `BLOCK_UNITS` units of a row.
+    """
+    n_rows, n_units = terms.shape
+    n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
+    task = next_task(queue)
+    while task < n_rows * n_blocks:
+        index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
+        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
+            terms[index, i] = _terms_of(problem, state, index, i, pairs)
+        task = next_task(queue)

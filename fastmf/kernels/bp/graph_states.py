@@ -1,0 +1,280 @@
+"""Sum-, max- and tree-reweighted product on graphs of units with any numbers of states.
+
+Messages u_ij are logarithms, functions of the state b of the unit j that receives them. With
+probabilities rho of the edges (1 but for tree-reweighted belief propagation), tables J and fields f
+
+    h_i(a) = f_i(a) + sum_k rho_ki u_ki(a)
+    u_ij(b) = log sum_a exp(h_i(a) - u_ji(a) + J_ij(a, b) / rho_ij)        (or the maximum over a)
+
+less a constant, so that the largest entry is 0. States whose h is -inf are impossible, and are left
+out of all sums: that is exact, as a state b that is possible cannot be joined to a state a that has
+a message of -inf from j. With A_i = log sum_a exp(h_i(a)) and A_ij likewise over pairs of states,
+
+    log Z = sum_i A_i + sum_ij rho_ij (A_ij - A_i - A_j),
+
+stationary in the messages: the Bethe log-partition, or for spanning trees an upper bound
+(Wainwright, Jaakkola & Willsky 2005).
+"""
+
+from functools import cache
+
+import numpy as np
+
+from fastmf._jit.argument_types import argument_types
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._jit.kernel import REORDER, address_of, kernel
+from fastmf._threads.interrupts import next_task
+from fastmf.kernels.bp.graph_arguments import (
+    BLOCK_UNITS,
+    CAVITY,
+    SENT,
+    SMALLEST_SUM,
+    WEIGHTS,
+    GraphState,
+    StatesProblem,
+)
+from fastmf.special import exp, log
+
+
+@kernel(inner=True)
+def _relative_change(new, old):
+    """Change of a logarithm relative to 1 plus its size; 1 if only one of both is -inf."""
+    if new == old:
+        return 0.0
+    if new == -np.inf or old == -np.inf:
+        return 1.0
+    return abs(new - old) / (1 + abs(new))
+
+
+@kernel(inner=True)
+def _set_belief(problem, state, index, worker, i):
+    """Logarithms of the belief of a unit; returns their change, inf if all of them are -inf."""
+    first, shared = problem.first_state[i], smaller(index, problem.field.shape[0] - 1)
+    n = problem.first_state[i + 1] - first
+    belief, field = row(state.beliefs, (index, first), n), row(problem.field, (shared, first), n)
+    total = row(state.scratch, (worker, SENT, 0), n)
+    for a in range(n):
+        total[a] = field[a]
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        probability, back = problem.probability[problem.edges[k]], problem.reverse[k]
+        message = row(state.old, (index, problem.first_entry[back]), n)
+        for a in range(n):
+            total[a] += probability * message[a]
+    before, largest, change = -np.inf, -np.inf, 0.0
+    for a in range(n):
+        before, largest = larger(belief[a], before), larger(total[a], largest)
+    for a in range(n):
+        if largest > -np.inf:
+            change = larger(_relative_change(total[a] - largest, belief[a] - before), change)
+        belief[a] = total[a]
+    return change if largest > -np.inf else np.inf
+
+
+@kernel(inner=True)
+def _set_cavity(belief, message, cavity):
+    """Logarithms of a belief without a message to it; returns the largest."""
+    largest = -np.inf
+    for a in range(belief.shape[0]):
+        cavity[a] = belief[a] - message[a] if belief[a] > -np.inf else -np.inf
+        largest = larger(cavity[a], largest)
+    return largest
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _add_products(weights, table, transposed, out):
+    """Add the products of weights with the columns of a table, or with its rows."""
+    n, m = weights.shape[0], out.shape[0]
+    if transposed:
+        for b in range(m):
+            total = 0.0
+            for a in range(n):
+                total += weights[a] * table[b * n + a]
+            out[b] += total
+    else:
+        for a in range(n):
+            for b in range(m):
+                out[b] += weights[a] * table[a * m + b]
+
+
+@kernel(inner=True)
+def _combined(cavity, table, first, stride, maximum):
+    """log sum_a exp(cavity_a + table_a), or the maximum, of a column or row of a table."""
+    top, total = -np.inf, 0.0
+    for a in range(cavity.shape[0]):
+        top = larger(cavity[a] + table[first + a * stride], top)
+    if maximum or top == -np.inf:
+        return top
+    for a in range(cavity.shape[0]):
+        total += exp(cavity[a] + table[first + a * stride] - top)
+    return top + log(total)
+
+
+@kernel(inner=True)
+def _set_message(problem, cavity, top, weights, k, sent):
+    """Message of a slot, its largest entry 0; returns whether there is a state to send."""
+    n, m, edge, maximum = cavity.shape[0], sent.shape[0], problem.edges[k], problem.maximum
+    table = row(problem.tables, (problem.first_value[edge],), n * m)
+    transposed, largest = problem.transposed[k], -np.inf
+    for b in range(m):
+        sent[b] = 0
+    if not maximum:
+        for a in range(n):
+            weights[a] = exp(cavity[a] - top) if cavity[a] > -np.inf else 0.0
+        factors = row(problem.exponentials, (problem.first_value[edge],), n * m)
+        _add_products(weights, factors, transposed, sent)
+    for b in range(m):
+        if maximum or sent[b] < SMALLEST_SUM:
+            first, stride = (b * n, 1) if transposed else (b, m)
+            sent[b] = _combined(cavity, table, first, stride, maximum)
+        else:
+            sent[b] = log(sent[b]) + (top + problem.largest[edge])
+        largest = larger(sent[b], largest)
+    for b in range(m):
+        sent[b] = sent[b] - largest if largest > -np.inf else 0.0
+    return largest > -np.inf
+
+
+@kernel(inner=True)
+def _damp(sent, old, damping):
+    """Average of the logarithms of two messages; -inf is a fact, of the new one only."""
+    largest = -np.inf
+    for b in range(sent.shape[0]):
+        if sent[b] > -np.inf and old[b] > -np.inf:
+            sent[b] = (1 - damping) * sent[b] + damping * old[b]
+        largest = larger(sent[b], largest)
+    for b in range(sent.shape[0]):
+        sent[b] -= largest
+
+
+@kernel(by_address=True, views=True)
+def _send(problem, state, place, step):
+    """Beliefs of some units, one after another, and the messages that they send.
+
+    Arguments are those of `graph_binary._send`.
+    """
+    index, worker, block, i, n_units = place
+    damping, largest = state.damping[index], 0.0
+    for _ in range(n_units):
+        largest = larger(_set_belief(problem, state, index, worker, i), largest)
+        if largest == np.inf:
+            break
+        first = problem.first_state[i]
+        n = problem.first_state[i + 1] - first
+        belief = row(state.beliefs, (index, first), n)
+        cavity = row(state.scratch, (worker, CAVITY, 0), n)
+        weights = row(state.scratch, (worker, WEIGHTS, 0), n)
+        for k in range(problem.starts[i], problem.starts[i + 1]):
+            m = problem.first_entry[k + 1] - problem.first_entry[k]
+            back = problem.first_entry[problem.reverse[k]]
+            top = _set_cavity(belief, row(state.old, (index, back), n), cavity)
+            sent = row(state.scratch, (worker, SENT, 0), m)
+            if not _set_message(problem, cavity, top, weights, k, sent):
+                largest = np.inf
+            old = row(state.old, (index, problem.first_entry[k]), m)
+            if damping > 0:
+                _damp(sent, old, damping)
+            change, new = 0.0, row(state.new, (index, problem.first_entry[k]), m)
+            for b in range(m):
+                change = larger(_relative_change(sent[b], old[b]), change)
+                new[b] = sent[b]
+            if state.changes.shape[0] > 0:
+                state.changes[index, k] = change
+            largest = larger(change, largest)
+        i += step
+    state.residual[index, block] = largest
+
+
+@cache
+def send_address():
+    """Address of the function that sends the messages of units of any numbers of states."""
+    types = argument_types(float, StatesProblem, GraphState, (int,) * 5, int)
+    return address_of(_send, *types)
+
+
+@kernel(inner=True)
+def _log_sum(x):
+    """log sum exp(x); -inf where all are."""
+    top, total = -np.inf, 0.0
+    for a in range(x.shape[0]):
+        top = larger(x[a], top)
+    if top == -np.inf:
+        return top
+    for a in range(x.shape[0]):
+        total += exp(x[a] - top)
+    return top + log(total)
+
+
+@kernel(inner=True)
+def _pair_term(problem, state, place, k, pairs):
+    """Term of an edge, rho_ij (A_ij - A_i - A_j); `place` is row, worker and the unit i < j."""
+    (index, worker, i), edge, j = place, problem.edges[k], problem.neighbours[k]
+    first, last = problem.first_state[i], problem.first_state[j]
+    n, m = problem.first_state[i + 1] - first, problem.first_state[j + 1] - last
+    belief, other = row(state.beliefs, (index, first), n), row(state.beliefs, (index, last), m)
+    cavity = row(state.scratch, (worker, CAVITY, 0), n)
+    other_cavity = row(state.scratch, (worker, WEIGHTS, 0), m)
+    back = problem.first_entry[problem.reverse[k]]
+    _set_cavity(belief, row(state.old, (index, back), n), cavity)
+    _set_cavity(other, row(state.old, (index, problem.first_entry[k]), m), other_cavity)
+    start, total = problem.first_value[edge], 0.0
+    stride, other_stride = (1, n) if problem.transposed[k] else (m, 1)
+    table = row(problem.tables, (start,), n * m)
+    best = -np.inf
+    for a in range(n):
+        for b in range(m):
+            x = cavity[a] + other_cavity[b] + table[a * stride + b * other_stride]
+            best = larger(x, best)
+    if best == -np.inf:
+        return best
+    for a in range(n):
+        for b in range(m):
+            at = a * stride + b * other_stride
+            x = cavity[a] + other_cavity[b] + table[at]
+            x = exp(x - best) if x > -np.inf else 0.0
+            total += x
+            if pairs.shape[0] > 0:
+                pairs[index, start + at] = x
+    for at in range(n * m if pairs.shape[0] > 0 else 0):
+        pairs[index, start + at] /= total
+    both = best + log(total)
+    return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(other))
+
+
+@kernel(inner=True)
+def _terms_of(problem, state, place, pairs):
+    """Terms of a unit and of its edges to units behind it; `place` is row, worker and unit."""
+    index, _, i = place
+    start = problem.first_state[i]
+    total = _log_sum(row(state.beliefs, (index, start), problem.first_state[i + 1] - start))
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        if problem.neighbours[k] > i:
+            total += _pair_term(problem, state, place, k, pairs)
+    return total
+
+
+@kernel(views=True)
+def states_terms(problem, state, terms, pairs, queue):
+    """Terms of the log-partition, and pair beliefs.
+
+    Parameters
+    ----------
+    problem : StatesProblem
+    state : GraphState
+        With the beliefs of the messages `old`.
+    terms : float64 array of shape (n_rows, n_units)
+        Filled with the terms of each unit and of its edges to units behind it; -inf if no state of
+        a unit is possible.
+    pairs : float64 array of shape (n_rows or 0, n_values)
+        Filled with the probabilities of the pairs of states, in the order of `problem.tables`.
+    queue : int64 array of shape (2,)
+        Next block of `BLOCK_UNITS` units of a row, next worker.
+    """
+    n_rows, n_units = terms.shape
+    n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    task = next_task(queue)
+    while task < n_rows * n_blocks:
+        index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
+        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
+            terms[index, i] = _terms_of(problem, state, (index, worker, i), pairs)
+        task = next_task(queue)

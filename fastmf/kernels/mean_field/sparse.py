@@ -1,0 +1,279 @@
+"""TAP sweeps of machines with sparse couplings, in chunks of units.
+
+With symmetric couplings W, the means m and variances v of all units obey the equations of
+`fastmf.kernels.mean_field.tap`, and groups of states those of `fastmf.kernels.mean_field.groups`.
+Units of one colour are not coupled: a chunk of them is updated at once, and chunks of one colour by
+several threads. Each chunk has measures of its own, which are put together in the order of the
+chunks, so that results do not depend on the number of threads, however few the rows are.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._jit.argument_types import Float64, Int32, Int64, Real
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row
+from fastmf._jit.kernel import REORDER, kernel
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.mean_field.rows import (
+    INFINITE,
+    MEAN,
+    SCALE,
+    SLOT_SIZE,
+    STEP_DOT,
+    THIRD,
+    VAR,
+    A,
+    ActiveRows,
+    assess_row,
+)
+from fastmf.kernels.mean_field.units import update_units
+
+# Planes of products: fields, variances of fields, products of third cumulants, and, of groups of
+# states, fields without what leaves out the effect of the group on its neighbours.
+FIELD, ONSAGER, CUBIC, WHOLE_FIELD = range(4)
+# Columns between two looks at the keyboard of a chunk whose units are updated one by one.
+COLUMNS_BETWEEN_CHECKS = 1 << 12
+
+
+class SparseCouplings(NamedTuple):
+    """Couplings by rows of the units; the rows of a group of states have the same sources.
+
+    Parameters
+    ----------
+    starts : int64 array of shape (n_units + 1,)
+    sources : int32 array of shape (n_entries,)
+        Ascending in each row. All states of a group are there, or none.
+    values : array of shape (n_entries,)
+    sizes : int32 array of shape (n_units,), or empty
+        Number of states of the group that a unit belongs to, 1 for other units; empty without
+        groups.
+    """
+
+    starts: Int64[1]
+    sources: Int32[1]
+    values: Real[1]
+    sizes: Int32[1]
+
+
+class SparseWork(NamedTuple):
+    """State of all rows, and memory of each thread.
+
+    Parameters
+    ----------
+    queue : int64 array of shape (2,)
+        Next task and next worker not taken yet.
+    state : array of shape (n_rows, 5 or 6, 1, n_units)
+        Planes as of `ActiveRows`.
+    slots : float64 array of shape (n_rows, 1, 1, SLOT_SIZE)
+    measures : float64 array of shape (n_rows, n_chunks, 1, 1, SLOT_SIZE)
+        Slots of the chunks of a sweep.
+    products : array of shape (n_workers, 4, 1, width)
+    scratch : array of shape (n_workers, 5, width)
+    group_fields : array of shape (n_workers, 1, 1, largest number of sources of a group)
+    """
+
+    queue: Int64[1]
+    state: Real[4]
+    slots: Float64[4]
+    measures: Float64[5]
+    products: Real[4]
+    scratch: Real[3]
+    group_fields: Real[4]
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _multiply(graph, order, active, first, n):
+    """Products of some units, of which none is a state of a group."""
+    n_units = active.state.shape[2]
+    mean, var = row(active.state, (MEAN, 0, 0), n_units), row(active.state, (VAR, 0, 0), n_units)
+    third = row(active.state, (THIRD if order == 3 else MEAN, 0, 0), n_units)
+    field, onsager = (
+        row(active.products, (FIELD, 0, 0), n),
+        row(active.products, (ONSAGER, 0, 0), n),
+    )
+    cubic = row(active.products, (CUBIC, 0, 0), n)
+    zero = mean.dtype.type(0)
+    for i in range(n):
+        total = square = cube = zero
+        for k in range(graph.starts[first + i], graph.starts[first + i + 1]):
+            w, j = graph.values[k], graph.sources[k]
+            total += w * mean[j]
+            square += w * w * var[j]
+            if order == 3:
+                cube += w * w * w * third[j]
+        field[i], onsager[i], cubic[i] = total, square, cube
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _multiply_block(block, mean, var, group, order, out):
+    """Add the products of one column of units with one of its sources.
+
+    Parameters
+    ----------
+    block : tuple
+        Couplings to the source, from the first on, number of sources of a row, number of states of
+        the column and of the source.
+    mean, var : array of shape (n_states of the source,)
+    group : tuple of arrays
+        Means of the column, and memory for its field on the source.
+    order : int
+    out : tuple of arrays of shape (n_states of the column,)
+        Fields, variances of fields, whole fields.
+    """
+    values, width, n, size = block
+    own_mean, own = group
+    field, onsager, whole = out
+    zero = mean.dtype.type(0)
+    dot = zero
+    for j in range(size):
+        own[j] = zero
+    if n > 1 and order > 1:
+        for i in range(n):
+            w = values[i * width : i * width + size]
+            for j in range(size):
+                own[j] += w[j] * own_mean[i]
+        for j in range(size):
+            dot += own[j] * mean[j]
+    for j in range(size):
+        # The response of the source to the column: C s.
+        own[j] = mean[j] * (own[j] - dot) if size > 1 else var[j] * own[j]
+    for i in range(n):
+        w = values[i * width : i * width + size]
+        total = square = response = zero
+        for j in range(size):
+            total += w[j] * mean[j]
+            # In a group v + m^2 is m.
+            square += w[j] * w[j] * (mean[j] if size > 1 else var[j])
+            response += w[j] * own[j]
+        whole[i] += total
+        field[i] += total - response
+        onsager[i] += square - total * total if size > 1 else square
+
+
+@kernel(inner=True)
+def _multiply_columns(graph, order, active, first, n):
+    """Products of some columns of units, some of which are groups of states."""
+    zero, unit, end = active.state.dtype.type(0), first, first + n
+    while unit < end:
+        size, begin = np.int64(graph.sizes[unit]), graph.starts[unit]
+        width, column = graph.starts[unit + 1] - begin, unit - first
+        field = row(active.products, (FIELD, 0, column), size)
+        onsager = row(active.products, (ONSAGER, 0, column), size)
+        whole = row(active.products, (WHOLE_FIELD, 0, column), size)
+        for i in range(size):
+            field[i] = onsager[i] = whole[i] = zero
+        own_mean, k = row(active.state, (MEAN, 0, unit), size), np.int64(0)
+        while k < width:
+            source = np.int64(graph.sources[begin + k])
+            n_source = np.int64(graph.sizes[source])
+            mean = row(active.state, (MEAN, 0, source), n_source)
+            var = row(active.state, (VAR, 0, source), n_source)
+            own = row(active.group_fields, (0, 0, 0), n_source)
+            n_values = (size - 1) * width + n_source
+            block = row(graph.values, (begin + k,), n_values), width, size, n_source
+            out = field, onsager, whole
+            _multiply_block(block, mean, var, (own_mean, own), order, out)
+            k += n_source
+        unit += size
+
+
+@kernel(inner=True)
+def _update(layer, graph, active, units, fresh, settings, tilt):
+    """New moments of some units that are not coupled, and the step towards them."""
+    first, n = units
+    a, onsager = row(active.state, (A, 0, first), n), row(active.products, (ONSAGER, 0, 0), n)
+    if graph.sizes.shape[0] == 0:
+        _multiply(graph, settings.order, active, first, n)
+    else:
+        _multiply_columns(graph, settings.order, active, first, n)
+    for i in range(n if fresh and settings.order > 1 else 0):
+        a[i] = -onsager[i]
+    implicit = a
+    if graph.sizes.shape[0] > 0:
+        # The states of a group take steps of one size, so that their means still sum to 1.
+        implicit = row(active.scratch, (4, 0), n)
+        for i in range(n):
+            implicit[i] = a[i] if graph.sizes[first + i] == 1 else a[i] - a[i]
+    units = np.int64(0), first, n, np.int64(0)
+    update_units(settings.finish, layer, active, units, settings.order, tilt, implicit)
+
+
+@kernel(merged=True)
+def _size_of_update(graph, first, last, one_by_one):
+    """Number of units that are updated at once: a column if these are updated one by one."""
+    if not one_by_one:
+        return last - first
+    return np.int64(graph.sizes[first]) if graph.sizes.shape[0] > 0 else np.int64(1)
+
+
+@kernel(fastmath=REORDER, views=True)
+def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
+    """Update the units of some chunks in some rows; each pair of both is a task.
+
+    Parameters
+    ----------
+    layer : int64 array
+        The entries of a table of layers up to `START`.
+    graph : SparseCouplings
+    chunks : int64 array of shape (n, 3)
+        First and last unit of each chunk, and its number among the measures.
+    rows : int64 array of shape (n_active,)
+    settings : TapSettings
+        With `one_by_one`, the columns of a chunk are updated one after another.
+    fresh : bool
+        Whether Onsager terms are recomputed.
+    tilt : Tilt
+    work : SparseWork
+    """
+    w = fetch_and_increment(work.queue[1:])
+    if w >= work.products.shape[0]:
+        return
+    task = next_task(work.queue)
+    while task < rows.shape[0] * chunks.shape[0]:
+        r, chunk = rows[task // chunks.shape[0]], chunks[task % chunks.shape[0]]
+        active = ActiveRows(
+            *(work.measures[r, chunk[2]], work.state[r], work.products[w], work.scratch[w]),
+            work.group_fields[w],
+        )
+        slot, measures = row(work.slots, (r, 0, 0, 0), SLOT_SIZE), active.slots[0, 0]
+        for k in range(SLOT_SIZE):
+            measures[k] = 0 if INFINITE <= k <= STEP_DOT else slot[k]
+        first, last, n_columns = chunk[0], chunk[1], np.int64(0)
+        while first < last and (n_columns % COLUMNS_BETWEEN_CHECKS > 0 or not stopped(work.queue)):
+            size = _size_of_update(graph, first, last, settings.one_by_one)
+            _update(layer, graph, active, (first, size), fresh, settings, tilt)
+            first, n_columns = first + size, n_columns + 1
+        task = next_task(work.queue)
+
+
+@kernel(views=True)
+def assess_rows(rows, fresh, settings, work, status, record):
+    """Status of some rows after a sweep, from the measures of all chunks.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n_active,)
+    fresh : bool
+    settings : TapSettings
+    work : SparseWork
+        Rows with momentum are to be moved on by it: see `fastmf.kernels.mean_field.rows`.
+    status : int64 array of shape (n_active,)
+    record : MeanFieldRecord
+    """
+    k = next_task(work.queue)
+    while k < rows.shape[0]:
+        r = rows[k]
+        slot = row(work.slots, (r, 0, 0, 0), SLOT_SIZE)
+        for c in range(work.measures.shape[1]):
+            measures = row(work.measures, (r, c, 0, 0, 0), SLOT_SIZE)
+            for entry in range(INFINITE, SCALE + 1):
+                slot[entry] = larger(slot[entry], measures[entry])
+            for entry in range(SCALE + 1, STEP_DOT + 1):
+                slot[entry] += measures[entry]
+        active = ActiveRows(
+            *(work.slots[r], work.state[r], work.products[0], work.scratch[0]),
+            work.group_fields[0],
+        )
+        status[k] = assess_row(active, np.int64(0), slot, fresh, settings, record)
+        k = next_task(work.queue)

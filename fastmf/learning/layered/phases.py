@@ -1,0 +1,314 @@
+"""The phases of compiled training steps: their kernels, their memory, and what they require.
+
+A step has four phases. Here are those of rows of data and of states of the model; those that move
+couplings and units are in `fastmf.learning.layered.moves`.
+"""
+
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fastmf.inference.mean_field._rows import record_from
+from fastmf.inference.mean_field.data import sparse_rows
+from fastmf.inference.mean_field.gaussian_layers import is_integrated
+from fastmf.kernels.linear.product import panel_width
+from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address
+from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL
+from fastmf.kernels.mean_field.rows import MEAN
+from fastmf.kernels.training import arguments as types
+from fastmf.kernels.training import deep, gradients, groups, rows, sparse
+from fastmf.learning.layered.general_step import hidden_layers
+from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
+from fastmf.learning.layered.memory import solver_of
+from fastmf.learning.layered.starts import starts
+from fastmf.models.dbm import machine_of
+from fastmf.priors import Bernoulli, Ising
+from fastmf.priors._compiled import AddressTable
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import can_draw, has_third_cumulant
+
+
+class Problem(NamedTuple):
+    """What is learned, and how.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    settings : LayeredSettings
+    sparse : bool
+        Whether rows of data are sparse.
+    """
+
+    model: object
+    settings: object
+    sparse: bool
+
+    @property
+    def order(self):
+        """Order of the expansion of mean-field solutions, or 0 for samples."""
+        return ORDERS.get(self.settings.gradient, 0)
+
+    @property
+    def persistent(self):
+        """Whether solutions or samples go on from those of the step before."""
+        gradient, kind = self.settings.gradient, self.settings.starts
+        return gradient == "pcd" or (gradient in MEAN_FIELD and kind == "persistent")
+
+    @property
+    def fields_only(self):
+        """Whether it is an RBM of binary units, of which fields alone are learned."""
+        binary = all(type(prior) in (Bernoulli, Ising) for prior in self.model.layers)
+        return binary and not self.model.deep
+
+    @property
+    def grouped(self):
+        """Whether there are mean-field solutions of groups of states."""
+        return self.order > 0 and any(map(has_groups, self.model.layers))
+
+
+class Phase:
+    """One phase of a step.
+
+    Parameters
+    ----------
+    run : CompiledSteps
+        Whose phase it is.
+    arguments : dict
+        Arguments of `fastmf.kernels.training.train.train` by their names; those of this phase are
+        added.
+
+    Attributes
+    ----------
+    kernels : sequence
+        The kernels that it consists of: see `fastmf.kernels.training.train.phase_table`.
+    """
+
+    kernels: Sequence = ()
+
+    def __init__(self, run, arguments):
+        # A cycle of references would keep the memory until the garbage collector runs.
+        self.run = weakref.proxy(run)
+
+    @staticmethod
+    def requires(problem):
+        """Requirements in words, and whether the problem meets them: a dict."""
+        return {}
+
+    def load(self, state, rows):
+        """Take over what a state has; `rows` are those of data of the next batch."""
+
+    def store(self, state):
+        """Give a state what it keeps between steps."""
+
+
+# --- rows of data ---------------------------------------------------------------------------------
+
+
+class DenseRows(Phase):
+    """Moments of the hidden units of an RBM given dense rows."""
+
+    kernels: Sequence = (rows.read_rows,)
+
+    def __init__(self, run, arguments):
+        super().__init__(run, arguments)
+        # The rows of data lie before those of the model, so that one product is of both.
+        memory = np.zeros((run.n_batch + 4 * run.n_starts, run.n_units), run.dtype)
+        others = np.zeros((3, run.n_batch, run.n_units), run.dtype)
+        state = memory[run.n_batch :].reshape(4, run.n_starts, run.n_units)
+        # Several tasks for each thread, but of not so few rows that products are slow.
+        each = -(-run.n_batch // (4 * run.n_workers))
+        arguments |= {
+            "data": types.Moments(memory[: run.n_batch], *others),
+            "model": record_from(state, run.options.n_sweeps, False),
+            "task_rows": min(gradients.TASK_ROWS, max(4, each // 4 * 4)),
+        }
+
+    def batches(self, rows, seeds, rates):
+        """The `Batches` of some rows of the data."""
+        data = AddressTable([self.run.X.ctypes.data], self.run.X)
+        return types.Batches(data, rows, seeds, rates, _no_rows(self.run.dtype))
+
+
+class DeepRows(DenseRows):
+    """Solutions for the hidden layers of a deep machine given dense rows.
+
+    The hidden layers are a machine of their own, with packed couplings of its own.
+    """
+
+    kernels = deep.read_deep_rows, types.POSTERIOR, deep.collect_posterior
+
+    @staticmethod
+    def requires(problem):
+        """Starts of deeper layers need no draws, and solutions given data are iterated."""
+        model = problem.model
+        hidden = machine_of(model.couplings[1:], model.layers[1:])
+        return {
+            "a gradient other than 'cd'": problem.settings.gradient != "cd",
+            "no hidden Gaussian units that are integrated out": not is_integrated(hidden),
+        }
+
+    def __init__(self, run, arguments):
+        super().__init__(run, arguments)
+        hidden, layout = hidden_layers(run.problem.model, run.options), run.layouts[1]
+        fields = np.zeros((run.n_batch, layout.n_units), run.dtype)
+        state = np.zeros((4, *fields.shape), run.dtype)
+        arguments |= {
+            "posterior": record_from(state, hidden["max_iter"], False),
+            "data_fields": fields,
+            "columns": np.array([0, *(units.start for units in layout.bounds)], np.int64),
+            "uncoupled": np.zeros((2, run.n_units), run.dtype),
+        }
+        options = {"early_residual": EARLY_RESIDUAL, "late_residual": LATE_RESIDUAL}
+        options |= {"tol": hidden["tol"], "max_iter": hidden["max_iter"]}
+        solver = solver_of(layout, max(1, run.problem.order), run.n_batch, run.n_workers, **options)
+        tilt = solver.tilt._replace(field=fields)
+        run.solvers[types.POSTERIOR] = solver._replace(tilt=tilt)
+
+
+class SparseRows(Phase):
+    """Moments of the hidden units of a binary RBM given sparse rows."""
+
+    kernels = (sparse.read_sparse_rows,)
+
+    @staticmethod
+    def requires(problem):
+        """Averages are those of means alone."""
+        return {"binary units of an RBM": problem.fields_only}
+
+    def __init__(self, run, arguments):
+        super().__init__(run, arguments)
+        n_visible = run.sizes[0]
+        state = np.zeros((4, run.n_starts, run.n_units), run.dtype)
+        data = np.zeros((4, run.n_batch, run.n_units - n_visible), run.dtype)
+        arguments |= {
+            "data": types.Moments(*data),
+            "model": record_from(state, run.options.n_sweeps, False),
+            "transposed_batch": self._transposed(0),
+            "active": np.zeros((run.n_workers, n_visible), np.int32),
+            "n_active": np.zeros((run.n_workers, 2), np.int64),
+            "add_rows": add_rows_address(run.dtype),
+            # All couplings are read once for each task.
+            "task_rows": -(-run.n_batch // run.n_workers),
+        }
+
+    def _transposed(self, n_stored):
+        """Memory for the transpose of a batch with so many stored entries."""
+        values, bounds = np.empty(n_stored, self.run.dtype), np.empty((2, self.run.sizes[0]), int)
+        return CompressedRows(values, np.empty(n_stored, np.int32), *bounds)
+
+    def batches(self, rows, seeds, rates):
+        """The `Batches` of some rows of the data, with memory for the transpose of the largest."""
+        run = self.run
+        given = sparse_rows(run.X[rows.ravel()], run.dtype)
+        n_stored = np.diff(given.ends[run.n_batch - 1 :: run.n_batch], prepend=0).max(initial=0)
+        if n_stored > len(run.statistics.transposed_batch.values):
+            transposed = self._transposed(n_stored)
+            run.statistics = run.statistics._replace(transposed_batch=transposed)
+        return types.Batches(AddressTable([0], given), rows, seeds, rates, given)
+
+
+@cache
+def _no_rows(dtype):
+    """The sparse rows of dense data."""
+    return sparse_rows(csr_array((0, 0), dtype=dtype), dtype)
+
+
+# --- states of the model --------------------------------------------------------------------------
+
+
+class _States(Phase):
+    """Solutions or samples, which may go on from those of the step before."""
+
+    def load(self, state, rows):
+        if not self.run.problem.persistent:
+            return
+        planes, bounds = self.run.statistics.model.state, self.run.layout.bounds
+        planes[:] = 0
+        if state.chains:
+            for part, chain in zip(self.kept(*planes[:2]), state.chains, strict=True):
+                part[:] = chain
+            return
+        X, n_starts = self.run.X[rows], self.run.n_starts
+        planes[MEAN][:, bounds[0]] = starts("data", state.model, X, n_starts, 0.0, None)
+        for units in bounds[2:]:
+            planes[MEAN][:, units] = self.run.statistics.uncoupled[MEAN, units]
+
+    def store(self, state):
+        if self.run.problem.persistent:
+            kept = self.kept(*self.run.statistics.model.state[:2])
+            state.chains = tuple(part.copy() for part in kept)
+
+
+class Solve(_States):
+    """Mean-field solutions of the model."""
+
+    @staticmethod
+    def requires(problem):
+        """The solver iterates all units, from starts that need no draws."""
+        model, order = problem.model, problem.order
+        third = all(map(has_third_cumulant, model.layers))
+        return {
+            "a gradient other than 'adaptive_tap'": order > 0,
+            "starts='data' or 'persistent'": problem.settings.starts in ("data", "persistent"),
+            "no Gaussian units that are integrated out": not is_integrated(model),
+            "third cumulants of all units": order < 3 or third,
+            "no groups of states of deep machines or in the third order": not (
+                problem.grouped and (model.deep or order == 3)
+            ),
+        }
+
+    def __init__(self, run, arguments):
+        super().__init__(run, arguments)
+        order, grouped, deep = run.problem.order, run.problem.grouped, run.problem.model.deep
+        from_data = run.options.starts == "data"
+        # The deeper layers, and the fields of single groups, need the whole of the first sweep.
+        half = from_data and run.n_starts <= run.n_batch and not (deep or grouped)
+        zero_variance = from_data and not (half or grouped)
+        run.solvers[types.MODEL] = solver_of(
+            *(run.layout, order, run.n_starts, run.n_workers),
+            max_iter=run.options.n_sweeps,
+            half_sweep_done=half,
+            zero_variance=zero_variance,
+            tilts_kept=not run.problem.fields_only,
+        )
+        of_groups = grouped and order == 2
+        self.kernels = [
+            types.MODEL,
+            *[rows.find_cumulants] * (order == 3),
+            *[groups.find_effects] * of_groups,
+        ]
+        if of_groups:
+            width = panel_width(run.dtype)
+            shape = run.n_workers, -(-max(run.sizes[1:]) // width), run.n_starts, width
+            second_moments = np.zeros((run.n_starts, run.n_units), run.dtype)
+            arguments |= {"second_moments": second_moments, "right": np.zeros(shape, run.dtype)}
+
+    def kept(self, mean, var):
+        """What persistent solutions go on from: means of all layers, then variances."""
+        return [plane[:, units] for plane in (mean, var) for units in self.run.layout.bounds]
+
+
+class Sample(_States):
+    """Gibbs samples of the even layers, and moments of the odd ones given these."""
+
+    @staticmethod
+    def requires(problem):
+        """Kernels draw the units."""
+        return {
+            "gradient='cd' or 'pcd'": problem.settings.gradient in ("cd", "pcd"),
+            "units that are drawn in kernels": all(map(can_draw, problem.model.layers)),
+        }
+
+    def __init__(self, run, arguments):
+        super().__init__(run, arguments)
+        self.kernels = [sparse.sample_sparse_rows if run.problem.sparse else rows.sample_rows]
+        each = max(4, -(-run.n_starts // run.n_workers))
+        arguments["task_samples"] = min(gradients.TASK_ROWS, each)
+
+    def kept(self, mean, var):
+        """What persistent samples go on from: the even layers, which lie before the others."""
+        return [mean[:, : self.run.layout.bounds[1].start]]

@@ -1,0 +1,94 @@
+"""Graphs of units that are given for a fit: which pairs may be coupled."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.sparse import coo_array, issparse
+
+_EXPECTED = (
+    "graph must be an adjacency matrix of shape ({0}, {0}), pairs of units, or a graph of "
+    "networkx; got {1}."
+)
+
+
+def edges_of(graph, n_units, names=None):
+    """The pairs of units that a graph couples.
+
+    Parameters
+    ----------
+    graph : array, SciPy sparse matrix, list of pairs, or graph of networkx
+        An adjacency matrix of shape (n_units, n_units), pairs of shape (n_edges, 2), or a graph
+        with the attributes `nodes` and `edges`. Units are numbers, or names of columns.
+    n_units : int
+    names : sequence of str, optional
+        Names of the units.
+
+    Returns
+    -------
+    int64 array of shape (n_edges, 2)
+        Each pair once, the smaller number first, in lexicographic order.
+
+    Raises
+    ------
+    ValueError
+        If an adjacency matrix is not symmetric, or a pair does not name two different units.
+    """
+    if issparse(graph) or _shape(graph) == (n_units, n_units):
+        first, second = _of_matrix(graph, n_units)
+    else:
+        pairs = graph.edges if hasattr(graph, "nodes") else graph
+        if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+            raise TypeError(_EXPECTED.format(n_units, type(graph).__name__))
+        first, second = _of_pairs(list(pairs), n_units, names)
+    if (first == second).any():
+        unit = int(first[first == second][0])
+        raise ValueError(f"graph must couple different units, got unit {unit} with itself.")
+    edges = np.stack([np.minimum(first, second), np.maximum(first, second)], 1)
+    return np.unique(edges, axis=0).astype(np.int64).reshape(-1, 2)
+
+
+def _shape(given):
+    """Shape of what may be no array: none if its parts have different lengths."""
+    try:
+        return np.shape(given)
+    except ValueError:
+        return None
+
+
+def _of_matrix(graph, n_units):
+    matrix = coo_array(graph)
+    if matrix.shape != (n_units, n_units):
+        raise ValueError(
+            f"graph must be an adjacency matrix of shape ({n_units}, {n_units}), got "
+            f"{matrix.shape}."
+        )
+    adjacent = matrix.tocsr() != 0
+    if (adjacent != adjacent.T).nnz:
+        raise ValueError("graph must be a symmetric adjacency matrix.")
+    return adjacent.nonzero()
+
+
+def _of_pairs(pairs, n_units, names):
+    known = {} if names is None else {str(name): k for k, name in enumerate(names)}
+    found = np.zeros((len(pairs), 2), np.int64)
+    for k, pair in enumerate(pairs):
+        if isinstance(pair, str) or _shape(pair) != (2,):
+            raise ValueError(_EXPECTED.format(n_units, f"{pair!r:.60} for a pair"))
+        for side, unit in enumerate(pair):
+            number = known.get(str(unit)) if isinstance(unit, str) else unit
+            whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+            if not whole or not 0 <= number < n_units:
+                raise ValueError(
+                    f"graph must name units by numbers from 0 to {n_units - 1}"
+                    + (", or by names of columns" if known else "")
+                    + f"; got {unit!r:.60}."
+                )
+            found[k, side] = number
+    return found.T
+
+
+def absent_pairs(edges, n_units):
+    """The pairs i < j of units that edges do not couple, int array of shape (n_pairs, 2)."""
+    absent = np.triu(np.ones((n_units, n_units), bool), 1)
+    absent[tuple(edges.T)] = False
+    return np.argwhere(absent)

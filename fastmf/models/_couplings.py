@@ -1,0 +1,206 @@
+"""Symmetric couplings of a fully visible machine: dense, or a SciPy sparse array.
+
+Couplings of categorical units may be -inf: that pair of states is forbidden. Functions of this
+module take both kinds of matrices.
+"""
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from fastmf._common.rows import canonical
+from fastmf.models import _checks
+
+# Up to so many units, solvers that have dense matrices only make one of sparse couplings.
+MAX_DENSE_UNITS = 4096
+FORBIDDEN = (
+    "couplings of -inf forbid pairs of states, and {} has no moments for these; take "
+    "belief_propagation or exact, or a large negative coupling, such as -30, in their place."
+)
+
+
+def checked_couplings(value):
+    """Square and symmetric couplings with a zero diagonal, read-only, a copy of those given.
+
+    Returns
+    -------
+    array or canonical csr_array without stored zeros, of shape (n_units, n_units)
+        float32 stays float32, all else is float64. Entries may be -inf, but not +inf or NaN.
+    """
+    if issparse(value):
+        couplings = _sparse(value)
+    else:
+        value = _checks.by_states(value, 4)
+        couplings = _checks.matrix("couplings", value, may_be_forbidden=True)
+    if couplings.shape[0] != couplings.shape[1]:
+        raise ValueError(f"couplings must be square, got shape {couplings.shape}.")
+    with np.errstate(invalid="ignore"):
+        # Two entries of -inf differ by NaN, and one by infinity.
+        asymmetry = _largest(entries(couplings - couplings.T), np.isnan)
+    rounding = 8 * np.finfo(couplings.dtype).eps * _largest(entries(couplings), np.isinf)
+    if asymmetry > rounding:
+        raise ValueError(f"couplings must be symmetric, got entries that differ by {asymmetry:g}.")
+    if couplings.diagonal().any():
+        raise ValueError("couplings must have a zero diagonal, got non-zero entries there.")
+    if asymmetry > 0:
+        mean = (couplings + couplings.T) / couplings.dtype.type(2)
+        couplings = _sparse(mean) if issparse(mean) else _checks.read_only(mean)
+    return couplings
+
+
+def _largest(array, left_out):
+    """Largest absolute value, without the values of which `left_out` is true."""
+    largest = abs(array).max(initial=0.0)
+    return abs(array[~left_out(array)]).max(initial=0.0) if left_out(largest) else largest
+
+
+def _sparse(value):
+    """A sparse matrix as a read-only csr_array in canonical form, without stored zeros."""
+    if value.dtype.kind not in "fiub":
+        raise TypeError(f"couplings must be real numbers, got dtype {value.dtype}.")
+    if value.ndim != 2 or 0 in value.shape:
+        raise ValueError(f"couplings must be a non-empty matrix, got shape {value.shape}.")
+    dtype = value.dtype if value.dtype in (np.float32, np.float64) else np.float64
+    couplings = csr_array(canonical(value.astype(dtype, copy=False), "couplings"), copy=True)
+    couplings.eliminate_zeros()
+    _checks.not_nan_or_plus_inf("couplings", couplings.data)
+    for array in (couplings.data, couplings.indices, couplings.indptr):
+        array.flags.writeable = False
+    return couplings
+
+
+def entries(couplings):
+    """All entries that may differ from zero, as one array."""
+    return couplings.data if issparse(couplings) else couplings
+
+
+def stored(couplings):
+    """Rows, columns and values of the entries of sparse couplings, row by row."""
+    rows = np.repeat(np.arange(couplings.shape[0]), np.diff(couplings.indptr))
+    return rows, couplings.indices, couplings.data
+
+
+def with_entries(couplings, function):
+    """A function with f(0) = 0 of each entry, as a matrix of the same kind."""
+    if not issparse(couplings):
+        return function(couplings)
+    arrays = function(couplings.data), couplings.indices, couplings.indptr
+    return csr_array(arrays, shape=couplings.shape)
+
+
+def check_states(couplings, sizes, is_group):
+    """Raise a ValueError if couplings within a group are not zero, or -inf outside of groups.
+
+    Parameters
+    ----------
+    couplings : array or csr_array of shape (n_units, n_units)
+    sizes : int array of shape (n_columns,)
+        Numbers of units of the columns of data: groups of states, or single units.
+    is_group : bool array of shape (n_columns,)
+    """
+    column = np.repeat(np.arange(len(sizes)), sizes)
+    if issparse(couplings):
+        rows, columns, values = stored(couplings)
+        within = (column[rows] == column[columns]).any()
+    else:
+        ends = np.cumsum(sizes)
+        groups = zip((ends - sizes)[is_group], ends[is_group], strict=True)
+        within = any(couplings[a:b, a:b].any() for a, b in groups)
+    if within:
+        raise ValueError(
+            "couplings must be zero between the states of one group, got non-zero entries."
+        )
+    if not has_forbidden(couplings):
+        return
+    if not issparse(couplings):
+        rows, columns = np.nonzero(np.isneginf(couplings))
+    else:
+        rows, columns = rows[np.isneginf(values)], columns[np.isneginf(values)]
+    if not (is_group[column[rows]] & is_group[column[columns]]).all():
+        raise ValueError(
+            "couplings must be finite, got -inf: only pairs of states of categorical units can be "
+            "forbidden."
+        )
+
+
+def has_forbidden(couplings):
+    """Whether some entries are -inf."""
+    return bool(np.isneginf(entries(couplings).min(initial=0.0)))
+
+
+def pair_sums(couplings, x):
+    """x'Jx / 2 of rows x of shape (..., n_units); -inf where a forbidden pair of states occurs."""
+    if not has_forbidden(couplings):
+        return (_product(couplings, x) * x).sum(-1) / 2
+    finite, forbidden = _apart(couplings)
+    sums = (_product(finite, x) * x).sum(-1) / 2
+    return np.where((_product(forbidden, x) * x).sum(-1) > 0, -np.inf, sums)
+
+
+def _apart(couplings):
+    """The finite couplings, and 1 where they are -inf, both zero elsewhere."""
+    finite = with_entries(couplings, lambda w: np.where(np.isinf(w), w.dtype.type(0), w))
+    return finite, with_entries(couplings, lambda w: np.isneginf(w).astype(w.dtype))
+
+
+def _product(couplings, x):
+    """x @ couplings for rows of any number of dimensions."""
+    if not issparse(couplings):
+        return x @ couplings
+    # The matrix is symmetric.
+    return (couplings @ x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
+
+
+def finite_machine(name, model):
+    """The model, whose couplings are to be finite.
+
+    Raises
+    ------
+    ValueError
+        If couplings of a `BoltzmannMachine` are -inf.
+    """
+    couplings = getattr(model, "couplings", None)
+    if couplings is not None and not isinstance(couplings, tuple) and has_forbidden(couplings):
+        raise ValueError(FORBIDDEN.format(name))
+    return model
+
+
+def dense_machine(name, model):
+    """The model with dense and finite couplings, for a solver that takes no others.
+
+    Parameters
+    ----------
+    name : str
+        Name of the solver, for errors.
+    model : model
+        Other models than a `BoltzmannMachine` are returned as they are.
+
+    Raises
+    ------
+    ValueError
+        If couplings are -inf, or sparse and of too many units.
+    """
+    couplings = getattr(finite_machine(name, model), "couplings", None)
+    if not issparse(couplings):
+        return model
+    if couplings.shape[0] > MAX_DENSE_UNITS:
+        raise ValueError(
+            f"{name} takes sparse couplings of at most {MAX_DENSE_UNITS} units, got "
+            f"{couplings.shape[0]}: it makes them dense. Use tap or belief_propagation."
+        )
+    return model.rebuilt(couplings=couplings.toarray(), prior=model.prior)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def sparse_to_arrays(name, couplings):
+    """Sparse couplings as named arrays."""
+    parts = {"data": couplings.data, "indices": couplings.indices, "indptr": couplings.indptr}
+    return {name: np.array(["sparse"])} | {f"{name}.{key}": part for key, part in parts.items()}
+
+
+def sparse_from_arrays(name, arrays):
+    """The couplings that `sparse_to_arrays` wrote, in an `Archive`."""
+    parts = [arrays.member(f"{name}.{key}", "iu", (None,)) for key in ("indices", "indptr")]
+    n = len(parts[1]) - 1
+    return csr_array((arrays.member(f"{name}.data", "f", (None,)), *parts), shape=(n, n))

@@ -1,0 +1,87 @@
+"""The graph of a fully visible machine: which units are coupled, and by what."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+
+from fastmf.models._couplings import stored
+from fastmf.priors._domain import support
+from fastmf.priors._groups import column_sizes, has_groups
+from fastmf.priors._protocol import n_units, parts_of
+
+
+class PairwiseGraph(NamedTuple):
+    """Edges between units, where a group of states is one unit.
+
+    Parameters
+    ----------
+    edges : int64 array of shape (n_edges, 2)
+        Pairs with a coupling that is not zero, each once, the smaller number first, in
+        lexicographic order.
+    n_states : int64 array of shape (n_units,)
+        Number of states of each unit; 0 for units with a continuum of values, or of which the
+        values are not known.
+    values : array of shape (offsets[-1],)
+        The coupling of each edge. Of categorical units i < j
+        ``values[offsets[e]:offsets[e + 1]].reshape(n_states[i], n_states[j])`` is the table of the
+        logarithms; a unit that is no group has one row or column in it, which its value multiplies.
+    offsets : int64 array of shape (n_edges + 1,)
+    """
+
+    edges: np.ndarray
+    n_states: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+
+
+def pairwise_graph(model):
+    """The `PairwiseGraph` of a BoltzmannMachine with dense or sparse couplings.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+
+    Returns
+    -------
+    PairwiseGraph
+    """
+    rows, columns, values = _entries(model.couplings)
+    n_states = _numbers_of_states(model.prior)
+    upper = rows < columns
+    rows, columns, values = (part[upper] for part in (rows, columns, values))
+    if not has_groups(model.prior):
+        edges = np.stack([rows, columns], 1).astype(np.int64)
+        return PairwiseGraph(edges, n_states, values, np.arange(len(edges) + 1))
+    sizes = column_sizes(model.prior)
+    unit, first = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes
+    i, j = unit[rows], unit[columns]
+    pairs, edge = np.unique(i * len(sizes) + j, return_inverse=True)
+    edges = np.stack(np.divmod(pairs, len(sizes)), 1).astype(np.int64)
+    offsets = np.append(0, np.cumsum(sizes[edges].prod(1)))
+    tables = np.zeros(offsets[-1], values.dtype)
+    within = (rows - first[i]) * sizes[j] + columns - first[j]
+    tables[offsets[edge.reshape(-1)] + within] = values
+    return PairwiseGraph(edges, n_states, tables, offsets)
+
+
+def _entries(couplings):
+    """Rows, columns and values of the couplings that are not zero, row by row."""
+    if issparse(couplings):
+        return stored(couplings)
+    rows, columns = np.nonzero(couplings)
+    return rows, columns, couplings[rows, columns]
+
+
+def _numbers_of_states(prior):
+    """Number of states of each column of data, 0 if it is not known to have any."""
+    counts = []
+    for part in parts_of(prior):
+        values = support(part)
+        if has_groups(part):
+            counts.append(column_sizes(part))
+        elif values is None:
+            counts.append(np.zeros(n_units(part)))
+        else:
+            counts.append((~np.isnan(values)).sum(0))
+    return np.concatenate(counts).astype(np.int64)

@@ -1,0 +1,61 @@
+"""NumPy twin of `kernels.bp.graph_binary`."""
+
+import numpy as np
+
+FREE = -1
+
+
+def _row(array, index):
+    return array[min(index, len(array) - 1)]
+
+
+def _beliefs(problem, odds, index):
+    """Probabilities of the states 1 and -1 of all units."""
+    p, q = odds / (1 + odds), 1 / (1 + odds)
+    if len(problem.clamped):
+        clamped = _row(problem.clamped, index)
+        p, q = np.where(clamped == FREE, p, clamped), np.where(clamped == FREE, q, 1 - clamped)
+    return p, q
+
+
+def send(problem, state, place, step):
+    """Beliefs of some units, one after another, and the messages that they send."""
+    index, _, block, first, n_units = place
+    damping, largest = state.damping[index], 0.0
+    for i in first + step * np.arange(n_units):
+        slots = np.arange(problem.starts[i], problem.starts[i + 1])
+        back = state.old[index, problem.reverse[slots]]
+        odds, before = _row(problem.odds, index)[i] * back.prod(), state.beliefs[index, i]
+        state.beliefs[index, i] = odds
+        p, q = (part[i] for part in _beliefs(problem, state.beliefs[index], index))
+        e, sent = problem.exponentials[slots], state.old[index, slots]
+        new = (e * p + q * back) / (e * q * back + p)
+        mixed = (1 - damping) * new / (1 + new) + damping * sent / (1 + sent)
+        new = mixed / (1 - mixed) if damping else new
+        change = abs(new - sent) / np.minimum(new, sent)
+        state.new[index, slots] = new
+        if len(state.changes):
+            state.changes[index, slots] = change
+        largest = max(largest, abs(odds - before) / min(odds, before), change.max(initial=0))
+    state.residual[index, block] = largest
+
+
+def binary_terms(problem, state, terms, pairs, queue):
+    """Terms of the Bethe log-partition, and pair beliefs."""
+    units = np.repeat(np.arange(terms.shape[1]), np.diff(problem.starts))
+    k = np.flatnonzero(problem.neighbours > units)
+    i, j, e = units[k], problem.neighbours[k], problem.exponentials[k]
+    for index, odds in enumerate(state.beliefs):
+        p, q = _beliefs(problem, odds, index)
+        terms[index] = np.log1p(odds)
+        if len(problem.clamped):
+            clamped = _row(problem.clamped, index)
+            terms[index] = np.where(clamped == FREE, terms[index], clamped * np.log(odds))
+        back, sent = state.old[index, problem.reverse[k]], state.old[index, k]
+        message = (e * p[i] + q[i] * back) / (e * q[i] * back + p[i])
+        ratio = (q[i] + p[i] / (e * back)) * (q[j] + p[j] * message / sent)
+        np.add.at(terms[index], i, np.log(e) / 2 + np.log(ratio))
+        if len(pairs):
+            both, none = e * p[i] * p[j], e * q[i] * back * q[j] * sent
+            one = p[i] * q[j] * sent + q[i] * back * p[j]
+            pairs[index, problem.edges[k]] = both / (both + none + one)

@@ -1,0 +1,107 @@
+"""NumPy twin of `kernels.bp.graph_states`."""
+
+import numpy as np
+
+
+def log_sum(x, axis=None):
+    """log sum exp(x); -inf where all are."""
+    with np.errstate(divide="ignore"):
+        return np.logaddexp.reduce(x, axis=axis)
+
+
+def _states(problem, i):
+    return slice(problem.first_state[i], problem.first_state[i + 1])
+
+
+def _message(problem, k):
+    return slice(problem.first_entry[k], problem.first_entry[k + 1])
+
+
+def _field(problem, index, i):
+    return problem.field[min(index, len(problem.field) - 1), _states(problem, i)]
+
+
+def table_of(problem, k, n):
+    """Table of a slot: rows are the n states of the sender."""
+    edge = problem.edges[k]
+    table = problem.tables[problem.first_value[edge] : problem.first_value[edge + 1]]
+    return table.reshape(-1, n).T if problem.transposed[k] else table.reshape(n, -1)
+
+
+def _change(new, old):
+    same = new == old
+    both = np.isfinite(new) & np.isfinite(old)
+    with np.errstate(invalid="ignore"):
+        change = np.where(both, abs(new - old) / (1 + abs(new)), 1.0)
+    return np.where(same, 0.0, change).max(initial=0)
+
+
+def _cavity(belief, message):
+    possible = belief > -np.inf
+    return np.where(possible, belief - np.where(possible, message, 0), -np.inf)
+
+
+def _belief(problem, state, index, i):
+    """Logarithms of the belief of a unit, and their change."""
+    total = _field(problem, index, i).copy()
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        received = state.old[index, _message(problem, problem.reverse[k])]
+        total += problem.probability[problem.edges[k]] * received
+    before = state.beliefs[index, _states(problem, i)].copy()
+    state.beliefs[index, _states(problem, i)] = total
+    if total.max() == -np.inf:
+        return total, np.inf
+    return total, _change(total - total.max(), before - before.max())
+
+
+def send(problem, state, place, step):
+    """Beliefs of some units, one after another, and the messages that they send."""
+    index, _, block, first, n_units = place
+    damping, largest = state.damping[index], 0.0
+    for i in first + step * np.arange(n_units):
+        belief, change = _belief(problem, state, index, i)
+        largest = max(largest, change)
+        if largest == np.inf:
+            break
+        for k in range(problem.starts[i], problem.starts[i + 1]):
+            cavity = _cavity(belief, state.old[index, _message(problem, problem.reverse[k])])
+            terms = cavity[:, None] + table_of(problem, k, len(belief))
+            sent = terms.max(0) if problem.maximum else log_sum(terms, axis=0)
+            if sent.max() == -np.inf:
+                sent, largest = np.zeros_like(sent), np.inf
+            sent = sent - sent.max()
+            old = state.old[index, _message(problem, k)].copy()
+            if damping:
+                mixed = np.isfinite(sent) & np.isfinite(old)
+                sent[mixed] = (1 - damping) * sent[mixed] + damping * old[mixed]
+                sent -= sent.max()
+            change = _change(sent, old)
+            state.new[index, _message(problem, k)] = sent
+            if len(state.changes):
+                state.changes[index, k] = change
+            largest = max(largest, change)
+    state.residual[index, block] = largest
+
+
+def _pair_term(problem, state, index, i, k, pairs):
+    """Term of an edge, rho_ij (A_ij - A_i - A_j)."""
+    edge, beliefs, messages = problem.edges[k], state.beliefs[index], state.old[index]
+    belief, other = (beliefs[_states(problem, unit)] for unit in (i, problem.neighbours[k]))
+    back, sent = (messages[_message(problem, slot)] for slot in (problem.reverse[k], k))
+    logs = _cavity(belief, back)[:, None] + table_of(problem, k, len(belief))
+    logs = logs + _cavity(other, sent)
+    total = log_sum(logs)
+    if len(pairs) and total > -np.inf:
+        table = np.exp(logs - total)
+        values = slice(problem.first_value[edge], problem.first_value[edge + 1])
+        pairs[index, values] = (table.T if problem.transposed[k] else table).ravel()
+    return problem.probability[edge] * (total - log_sum(belief) - log_sum(other))
+
+
+def states_terms(problem, state, terms, pairs, queue):
+    """Terms of the log-partition, and pair beliefs."""
+    for index, i in np.ndindex(terms.shape):
+        behind = np.arange(problem.starts[i], problem.starts[i + 1])
+        behind = behind[problem.neighbours[behind] > i]
+        terms[index, i] = log_sum(state.beliefs[index, _states(problem, i)])
+        terms[index, i] += sum(_pair_term(problem, state, index, i, k, pairs) for k in behind)

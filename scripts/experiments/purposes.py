@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Which training for what: likelihood, features, samples and imputation by RBMs of one size.
+
+Each machine has 256 hidden units and learns from 10,000 black and white digits (MNIST, in the
+folder FASTMF_DATA or --data-dir), or from scikit-learn's 8 x 8 ones. Prints a table; what has been
+computed is kept in a file, from which the script goes on.
+
+- log-likelihood of test images, nats an image, by annealed importance sampling;
+- accuracy of logistic regression on the features, on test images;
+- samples after 1,000 sweeps from each start: pixels in which they differ from the nearest training
+  image, and in brackets the number of kinds of digits among them, exp(entropy) of the classes that
+  logistic regression on pixels gives them;
+- root mean square error of the pixels of the lower half, imputed from the upper half.
+"""
+
+import json
+import time
+from pathlib import Path
+
+import experiment
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import BernoulliRBM
+
+import fastmf as mf
+
+EPILOG = """\
+examples:
+  python scripts/experiments/purposes.py --quick
+      8 x 8 digits, two epochs: does it run?
+  python scripts/experiments/purposes.py --seed 0
+      as published in the guide
+"""
+
+FALLING = (0.05, 0.0, "linear")
+CHAINS = dict(gradient="pcd", n_sweeps=1, n_starts=100, momentum=0.0, l2=0.0)
+TRAININGS = {
+    "default": {},
+    "l2=0.01": dict(l2=0.01),
+    "batch_size=20, l2=0.003": dict(batch_size=20, l2=0.003),
+    "batch_size=20, l2=0.01": dict(batch_size=20, l2=0.01),
+    "pcd": dict(batch_size=20, learning_rate=(0.1, 0.0, "linear"), **CHAINS),
+    "default, then pcd": dict(batch_size=20, learning_rate=FALLING, **CHAINS),
+}
+STARTS = ("independent", "data", "annealed")
+COLUMNS = ("log-likelihood", "accuracy", *STARTS, "imputation", "seconds")
+
+
+def digits(options):
+    """Training and test images, and their labels."""
+    if options.data == "mnist":
+        parts = (experiment.images("binary", options.data_dir, s) for s in ("train", "test"))
+        train, test = ((part.X, part.labels) for part in parts)
+        train = tuple(part[:10_000] for part in train)
+    else:
+        found = mf.datasets.load_digits(binary=True)
+        order = np.random.default_rng(0).permutation(len(found.X))
+        train, test = ((found.X[rows], found.labels[rows]) for rows in np.split(order, [1400]))
+    return *train, *test
+
+
+def trained(name, X, options):
+    """The machine of a training, and its seconds."""
+    common = dict(n_components=options.hidden, random_state=options.seed)
+    epochs = dict(n_epochs=options.epochs)
+    start = time.process_time()
+    if name == "BernoulliRBM":
+        sklearn_rbm = BernoulliRBM(options.hidden, random_state=options.seed).fit(X)
+        seconds = time.process_time() - start
+        fields = sklearn_rbm.intercept_visible_, sklearn_rbm.intercept_hidden_
+        model = mf.RBM(sklearn_rbm.components_.T.astype(X.dtype), *map(mf.Bernoulli, fields))
+        return mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X), seconds
+    if name.startswith("default, then"):
+        common["init"] = mf.GeneralizedRBM(**common, **epochs).fit(X).model_
+    machine = mf.GeneralizedRBM(**common, **epochs, **TRAININGS[name]).fit(X)
+    return machine, time.process_time() - start
+
+
+def nearest(samples, X):
+    """Mean number of pixels in which samples differ from the nearest of the images."""
+    products = samples @ X.T
+    return (samples.sum(1)[:, None] + X.sum(1) - 2 * products).min(1).mean()
+
+
+def n_kinds(labels):
+    """The exponential of the entropy of labels."""
+    shares = np.bincount(labels) / len(labels)
+    return np.exp(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+
+
+def measured(name, data, by_pixels, options):
+    """All columns of a training, by name."""
+    X, y, T, t = data
+    machine, seconds = trained(name, X, options)
+    model, n_steps = machine.model_, options.sweeps
+    found = mf.annealed_importance_sampling(
+        model, 100, n_steps, max_steps=8 * n_steps, rng=options.seed
+    )
+    classifier = LogisticRegression(max_iter=500).fit(machine.transform(X), y)
+    row = {
+        "log-likelihood": float(machine.score_samples(T, found.log_partition).mean()),
+        "gap": float(found.gap),
+        "accuracy": classifier.score(machine.transform(T), t),
+        "seconds": seconds,
+    }
+    for start in STARTS:
+        samples = machine.sample(
+            200, n_sweeps=options.sweeps, start=start, random_state=options.seed
+        )
+        kinds = n_kinds(by_pixels.predict(samples))
+        row[start] = f"{nearest(samples, X):.0f} ({kinds:.1f})"
+    rows = T[:500].copy()
+    rows[:, X.shape[1] // 2 :] = np.nan
+    filled = machine.impute(rows, method="tap")
+    row["imputation"] = float(np.sqrt(((filled - T[:500])[np.isnan(rows)] ** 2).mean()))
+    return row
+
+
+def baseline(data, by_pixels):
+    """The columns for pixels as they are: what test images, and means of columns, have."""
+    X, _, T, t = data
+    half = X.shape[1] // 2
+    error = float(np.sqrt(((X.mean(0) - T[:500])[:, half:] ** 2).mean()))
+    text = f"{nearest(T[:200], X):.0f} ({n_kinds(t[:200]):.1f})"
+    return {"accuracy": by_pixels.score(T, t), "imputation": error} | dict.fromkeys(STARTS, text)
+
+
+def line(name, row):
+    """A row of the table."""
+    formats = {"log-likelihood": ".1f", "accuracy": ".3f", "imputation": ".3f", "seconds": ".0f"}
+    cells = [format(row[c], formats.get(c, "")) if c in row else "" for c in COLUMNS]
+    return "| " + " | ".join([name, *cells]) + " |"
+
+
+def main():
+    parser = experiment.parser(__doc__, EPILOG)
+    parser.add_argument("--data", choices=("mnist", "digits"), default="mnist")
+    parser.add_argument("--data-dir", default=None, help="folder of MNIST (default: FASTMF_DATA)")
+    parser.add_argument("--hidden", type=int, default=256, help="hidden units (default: 256)")
+    parser.add_argument("--epochs", type=int, default=20, help="default: 20")
+    parser.add_argument("--sweeps", type=int, default=1000, help="of samples (default: 1,000)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", default="purposes.json", help="file to go on from")
+    parser.add_argument("--quick", action="store_true", help="8 x 8 digits, two epochs")
+    options = parser.parse_args()
+    if options.quick:
+        options.data, options.hidden, options.epochs, options.sweeps = "digits", 16, 2, 20
+    data = digits(options)
+    by_pixels = LogisticRegression(max_iter=500).fit(*data[:2])
+    file, given = Path(options.output), [options.data, options.hidden, options.epochs]
+    settings = [*given, options.sweeps, options.seed]
+    known = json.loads(file.read_text()) if file.exists() else {"settings": settings, "rows": {}}
+    if known["settings"] != settings:
+        raise ValueError(f"{file} has results of other options: remove it, or name another one.")
+    print("| training | " + " | ".join(COLUMNS) + " |")
+    print(line("pixels", baseline(data, by_pixels)))
+    for name in (*TRAININGS, "BernoulliRBM"):
+        if name not in known["rows"]:
+            known["rows"][name] = measured(name, data, by_pixels, options)
+            file.write_text(json.dumps(known, indent=1))
+        print(line(name, known["rows"][name]), flush=True)
+
+
+if __name__ == "__main__":
+    experiment.run(main)

@@ -1,0 +1,381 @@
+"""Converters, with stand-ins of the other packages' classes and, where installed, with these."""
+
+import itertools
+import math
+import sys
+import types
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import fastmf as mf
+from fastmf.convert import from_dimod, from_networkx, from_pgmpy, to_dimod, to_networkx, to_pgmpy
+
+
+# --- stand-ins: the parts of their interfaces that are used ---------------------------------------
+class Graph:
+    """An undirected graph as networkx keeps it: node -> neighbour -> attributes."""
+
+    def __init__(self):
+        self.node_data, self.edge_data = {}, {}
+
+    def add_nodes_from(self, nodes):
+        self.node_data.update({name: dict(data) for name, data in nodes})
+
+    def add_edges_from(self, edges):
+        self.edge_data.update({(a, b): dict(data) for a, b, data in edges})
+
+    def nodes(self, data=False):
+        return list(self.node_data.items()) if data else list(self.node_data)
+
+    def edges(self, data=False):
+        return [(a, b, attributes) for (a, b), attributes in self.edge_data.items()]
+
+    def is_directed(self):
+        return False
+
+
+class DiscreteFactor:
+    """A table over variables, as pgmpy keeps it."""
+
+    def __init__(self, variables, cardinality, values, state_names=None):
+        self.variables = list(variables)
+        self.cardinality = np.array(cardinality, int)
+        self.values = np.array(values, float).reshape(tuple(cardinality))
+        self.state_names = state_names or {
+            v: list(range(q)) for v, q in zip(variables, cardinality, strict=True)
+        }
+
+
+class DiscreteMarkovNetwork:
+    """Nodes, edges and factors, as pgmpy keeps them."""
+
+    def __init__(self, edges=()):
+        self._nodes, self._edges, self.factors = {}, list(edges), []
+        self.add_nodes_from(itertools.chain.from_iterable(edges))
+
+    def nodes(self):
+        return list(self._nodes)
+
+    def add_nodes_from(self, names):
+        self._nodes.update(dict.fromkeys(names))
+
+    def add_edges_from(self, edges):
+        self._edges += list(edges)
+
+    def add_factors(self, *factors):
+        assert all(variable in self._nodes for f in factors for variable in f.variables)
+        self.factors += factors
+
+    def get_factors(self):
+        return self.factors
+
+
+class BinaryQuadraticModel:
+    """Linear and quadratic biases, as dimod keeps them."""
+
+    def __init__(self, linear, quadratic, offset, vartype):
+        self.linear, self.quadratic, self.offset = dict(linear), dict(quadratic), offset
+        self.vartype = types.SimpleNamespace(name=vartype)
+
+    @property
+    def variables(self):
+        return list(self.linear)
+
+    def add_quadratic_from(self, quadratic):
+        self.quadratic.update(quadratic)
+
+    def energy(self, x):
+        pairs = sum(bias * x[a] * x[b] for (a, b), bias in self.quadratic.items())
+        return self.offset + pairs + sum(bias * x[a] for a, bias in self.linear.items())
+
+
+def module(name, **members):
+    made = types.ModuleType(name)
+    vars(made).update(members)
+    return made
+
+
+STAND_INS = {
+    "networkx": module("networkx", Graph=Graph),
+    "dimod": module("dimod", BinaryQuadraticModel=BinaryQuadraticModel),
+    "pgmpy": module("pgmpy"),
+    "pgmpy.models": module("pgmpy.models", DiscreteMarkovNetwork=DiscreteMarkovNetwork),
+    "pgmpy.factors": module("pgmpy.factors"),
+    "pgmpy.factors.discrete": module("pgmpy.factors.discrete", DiscreteFactor=DiscreteFactor),
+}
+
+
+@pytest.fixture(params=["stand-ins", "installed"])
+def packages(request, monkeypatch):
+    """The modules of the other packages, by name."""
+    if request.param == "stand-ins":
+        for name, stand_in in STAND_INS.items():
+            monkeypatch.setitem(sys.modules, name, stand_in)
+        return STAND_INS
+
+    class Installed(dict):
+        def __missing__(self, name):
+            return pytest.importorskip(name, exc_type=ImportError)
+
+    return Installed()
+
+
+def random_machine(kind, n=5, seed=0):
+    rng = np.random.default_rng(seed)
+    matrix = np.triu(rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.6), 1)
+    if kind == "categorical":
+        sizes = [2, 3, 2]
+        matrix = np.triu(rng.normal(size=(7, 7)), 1)
+        for a, b in ((0, 2), (2, 5), (5, 7)):
+            matrix[a:b, a:b] = 0
+        matrix[0, 3] = -np.inf
+        prior = mf.Categorical([rng.normal(size=q) for q in sizes])
+    else:
+        prior = {"ising": mf.Ising, "bernoulli": mf.Bernoulli}[kind](rng.normal(size=n))
+    return mf.BoltzmannMachine(csr_array(matrix + matrix.T), prior)
+
+
+def assert_same(found, expected, rtol=1e-12):
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(
+        csr_array(found.couplings).toarray(), csr_array(expected.couplings).toarray(), rtol=rtol,
+        atol=1e-15,
+    )  # fmt: skip
+    np.testing.assert_allclose(found.prior.field, expected.prior.field, rtol=rtol, atol=1e-15)
+
+
+# --- networkx -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ising", "bernoulli", "categorical"])
+def test_graphs_and_back(packages, kind):
+    packages["networkx"]
+    machine = random_machine(kind)
+    names = ["d", "a", 7, (1, 2), "b"][: 3 if kind == "categorical" else 5]
+    graph = to_networkx(machine, names)
+    found = from_networkx(graph, kind)
+    assert found.names == names
+    assert found.log_factor == 0
+    assert_same(found.model, machine)
+
+
+def test_a_graph_with_attributes(packages):
+    graph = packages["networkx"].Graph()
+    graph.add_nodes_from([("a", {"h": 0.5}), ("b", {})])
+    graph.add_nodes_from([("c", {"h": -1})])
+    graph.add_edges_from([("b", "a", {"J": 2}), ("c", "b", {})])
+    model, names, states, _ = from_networkx(graph, "bernoulli", weight="J", field="h")
+    assert (names, states) == (["a", "b", "c"], [[0, 1]] * 3)
+    assert model.couplings.toarray().tolist() == [[0, 2, 0], [2, 0, 1], [0, 1, 0]]
+    assert model.prior.field.tolist() == [0.5, 0, -1]
+
+
+def test_rows_of_tables_are_states_of_the_first_node(packages):
+    graph = packages["networkx"].Graph()
+    graph.add_nodes_from([("a", {"field": [0.0, 1.0]}), ("b", {"field": [0.0, 0.0, 2.0]})])
+    table = np.arange(6.0).reshape(2, 3)
+    graph.add_edges_from([("b", "a", {"weight": table})])
+    model = from_networkx(graph, "categorical").model
+    np.testing.assert_array_equal(model.couplings.toarray()[:2, 2:], table)
+    graph.add_edges_from([("b", "a", {"weight": 0.5})])  # the Potts model
+    model = from_networkx(graph, "categorical").model
+    np.testing.assert_array_equal(model.couplings.toarray()[:2, 2:], 0.5 * np.eye(2, 3))
+
+
+def test_parallel_edges_add_up():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.MultiGraph([(0, 1, {"weight": 2.0}), (1, 0, {"weight": -0.5}), (1, 2)])
+    assert from_networkx(graph).model.couplings.toarray()[0].tolist() == [0, 1.5, 0]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "units", "error", "message"),
+    [
+        ([], [], "ising", ValueError, "must have nodes"),
+        ([("a", {})], [("a", "a", {})], "ising", ValueError, "loops.*'a'"),
+        ([("a", {"field": "x"})], [], "ising", TypeError, "field of 'a' must be a number"),
+        ([("a", {"field": np.nan})], [], "ising", ValueError, "field of 'a' must be finite"),
+        ([("a", {}), ("b", {})], [("a", "b", {"weight": np.inf})], "ising", ValueError, "finite"),
+        ([("a", {})], [], "categorical", ValueError, "node 'a' must have the log-weights"),
+        ([("a", {"field": [[1.0]]})], [], "categorical", ValueError, r"shape \(n_states,\)"),
+        ([("a", {"field": [0, 0.0]}), ("b", {"field": [0, 0.0]})],
+         [("a", "b", {"weight": np.ones((2, 3))})], "categorical", ValueError, r"shape \(2, 2\)"),
+        ([("a", {})], [], "gaussian", ValueError, "units must be one of"),
+    ],
+)  # fmt: skip
+def test_graphs_that_are_refused(packages, nodes, edges, units, error, message):
+    graph = packages["networkx"].Graph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from(edges)
+    with pytest.raises(error, match=message):
+        from_networkx(graph, units)
+
+
+def test_what_is_no_undirected_graph():
+    with pytest.raises(TypeError, match="graph must be one of networkx, got list"):
+        from_networkx([(0, 1)])
+    graph = Graph()
+    graph.is_directed = lambda: True
+    with pytest.raises(TypeError, match="to_undirected"):
+        from_networkx(graph)
+
+
+# --- pgmpy ----------------------------------------------------------------------------------------
+
+
+def test_networks_and_back(packages):
+    packages["pgmpy.models"]
+    machine = random_machine("categorical")
+    names, states = ["x", "y", "z"], [["no", "yes"], ["low", "mid", "high"], ["off", "on"]]
+    network = to_pgmpy(machine, names, states)
+    found = from_pgmpy(network)
+    assert found.names == names
+    assert found.states == states
+    assert_same(found.model, machine)
+    if hasattr(network, "get_partition_function"):
+        expected = network.get_partition_function()
+        assert mf.exact(machine).log_partition == pytest.approx(math.log(expected))
+
+
+def test_a_network_against_the_product_of_its_factors(packages):
+    factor = packages["pgmpy.factors.discrete"].DiscreteFactor
+    network = packages["pgmpy.models"].DiscreteMarkovNetwork([("a", "b"), ("b", "c")])
+    rng = np.random.default_rng(1)
+    first, second, third = rng.random((3, 2)), rng.random((2, 2)), rng.random(3)
+    second[0, 1] = 0
+    # The second factor lists the states of b the other way round.
+    network.add_factors(
+        factor(["b", "a"], [3, 2], first, {"b": ["p", "q", "r"], "a": [0, 1]}),
+        factor(["b"], [3], third[::-1], {"b": ["r", "q", "p"]}),
+        factor(["c", "b"], [2, 3], np.hstack([second, second[:, :1]]),
+               {"c": [0, 1], "b": ["q", "r", "p"]}),
+    )  # fmt: skip
+    model, names, states, log_factor = from_pgmpy(network)
+    assert (names, log_factor) == (["b", "a", "c"], 0)
+    assert states == [["p", "q", "r"], [0, 1], [0, 1]]
+    rows = np.hstack([second, second[:, :1]])
+    for b, a, c in itertools.product(range(3), range(2), range(2)):
+        # p, q, r are columns 2, 0, 1 of the third factor.
+        weight = first[b, a] * third[b] * rows[c, (2, 0, 1)[b]]
+        with np.errstate(divide="ignore"):
+            assert -model.energy([b, a, c]) == pytest.approx(np.log(weight), rel=1e-12)
+
+
+def test_a_bayesian_network():
+    tables = [
+        DiscreteFactor(["a"], [2], [0.2, 0.8]),
+        DiscreteFactor(["b", "a"], [2, 2], [0.9, 0.3, 0.1, 0.7]),
+    ]
+    cpds = [types.SimpleNamespace(to_factor=lambda table=table: table) for table in tables]
+    found = mf.exact(from_pgmpy(types.SimpleNamespace(get_cpds=lambda: cpds)).model)
+    assert found.log_partition == pytest.approx(0, abs=1e-14)
+    np.testing.assert_allclose(found.mean, [0.2, 0.8, 0.42, 0.58], atol=1e-14)
+
+
+def test_a_variable_with_one_state(packages):
+    factor = packages["pgmpy.factors.discrete"].DiscreteFactor
+    network = packages["pgmpy.models"].DiscreteMarkovNetwork([("a", "b")])
+    network.add_factors(factor(["a", "b"], [1, 2], [1.0, 3.0]))
+    model, _, states, _ = from_pgmpy(network)
+    assert states == [[0, None], [0, 1]]
+    assert mf.exact(model).log_partition == pytest.approx(math.log(4))
+
+
+def test_factors_that_would_overflow(packages):
+    packages["pgmpy.models"]
+    machine = mf.BoltzmannMachine([[0.0, 900.0], [900.0, 0.0]], mf.Bernoulli([0.0, -900.0]))
+    network = to_pgmpy(machine)
+    assert all(np.isfinite(f.values).all() for f in network.get_factors())
+    found, expected = mf.exact(from_pgmpy(network).model), mf.exact(machine)
+    assert found.log_partition == pytest.approx(expected.log_partition)
+    np.testing.assert_allclose(found.mean[1::2], expected.mean, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        ([], "a factor for each variable"),
+        ([DiscreteFactor("abc", [2, 2, 2], np.ones(8))], "two variables at most"),
+        ([DiscreteFactor("ab", [2, 2], [1, 1, -1, 1])], "entries at least 0"),
+        ([DiscreteFactor("ab", [2, 2], [1, 1, np.nan, 1])], "entries at least 0"),
+        ([DiscreteFactor("ab", [2, 2], np.zeros(4))], "one of them positive"),
+        ([DiscreteFactor("a", [2], [1, 1]), DiscreteFactor("a", [3], [1, 1, 1])], "states of 'a'"),
+        ([DiscreteFactor("a", [2], [1, 0]), DiscreteFactor("a", [2], [0, 1])], "no state of"),
+    ],
+)
+def test_networks_that_are_refused(factors, message):
+    network = DiscreteMarkovNetwork()
+    network.add_nodes_from("abc"[:1])
+    network.factors = factors
+    with pytest.raises(ValueError, match=message):
+        from_pgmpy(network)
+    with pytest.raises(TypeError, match="get_factors"):
+        from_pgmpy(factors)
+
+
+def test_names_and_states_that_do_not_fit(packages):
+    packages["pgmpy.models"]
+    machine = random_machine("categorical")
+    with pytest.raises(ValueError, match="names must be 3 different ones"):
+        to_pgmpy(machine, ["a", "b"])
+    with pytest.raises(ValueError, match="names must be 3 different ones"):
+        to_pgmpy(machine, ["a", "b", "b"])
+    with pytest.raises(ValueError, match="states must be"):
+        to_pgmpy(machine, states=[[0, 1], [0, 1], [0, 1]])
+    with pytest.raises(ValueError, match="states must be"):
+        to_pgmpy(machine, states=[[0, 0], [0, 1, 2], [0, 1]])
+
+
+# --- dimod ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ising", "bernoulli"])
+def test_quadratic_models_and_back(packages, kind):
+    packages["dimod"]
+    machine = random_machine(kind)
+    quadratic = to_dimod(machine, list("abcde"), beta=0.5, log_factor=3.0)
+    low = -1 if kind == "ising" else 0
+    for state in itertools.product([low, 1], repeat=5):
+        energy = quadratic.energy(dict(zip("abcde", state, strict=True)))
+        assert energy == pytest.approx((machine.energy(np.array(state, float)) - 3) / 0.5)
+    found = from_dimod(quadratic, beta=0.5)
+    assert found.names == list("abcde")
+    assert found.states[0] == [low, 1]
+    assert found.log_factor == pytest.approx(3)
+    assert_same(found.model, machine)
+
+
+def test_quadratic_models_that_are_refused(packages):
+    class_ = packages["dimod"].BinaryQuadraticModel
+    with pytest.raises(ValueError, match="must have variables"):
+        from_dimod(class_({}, {}, 0.0, "SPIN"))
+    with pytest.raises(ValueError, match="bias of 'a' must be finite"):
+        from_dimod(class_({"a": np.nan}, {}, 0.0, "SPIN"))
+    with pytest.raises(ValueError, match="must be SPIN or BINARY"):
+        from_dimod(BinaryQuadraticModel({"a": 1.0}, {}, 0.0, "INTEGER"))
+    with pytest.raises(TypeError, match=r"dimod.BinaryQuadraticModel, got dict"):
+        from_dimod({})
+    with pytest.raises(ValueError, match="beta must be in"):
+        from_dimod(class_({"a": 1.0}, {}, 0.0, "SPIN"), beta=-1)
+
+
+# --- all ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convert", [to_networkx, to_pgmpy, to_dimod])
+def test_models_that_are_refused(convert):
+    with pytest.raises(TypeError, match="must be a BoltzmannMachine"):
+        convert(mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0])))
+    with pytest.raises(ValueError, match="units"):
+        convert(mf.BoltzmannMachine([[0.0]], mf.Gaussian([0.0], [1.0])))
+
+
+@pytest.mark.parametrize("convert", [to_networkx, to_pgmpy, to_dimod])
+def test_packages_that_are_not_installed(convert, monkeypatch):
+    package = convert.__name__.removeprefix("to_")
+    for name in (package, f"{package}.models"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=f"needs {package}: pip install {package}"):
+        convert(random_machine("ising"))

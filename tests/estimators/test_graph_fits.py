@@ -1,0 +1,204 @@
+"""Pseudo-likelihood with the couplings of a graph alone: against plain logistic regressions."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+from sklearn.base import clone
+
+import fastmf as mf
+from fastmf.estimators import FullyVisibleBoltzmannMachine, PottsMachine
+
+EDGES = [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)]
+
+
+def table(seed=0, n=600):
+    rng = np.random.default_rng(seed)
+    couplings = np.zeros((5, 5))
+    for k, (i, j) in enumerate(EDGES):
+        couplings[i, j] = couplings[j, i] = 0.5 - 0.2 * k
+    model = mf.BoltzmannMachine(couplings, mf.Ising(0.2 * rng.normal(size=5)))
+    return mf.evaluation.gibbs_chains(model, n, 1, n_warmup=30, rng=seed)["visible"][:, 0]
+
+
+def value(parameters, X, l2=0.0):
+    """Mean log-pseudo-likelihood, written out for the edges."""
+    couplings = np.zeros((5, 5))
+    for (i, j), w in zip(sorted(tuple(sorted(e)) for e in EDGES), parameters[5:], strict=True):
+        couplings[i, j] = couplings[j, i] = w
+    eta = X @ couplings + parameters[:5]
+    return log_expit(2 * X * eta).sum(1).mean() - l2 / 2 * parameters @ parameters
+
+
+@pytest.mark.parametrize("solver", ["auto", "newton", "lbfgs", "gradient"])
+@pytest.mark.parametrize("l2", [0.0, 0.05])
+def test_the_maximum_over_the_edges(solver, l2):
+    X = table()
+    options = {"max_iter": 5000} if solver == "gradient" else {}
+    machine = FullyVisibleBoltzmannMachine(graph=EDGES, solver=solver, l2=l2, tol=1e-9, **options)
+    machine.fit(X)
+    expected = minimize(lambda p: -value(p, X, l2), np.zeros(10), tol=1e-12).x
+    J = machine.couplings_
+    found = np.concatenate([machine.field_, [J[i, j] for i, j in machine.graph_]])
+    np.testing.assert_allclose(found, expected, atol=2e-4 if solver == "gradient" else 1e-5)
+    absent = np.ones((5, 5), bool)
+    absent[tuple(np.transpose(EDGES))] = absent[tuple(np.transpose(EDGES)[::-1])] = False
+    assert not J[absent].any() and machine.converged_ and machine.existence_.exists
+
+
+def test_all_pairs_are_the_same_as_no_graph():
+    X = table(1)
+    whole = FullyVisibleBoltzmannMachine().fit(X)
+    given = FullyVisibleBoltzmannMachine(graph=1 - np.eye(5)).fit(X)
+    np.testing.assert_allclose(given.couplings_, whole.couplings_, atol=1e-9)
+    np.testing.assert_allclose(given.covariance(), whole.covariance(), rtol=1e-6)
+
+
+def test_errors_are_those_of_the_edges():
+    """The sandwich of finite differences."""
+    X = table(2, 300)
+    machine = FullyVisibleBoltzmannMachine(graph=EDGES, tol=1e-10).fit(X)
+    J = machine.couplings_
+    at, h = np.concatenate([machine.field_, [J[i, j] for i, j in machine.graph_]]), 1e-4
+    eye = np.eye(10) * h
+    hessian = np.array([
+        [value(at + a + b, X) - value(at + a - b, X) - value(at - a + b, X) + value(at - a - b, X)
+         for a in eye] for b in eye
+    ]) / (-4 * h * h)  # fmt: skip
+    r = 2 * X * expit(-2 * X * (X @ J + machine.field_))
+    pairs = [X[:, i] * r[:, j] + r[:, i] * X[:, j] for i, j in machine.graph_]
+    scores = np.column_stack([r, *pairs])
+    inverse = np.linalg.inv(hessian)
+    expected = inverse @ (scores.T @ scores / len(X)) @ inverse / len(X)
+    np.testing.assert_allclose(machine.covariance(), expected, rtol=1e-4, atol=1e-7)
+    couplings, _ = machine.standard_errors()
+    assert couplings[0, 1] > 0 and couplings[0, 2] == 0
+    tests = machine.test_couplings()
+    assert len(tests.p_value) == 5 and tests.first.tolist() == machine.graph_[:, 0].tolist()
+    assert 0 <= machine.likelihood_ratio_test([[0, 1]]).p_value < 0.01
+    for ask in (machine.standard_errors, machine.likelihood_ratio_test):
+        with pytest.raises(ValueError, match="edges of the graph"):
+            ask([[0, 2]])
+
+
+def test_l1_and_names_of_columns():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(table(3), columns=list("abcde"))
+    graph = [("a", "b"), ("b", "c"), ("e", "d")]
+    machine = FullyVisibleBoltzmannMachine(graph=graph, l1=0.05).fit(X)
+    assert machine.graph_.tolist() == [[0, 1], [1, 2], [3, 4]]
+    assert not machine.couplings_[0, 3]
+    assert clone(machine).graph == graph
+
+
+@pytest.mark.parametrize("options", [
+    {"solver": "bslm"}, {"solver": "tap_inversion"}, {"penalty": "firth"},
+])  # fmt: skip
+def test_what_takes_no_graph(options):
+    with pytest.raises(ValueError, match="graph needs solver"):
+        FullyVisibleBoltzmannMachine(graph=EDGES, **options).fit(table())
+
+
+def test_separated_data_are_not_said_to_have_a_maximum():
+    X = np.array([[1, 1, 1, -1, 1], [-1, -1, 1, 1, 1], [1, 1, -1, 1, -1]] * 4, float)
+    with pytest.warns(UserWarning, match="not decided"):
+        machine = FullyVisibleBoltzmannMachine(graph=EDGES).fit(X)
+    assert machine.existence_.exists is None
+
+
+@pytest.mark.parametrize("kind", ["binary", "potts"])
+def test_files(tmp_path, kind):
+    X = table(4)
+    class_ = FullyVisibleBoltzmannMachine if kind == "binary" else PottsMachine
+    graph = np.zeros((5, 5), bool)
+    graph[tuple(np.transpose(EDGES))] = graph[tuple(np.transpose(EDGES)[::-1])] = True
+    X = X if kind == "binary" else (X > 0).astype(int)
+    machine = class_(graph=sparse.csr_array(graph), l2=0.01).fit(X)
+    machine.save(tmp_path / "machine.npz")
+    again = class_.load(tmp_path / "machine.npz")
+    np.testing.assert_array_equal(again.couplings_, machine.couplings_)
+    again.save(tmp_path / "again.npz")
+    if kind == "binary":
+        np.testing.assert_array_equal(again.covariance(), machine.covariance())
+
+
+# --- several states -------------------------------------------------------------------------------
+
+SIZES = (2, 3, 2, 4)
+GRAPH = [(0, 1), (1, 3), (2, 3)]
+
+
+def labels(seed=0, n=800):
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.integers(q, size=n) for q in SIZES])
+    x[:, 1] = np.where(rng.random(n) < 0.4, x[:, 0], x[:, 1])
+    x[:, 3] = np.where(rng.random(n) < 0.4, x[:, 1], x[:, 3])
+    return x
+
+
+def potts_value(parameters, X, l2):
+    starts = np.cumsum([0, *SIZES])
+    field, rest = parameters[: starts[-1]], parameters[starts[-1] :]
+    couplings = np.zeros((starts[-1], starts[-1]))
+    for i, j in GRAPH:
+        block, rest = np.split(rest, [SIZES[i] * SIZES[j]])
+        block = block.reshape(SIZES[i], SIZES[j])
+        couplings[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = block
+        couplings[starts[j] : starts[j + 1], starts[i] : starts[i + 1]] = block.T
+    one_hot = np.zeros((len(X), starts[-1]))
+    np.put_along_axis(one_hot, X + starts[:-1], 1, 1)
+    eta, total = one_hot @ couplings + field, 0.0
+    for i in range(len(SIZES)):
+        own = eta[:, starts[i] : starts[i + 1]]
+        total += (own[np.arange(len(X)), X[:, i]] - np.logaddexp.reduce(own, axis=1)).mean()
+    return total - l2 / 4 * (couplings**2).sum() - l2 / 2 * field @ field
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton"])
+def test_a_markov_random_field_of_mixed_sites(solver):
+    X, l2 = labels(), 0.02
+    machine = PottsMachine(
+        n_states=list(SIZES), graph=GRAPH, l2=l2, l2_field=l2, solver=solver, tol=1e-9
+    ).fit(X)
+    n = sum(SIZES) + sum(SIZES[i] * SIZES[j] for i, j in GRAPH)
+    expected = minimize(lambda p: -potts_value(p, X, l2), np.zeros(n), tol=1e-10)
+    starts = np.cumsum([0, *SIZES])
+    blocks = [
+        machine.couplings_[starts[i] : starts[i + 1], starts[j] : starts[j + 1]].ravel()
+        for i, j in GRAPH
+    ]
+    found = np.concatenate([machine.field_, *blocks])
+    assert potts_value(found, X, l2) > -expected.fun - 1e-9
+    np.testing.assert_allclose(found, expected.x, atol=2e-4)
+    site = np.repeat(np.arange(4), SIZES)
+    adjacency = np.zeros((4, 4), bool)
+    adjacency[tuple(np.transpose(GRAPH))] = True
+    absent = ~(adjacency | adjacency.T)[site][:, site]
+    assert not machine.couplings_[absent].any()
+    assert machine.graph_.tolist() == [list(edge) for edge in GRAPH]
+
+
+def test_existence_of_several_states():
+    X = labels(1)
+    assert PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(X).existence_.exists
+    never = X[~((X[:, 0] == 1) & (X[:, 2] == 1))]  # two states of sites that are not neighbours
+    with pytest.warns(UserWarning, match="not decided"):
+        machine = PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(never)
+    assert machine.existence_.exists is None
+    met = X[~((X[:, 0] == 1) & (X[:, 1] == 2))]
+    with pytest.warns(UserWarning, match="never meet"):
+        machine = PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(met)
+    assert machine.existence_.units == (0, 1)
+
+
+@pytest.mark.parametrize("options", [{"solver": "naive_mean_field"}, {"symmetric": False}])
+def test_what_takes_no_graph_of_sites(options):
+    with pytest.raises(ValueError, match="graph needs a maximum"):
+        PottsMachine(graph=GRAPH, **options).fit(labels())
+
+
+def test_errors_of_several_states_are_refused():
+    machine = PottsMachine(n_states=list(SIZES), graph=GRAPH, l2=0.1).fit(labels())
+    with pytest.raises(ValueError, match="graph=None"):
+        machine.standard_errors()

@@ -1,0 +1,42 @@
+"""Rules by which rows end."""
+
+import numpy as np
+
+from fastmf._outcomes import CONFIRMING, CONVERGED, INFEASIBLE, OUT_OF_ITERATIONS, RUNNING
+from fastmf.inference.bp.graph_iteration import SweepRecord, SweepSettings
+
+SETTINGS = SweepSettings("sequential", False, 1e-8, 1e-15, 100, None, 0, 16, None)
+
+
+def assessed(record, change, damping=0.0):
+    """The record after a sweep of its only row."""
+    record.assess(np.arange(1), np.array([change]), np.array([damping]), SETTINGS)
+    return record
+
+
+def test_an_undamped_sweep_decides():
+    assert assessed(SweepRecord.of_rows(1, SETTINGS), 1e-9).status[0] == CONVERGED
+    assert assessed(SweepRecord.of_rows(1, SETTINGS), 1e-7).status[0] == RUNNING
+    assert assessed(SweepRecord.of_rows(1, SETTINGS), np.inf).status[0] == INFEASIBLE
+    record = SweepRecord.of_rows(1, SETTINGS)
+    record.n_iter[:] = 99
+    assert assessed(record, 1.0).status[0] == OUT_OF_ITERATIONS
+
+
+def test_damped_rows_are_confirmed_by_an_undamped_sweep():
+    record = SweepRecord.of_rows(1, SETTINGS._replace(damping=0.5))
+    assert assessed(record, 1e-10, 0.5).status[0] == CONFIRMING
+    assert assessed(record, 1e-6, 0.0).status[0] == RUNNING
+    assert record.limit[0] < 1e-8
+    assert assessed(record, 1e-10, 0.0).status[0] == CONVERGED
+
+
+def test_damping_is_raised_when_the_residual_no_longer_falls():
+    record = SweepRecord.of_rows(1, SETTINGS)
+    for k in range(17):
+        assert record.damping[0] == 0
+        assessed(record, 1.0 + k % 2)
+    assert record.damping[0] == 0.5
+    for _ in range(17):
+        assessed(record, 1.0, 0.5)
+    assert record.damping[0] == 0.75

@@ -1,0 +1,53 @@
+"""Which beliefs on graphs are flagged."""
+
+import numpy as np
+from graph_models import Graph, forests
+
+import fastmf as mf
+
+
+def test_a_fixed_point_of_small_weight_is_flagged():
+    n = 10
+    model = mf.BoltzmannMachine(np.ones((n, n)) - np.eye(n), mf.Ising(np.full(n, 0.05)))
+    up = mf.belief_propagation(model, init=np.full(n * (n - 1), 2.0))
+    down = mf.belief_propagation(model, init=np.full(n * (n - 1), -2.0))
+    assert up.converged and down.converged and up.log_partition > down.log_partition + 0.5
+    assert not down.reliable and "other fixed points weigh more" in down.message
+    # The other state has a third of the weight.
+    assert not up.reliable and "share of the weight" in up.message
+    strong = mf.belief_propagation(model, field=np.full(n, 0.5))
+    assert strong.reliable and strong.message == "converged"
+
+
+def test_messages_that_need_damping_are_flagged():
+    rng, n = np.random.default_rng(0), 12
+    upper = np.triu(rng.choice([-3.0, 3.0], (n, n)), 1)
+    model = mf.BoltzmannMachine(upper + upper.T, mf.Ising(rng.normal(size=n) / 10))
+    found = mf.belief_propagation(model, max_iter=5000)
+    assert not found.reliable
+    if found.converged:
+        assert "reliable" in found.message
+
+
+def test_forests_and_weak_couplings_are_not_flagged():
+    for _, edges, n in forests():
+        for forbidden in (0, 0.25):
+            found = mf.belief_propagation(Graph(edges, n, 10.0, forbidden).machine())
+            assert found.reliable and found.unique
+    for seed in range(5):
+        ring = Graph([(0, 1), (1, 2), (2, 3), (0, 3)], 5, 0.5, 0.1, seed)
+        assert mf.belief_propagation(ring.machine()).reliable
+
+
+def test_flagged_rows_are_the_wrong_ones():
+    """Of random graphs, most that are far off are flagged and few of the others."""
+    wrong, right = [], []
+    edges = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 0), (1, 3)]
+    for seed in range(60):
+        graph = Graph(edges, 4, (1.0, 4.0, 8.0)[seed % 3], seed=seed)
+        found = mf.belief_propagation(graph.machine())
+        error = abs(found.mean - graph.solve()[1]).max()
+        if found.converged:
+            (wrong if error > 0.2 else right).append(not found.reliable)
+    assert len(wrong) > 5 and np.mean(wrong) > 0.5
+    assert len(right) > 20 and np.mean(right) < 0.2

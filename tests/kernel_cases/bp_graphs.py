@@ -1,0 +1,202 @@
+"""Cases of belief propagation on graphs."""
+
+import numpy as np
+from scipy.sparse import csr_array
+
+import fastmf as mf
+from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.kernels.bp import graph_binary, graph_states
+from fastmf.kernels.bp.graph_arguments import GraphState
+from fastmf.kernels.bp.graph_layout import GraphLayout
+from fastmf.kernels.bp.graph_schedules import UnitQueue
+from fastmf.reference.bp.graph_schedules import graph_sweep
+from kernel_cases.case import Case, chosen, with_options
+
+
+def edges_of(n, rng):
+    """A random tree, and half as many edges more; the last units are alone."""
+    later = np.arange(1, n - 1)
+    tree = np.stack([(rng.random(len(later)) * later).astype(int), later], 1)
+    others = np.sort(rng.integers(0, n - 1, (n // 2, 2)), axis=1)
+    return np.unique(np.vstack([tree, others[others[:, 0] < others[:, 1]]]), axis=0)
+
+
+def binary_machine(n, rng):
+    """Spins of a random graph."""
+    first, second = edges_of(n, rng).T
+    upper = csr_array((rng.normal(size=len(first)), (first, second)), shape=(n, n))
+    return mf.BoltzmannMachine(upper + upper.T, mf.Ising(rng.normal(size=n)))
+
+
+def states_machine(n, rng):
+    """Units of 2 to 4 states, with forbidden pairs of states."""
+    sizes = 2 + np.arange(n) % 3
+    starts = np.cumsum(sizes) - sizes
+    rows, columns, values = [], [], []
+    for i, j in edges_of(n, rng):
+        table = rng.normal(size=(sizes[i], sizes[j])) * 2
+        table[rng.random(table.shape) < 0.1] = -np.inf
+        table[0] = 1.0
+        a, b = np.indices(table.shape)
+        rows.append((starts[i] + a).ravel())
+        columns.append((starts[j] + b).ravel())
+        values.append(table.ravel())
+    entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
+    upper = csr_array(entries, shape=(sizes.sum(),) * 2)
+    units = mf.Categorical([rng.normal(size=size) for size in sizes])
+    return mf.BoltzmannMachine(upper + upper.T, units)
+
+
+def of_rows(size, rows, kind, maximum=False, reweighted=False):
+    """A problem of the chosen rows, its messages, and the address of what sends them."""
+    rng = np.random.default_rng(3)
+    n = max(size.n_visible, 6)
+    model = (binary_machine if kind == "binary" else states_machine)(n, rng)
+    rows = chosen(rows, size.n_rows)
+    field = rng.normal(size=(size.n_rows, model.n_units))[rows]
+    clamp = None
+    if kind == "binary":
+        clamp = np.full((size.n_rows, n), np.nan)
+        clamp[:, 2] = np.where(np.arange(size.n_rows) % 2, 1.0, -1.0)
+        clamp = clamp[rows]
+    units = GraphUnits(model, field, clamp)
+    if kind == "binary":
+        problem, n_messages = units.binary[0], len(units.layout.edges)
+        messages = np.exp(rng.uniform(-0.1, 0.1, (size.n_rows, n_messages)))[rows]
+        return problem, messages, graph_binary.send_address()
+    probability = np.full(len(units.graph.edges), 0.7) if reweighted else None
+    problem = units.problem(probability)[0]._replace(maximum=maximum)
+    messages = -rng.random((size.n_rows, problem.first_entry[-1]))[rows]
+    return problem, messages, graph_states.send_address()
+
+
+def state_of(problem, messages, n_blocks=1, with_changes=False, parallel=False):
+    """A `GraphState` of these messages, of which one row is damped."""
+    n_rows = len(messages)
+    binary = hasattr(problem, "odds")
+    n_beliefs = problem.odds.shape[1] if binary else problem.field.shape[1]
+    return GraphState(
+        old=messages,
+        new=messages.copy() if parallel else messages,
+        beliefs=np.ones((n_rows, n_beliefs)),
+        damping=np.full(n_rows, 0.25),
+        residual=np.zeros((n_rows, n_blocks)),
+        changes=np.zeros((n_rows if with_changes else 0, len(problem.edges))),
+        scratch=np.zeros((8, 3, 8)),
+    )
+
+
+def sweep_arguments(size, dtype, rows=None, parallel=False, **kind):
+    """Arguments of `graph_sweep`."""
+    problem, messages, send = of_rows(size, rows, **kind)
+    state = state_of(problem, messages, parallel=parallel)
+    step = 1 if parallel else -1
+    return send, problem, state, np.arange(len(messages)), step, np.zeros(2, np.int64)
+
+
+def residual_arguments(size, dtype, rows=None, **kind):
+    """Arguments of `residual_sweep`, with other changes for all units."""
+    problem, messages, send = of_rows(size, rows, **kind)
+    n_rows, n = len(messages), len(problem.starts) - 1
+    heap = np.broadcast_to(np.arange(n, dtype=np.int32), (n_rows, n)).copy()
+    # The largest first: that is a heap.
+    change = np.broadcast_to(1e6 + np.arange(n, 0, -1.0), (n_rows, n)).copy()
+    units = UnitQueue(heap, heap.copy(), change)
+    state = state_of(problem, messages, with_changes=True)
+    return send, problem, state, np.arange(n_rows), units, np.zeros(2, np.int64)
+
+
+def _with_beliefs(size, rows, **kind):
+    problem, messages, send = of_rows(size, rows, **kind)
+    state = state_of(problem, messages)
+    other = state._replace(new=messages.copy(), damping=np.zeros(len(messages)))
+    n = len(problem.starts) - 1
+    graph_sweep(send, problem, other, np.arange(len(messages)), 1, None)
+    return problem, state, n
+
+
+def terms_arguments(size, dtype, rows=None, **kind):
+    """Arguments of `binary_terms` or `states_terms`."""
+    problem, state, n = _with_beliefs(size, rows, **kind)
+    n_rows, n_pairs = len(state.old), problem.edges.max() + 1
+    if kind["kind"] != "binary":
+        n_pairs = len(problem.tables)
+    terms, pairs = np.zeros((n_rows, n)), np.zeros((n_rows, n_pairs))
+    return problem, state, terms, pairs, np.zeros(2, np.int64)
+
+
+def decoding_arguments(size, dtype, rows=None):
+    """Arguments of `decode_graph`."""
+    problem, state, n = _with_beliefs(size, rows, kind="states", maximum=True)
+    labels = np.zeros((len(state.old), n), np.int64)
+    optimal, objective = np.zeros(len(labels), bool), np.zeros(len(labels))
+    return problem, state, True, labels, optimal, objective, np.zeros(2, np.int64)
+
+
+def layout_arguments(size, dtype, rows=None):
+    """Arguments of `graph_layout`, which has no rows."""
+    rng, n = np.random.default_rng(4), max(size.n_visible, 6)
+    pairs = edges_of(n, rng)
+    n_slots = 2 * len(pairs)
+    layout = GraphLayout(
+        order=np.zeros(n, np.int64),
+        place=np.full(n, -1, np.int32),
+        slots=np.full((len(pairs), 2), -1, np.int32),
+        starts=np.zeros(n + 1, np.int64),
+        neighbours=np.zeros(n_slots, np.int32),
+        reverse=np.zeros(n_slots, np.int32),
+        edges=np.zeros(n_slots, np.int32),
+        n_components=np.zeros(1, np.int64),
+    )
+    first, given = np.zeros(n + 1, np.int32), np.zeros((n_slots, 2), np.int32)
+    return pairs, first, given, layout, np.zeros(1, np.int64)
+
+
+def of_sweep(arguments):
+    """Messages, beliefs and residuals."""
+    state = arguments[2]
+    return {"messages": state.new, "beliefs": state.beliefs, "residual": state.residual}
+
+
+def of_terms(arguments):
+    """Terms of the log-partition and pair beliefs."""
+    return {"terms": arguments[2], "pairs": arguments[3]}
+
+
+def of_decoding(arguments):
+    """Assignments."""
+    return {"labels": arguments[3], "optimal": arguments[4], "objective": arguments[5]}
+
+
+def of_layout(arguments):
+    """The whole layout, as a single row: it has no rows."""
+    return {name: part for name, part in arguments[3]._asdict().items()}
+
+
+CLOSE = {"float64": 1e-9}
+BINARY, SUMS = {"kind": "binary"}, {"kind": "states"}
+MAXIMA, TREES = SUMS | {"maximum": True}, SUMS | {"reweighted": True}
+KINDS = (("binary", BINARY), ("sums", SUMS), ("maxima", MAXIMA), ("trees", TREES))
+SWEEPS = [
+    Case("bp.graph_schedules.graph_sweep", f"{name}-{'parallel' if parallel else 'sequential'}",
+         with_options(sweep_arguments, parallel=parallel, **kind), of_sweep, CLOSE,
+         large=True, dtypes=("float64",))
+    for name, kind in KINDS
+    for parallel in (False, True)
+]  # fmt: skip
+CASES = [
+    *SWEEPS,
+    *(
+        Case("bp.graph_schedules.residual_sweep", name, with_options(residual_arguments, **kind),
+             of_sweep, CLOSE, large=True, dtypes=("float64",))
+        for name, kind in KINDS[:2]
+    ),
+    Case("bp.graph_binary.binary_terms", "spins", with_options(terms_arguments, **BINARY), of_terms,
+         CLOSE, large=True, dtypes=("float64",)),
+    Case("bp.graph_states.states_terms", "trees", with_options(terms_arguments, **TREES), of_terms,
+         CLOSE, large=True, dtypes=("float64",)),
+    Case("bp.graph_decoding.decode_graph", "moves", decoding_arguments, of_decoding, CLOSE,
+         ("labels", "optimal"), large=True, dtypes=("float64",)),
+    Case("bp.graph_layout.graph_layout", "forest", layout_arguments, of_layout, CLOSE,
+         GraphLayout._fields, large=True, dtypes=("float64",)),
+]  # fmt: skip

@@ -1,0 +1,143 @@
+"""Many steps in one call of a kernel are the same steps one by one."""
+
+import weakref
+
+import numpy as np
+import pytest
+from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
+from scipy.sparse import csr_array
+from stripes import start, stripes
+
+import fastmf as mf
+from fastmf.learning.layered.compiled_steps import CompiledSteps
+from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.family import LAYERED_FAMILY, train
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.training.ascent import initial_state
+from fastmf.priors._rows import few_stored
+
+OPTIONS = {"batch_size": 7, "n_epochs": 3, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}
+
+
+every_gradient = pytest.mark.parametrize(
+    "options",
+    [
+        {"gradient": "tap"},
+        {"gradient": "mean_field", "centred": False, "l1": 0.01},
+        {"gradient": "tap3", "momentum": 0.9},
+        {"gradient": "tap", "n_starts": 4},
+        {"gradient": "tap", "n_starts": 9},
+        {"gradient": "tap", "starts": "persistent", "n_starts": 5, "n_sweeps": 4},
+        {"gradient": "cd"},
+        {"gradient": "pcd", "n_starts": 9},
+    ],
+    ids=str,
+)
+
+
+@pytest.mark.parametrize("preconditioning", [None, 0.1])
+@every_gradient
+def test_they_are_those_of_the_general_path(options, preconditioning):
+    if options.get("centred", True):
+        options = options | {"preconditioning": preconditioning}
+    # The last batch of an epoch has fewer rows than the others.
+    X, settings = stripes()[:33], LayeredSettings(**OPTIONS | options)
+    found = train(start(), X, settings, seed=1)
+    expected = train(start(), X, settings, seed=1, family=ONE_BY_ONE)
+    assert_equal(found, expected, rtol=1e-9, atol=1e-12)
+    assert found.history.keys() == expected.history.keys()
+
+
+@pytest.mark.parametrize("options", [{}, {"gradient": "pcd"}, {"preconditioning": 0.2}], ids=str)
+def test_they_are_those_of_the_general_path_in_single_precision(options):
+    X, model = np.random.default_rng(2).integers(0, 2, (33, 40)), random_machine(40, 9, "f4")
+    settings = LayeredSettings(**OPTIONS | options)
+    found = train(model, X.astype("f4"), settings, seed=1)
+    expected = train(model, X.astype("f4"), settings, seed=1, family=ONE_BY_ONE)
+    assert_equal(found, expected, rtol=1e-3, atol=1e-5)
+    assert {w.dtype for w in found.model.couplings} == {np.dtype("f4")}
+
+
+@every_gradient
+@pytest.mark.parametrize("dtype, close", [("f8", 1e-9), ("f4", 1e-3)])
+def test_sparse_rows_take_the_steps_of_dense_ones(options, dtype, close):
+    rng = np.random.default_rng(4)
+    X = (rng.random((33, 300)) < 0.05) * rng.choice([0.5, 1.0], (33, 300))
+    X[5] = 0
+    model, settings = random_machine(300, 9, dtype), LayeredSettings(**OPTIONS | options)
+    assert few_stored(csr_array(X)) and steps(model, csr_array(X), settings)
+    expected = train(model, X.astype(dtype), settings, seed=1, n_threads=1)
+    for given in (csr_array(X.astype(dtype)), csr_array(X)):
+        found = train(model, given, settings, seed=1, n_threads=2)
+        assert_equal(found, expected, rtol=close, atol=close * 1e-3)
+    assert abs(expected.model.weights - model.weights).max() > 0.01
+
+
+def test_batches_of_sparse_rows_may_differ_in_size():
+    """Memory for the transpose of a batch grows with what is stored."""
+    X = np.eye(24, 40)
+    X[12:] = np.random.default_rng(0).random((12, 40)) < 0.5
+    model, settings = random_machine(40, 5, "f8"), LayeredSettings(**OPTIONS, gradient="pcd")
+    few, rows = np.arange(12).reshape(2, 6), np.arange(24).reshape(4, 6)
+    states = []
+    for data in (X, csr_array(X)):
+        state, taken = initial_state(model), CompiledSteps(model, data, settings, 6, 5)
+        taken.take(state, few, range(2), [0.1] * 2)
+        taken.take(state, rows, range(4), [0.1] * 4)
+        states.append(state)
+    assert_equal(states[1], states[0], rtol=1e-9, atol=1e-12)
+
+
+def random_machine(n_visible, n_hidden, dtype):
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype) / 10
+    return mf.RBM(weights, *(mf.Bernoulli(np.zeros(n, dtype)) for n in (n_visible, n_hidden)))
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_the_number_of_threads_does_not_matter(gradient, make):
+    model = random_machine(300, 90, "float32")
+    rng = np.random.default_rng(0)
+    X = make((rng.random((200, 300)) < 0.3).astype(np.float32))
+    settings = LayeredSettings(gradient=gradient, batch_size=60)
+    rows = np.stack([rng.permutation(200)[:60] for _ in range(20)])
+    states = states_by_threads(model, X, settings, rows, 0.05)
+    assert abs(states[0].model.weights - model.weights).max() > 0.01
+    for state in states[1:]:
+        assert_equal(state, states[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(gradient, tmp_path):
+    settings = LayeredSettings(**OPTIONS, gradient=gradient)
+    assert_resumes(start(), stripes()[:33], settings, tmp_path, epoch=2)
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_their_memory_is_freed_with_them(gradient):
+    model, X = random_machine(20, 5, "f8"), np.zeros((12, 20))
+    taken = CompiledSteps(model, X, LayeredSettings(gradient=gradient), 6, 6)
+    found = weakref.ref(taken), weakref.ref(taken.phases[2])
+    del taken
+    assert [ref() for ref in found] == [None, None]
+
+
+def test_a_callback_may_replace_the_model():
+    settings = LayeredSettings(**OPTIONS)
+    other = random_machine(*start().weights.shape, "float64")
+
+    def replace(state):
+        state.model = other
+
+    runs = [
+        train(start(), stripes(), settings, seed=0, callbacks=[replace], family=family)
+        for family in (LAYERED_FAMILY, ONE_BY_ONE)
+    ]
+    assert runs[0].model is runs[1].model is other
+
+
+def test_they_stop_where_learning_diverges():
+    settings = LayeredSettings(**OPTIONS | {"learning_rate": 1e12})
+    with pytest.raises(FloatingPointError, match="smaller learning_rate"):
+        train(start(), stripes(), settings, seed=0)

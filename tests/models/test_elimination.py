@@ -1,0 +1,393 @@
+"""`exact` by elimination, against sums over all states one at a time."""
+
+import itertools
+import math
+import tracemalloc
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, diags_array
+
+import fastmf as mf
+from fastmf.models._elimination_order import _MinFill, elimination_plan
+
+N_GRAPHS = 22
+
+
+def graph_edges(kind, n, rng):
+    if kind == "tree":
+        return [(int(rng.integers(k)), k) for k in range(1, n)]
+    if kind == "forest":
+        return [(int(rng.integers(k)), k) for k in range(1, n) if k % 3]
+    if kind == "ring":
+        return [(k, (k + 1) % n) for k in range(n)]
+    if kind == "grid":
+        right = [(k, k + 1) for k in range(n - 1) if (k + 1) % 3]
+        return right + [(k, k + 3) for k in range(n - 3)]
+    pairs = list(itertools.combinations(range(n), 2))
+    return pairs if kind == "complete" else [pair for pair in pairs if rng.random() < 0.5]
+
+
+def random_tables(number):
+    """Fields and couplings, of which some are -inf and others as large as 10."""
+    rng = np.random.default_rng(number)
+    kinds = ("tree", "forest", "ring", "grid", "complete", "random")
+    kind, n = kinds[number % len(kinds)], 5 + number % 2
+    sizes = rng.integers(2, 6, n) if number % 2 else np.full(n, 2 + number // 2 % 3)
+    scale = (0.5, 3.0, 10.0)[number % 3]
+    fields = [rng.normal(size=q) for q in sizes]
+    couplings = {
+        (min(i, j), max(i, j)): scale * rng.uniform(-1, 1, (sizes[min(i, j)], sizes[max(i, j)]))
+        for i, j in graph_edges(kind, n, rng)
+    }
+    if number % 4 > 1:
+        for table in couplings.values():
+            table[rng.random(table.shape) < 0.2] = -np.inf
+        fields[1][0] = -np.inf
+    return fields, couplings
+
+
+def machine_of(fields, couplings, *, dense=False, dtype=float):
+    sizes = list(map(len, fields))
+    first = np.cumsum(sizes) - sizes
+    matrix = np.zeros((sum(sizes), sum(sizes)), dtype)
+    for (i, j), table in couplings.items():
+        rows, columns = (slice(first[k], first[k] + sizes[k]) for k in (i, j))
+        matrix[rows, columns], matrix[columns, rows] = table, table.T
+    prior = mf.Categorical([field.astype(dtype) for field in fields])
+    return mf.BoltzmannMachine(matrix if dense else csr_array(matrix), prior)
+
+
+def sums_over_labels(fields, couplings, keep=None):
+    """Log-partition, means of one-hot states, of their products, and the labels of the mode."""
+    states = np.indices(list(map(len, fields))).reshape(len(fields), -1).T
+    if keep is not None:
+        states = states[keep(states)]
+    weights = sum(field[states[:, k]] for k, field in enumerate(fields))
+    weights = weights + sum(t[states[:, i], states[:, j]] for (i, j), t in couplings.items())
+    one_hot = np.hstack([np.eye(len(f))[states[:, k]] for k, f in enumerate(fields)])
+    log_partition = weights.max() + math.log(np.exp(weights - weights.max()).sum())
+    p = np.exp(weights - log_partition)
+    return log_partition, p @ one_hot, one_hot.T @ (p[:, None] * one_hot), states[weights.argmax()]
+
+
+@pytest.mark.parametrize("number", range(N_GRAPHS))
+def test_small_graphs(number):
+    fields, couplings = random_tables(number)
+    log_partition, mean, pairwise, labels = sums_over_labels(fields, couplings)
+    machine = machine_of(fields, couplings)
+    found = mf.exact(machine, mode=True)
+    assert found.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-12)
+    np.testing.assert_allclose(found.var, mean * (1 - mean), atol=1e-12)
+    stored = found.pairwise.toarray() != 0
+    assert stored.any()
+    np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
+    coupled = (machine.couplings.toarray() != 0) & (pairwise > 1e-12)
+    assert stored[coupled].all()
+    assert machine.prior.labels(found.mode).tolist() == labels.tolist()
+    # Dense couplings of so few units: all pairs.
+    dense = mf.exact(machine_of(fields, couplings, dense=True))
+    assert dense.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(dense.pairwise, pairwise, atol=1e-12)
+    assert isinstance(dense.pairwise, np.ndarray)
+    alone = mf.exact(machine, averages=False)
+    assert alone.log_partition == found.log_partition
+    assert alone[1:] == (None, None, None, None)
+
+
+@pytest.mark.parametrize("number", range(0, N_GRAPHS, 5))
+def test_clamped_units(number):
+    fields, couplings = random_tables(number)
+    label = int(sums_over_labels(fields, couplings)[-1][2])
+    log_partition, mean, pairwise, labels = sums_over_labels(
+        fields, couplings, lambda states: states[:, 2] == label
+    )
+    clamp = np.full(len(fields), -1)
+    clamp[2] = label
+    found = mf.exact(machine_of(fields, couplings), clamp=clamp, mode=True)
+    assert found.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-12)
+    stored = found.pairwise.toarray() != 0
+    np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
+    assert machine_of(fields, couplings).prior.labels(found.mode).tolist() == labels.tolist()
+
+
+def test_all_units_clamped():
+    fields, couplings = random_tables(7)
+    machine = machine_of(fields, couplings)
+    labels = sums_over_labels(fields, couplings)[-1]
+    found = mf.exact(machine, clamp=labels, mode=True)
+    x = machine.prior.one_hot(labels)
+    assert found.log_partition == pytest.approx(-machine.energy(x), rel=1e-12)
+    np.testing.assert_array_equal(found.mean, x)
+    np.testing.assert_array_equal(found.mode, x)
+    np.testing.assert_array_equal(found.var, 0)
+
+
+def test_an_external_field():
+    fields, couplings = random_tables(4)
+    shift = np.random.default_rng(0).normal(size=sum(map(len, fields)))
+    machine = machine_of(fields, couplings)
+    moved = [f + part for f, part in zip(fields, machine.prior.by_group(shift), strict=True)]
+    found = mf.exact(machine, field=shift)
+    assert found.log_partition == pytest.approx(sums_over_labels(moved, couplings)[0], rel=1e-12)
+
+
+def test_mixed_kinds_of_units():
+    rng = np.random.default_rng(5)
+    prior = mf.Concatenated(
+        mf.Bernoulli(rng.normal(size=2)),
+        mf.Categorical([rng.normal(size=3), rng.normal(size=2)]),
+        mf.Ising(rng.normal(size=2)),
+        mf.Binomial(rng.normal(size=1), 3),
+    )
+    matrix = np.triu(rng.normal(size=(10, 10)) * (rng.random((10, 10)) < 0.6), 1)
+    matrix[2:5, 2:5] = matrix[5:7, 5:7] = 0
+    machine = mf.BoltzmannMachine(csr_array(matrix + matrix.T), prior)
+    values = [[(0.0,), (1.0,)]] * 2 + [list(map(tuple, np.eye(3))), list(map(tuple, np.eye(2)))]
+    values += [[(-1.0,), (1.0,)]] * 2 + [[(float(k),) for k in range(4)]]
+    x = np.array([np.concatenate(state) for state in itertools.product(*values)])
+    weights = -machine.energy(x)
+    log_partition = weights.max() + math.log(np.exp(weights - weights.max()).sum())
+    p = np.exp(weights - log_partition)
+    found = mf.exact(machine, mode=True)
+    assert found.log_partition == pytest.approx(log_partition, rel=1e-12)
+    np.testing.assert_allclose(found.mean, p @ x, atol=1e-12)
+    np.testing.assert_allclose(found.var, p @ x**2 - (p @ x) ** 2, atol=1e-12)
+    pairwise = x.T @ (p[:, None] * x)
+    stored = (matrix + matrix.T != 0) | np.eye(10, dtype=bool)
+    np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
+    np.testing.assert_array_equal(found.mode, x[weights.argmax()])
+
+
+def test_strong_couplings_and_float32():
+    # Weights of e^1000 would overflow; a frustrated ring of five has ten best states.
+    n, strength = 5, 1000.0
+    fields, ring = [np.zeros(2)] * n, strength * np.array([[0.0, 1.0], [1.0, 0.0]])
+    couplings = {(min(k, (k + 1) % n), max(k, (k + 1) % n)): ring for k in range(n)}
+    found = mf.exact(machine_of(fields, couplings))
+    assert found.log_partition == pytest.approx(4 * strength + math.log(10), rel=1e-14)
+    np.testing.assert_allclose(found.mean, 0.5, atol=1e-12)
+    single = mf.exact(machine_of(fields, couplings, dtype=np.float32))
+    assert single.log_partition == pytest.approx(4 * strength + math.log(10), rel=1e-14)
+
+
+def test_a_long_chain():
+    # The transfer matrix gives log Z, and a fast mixing chain the correlation of neighbours.
+    n, coupling = 5000, 0.7
+    chain = diags_array([np.full(n - 1, coupling)] * 2, offsets=[-1, 1], format="csr")
+    found = mf.exact(mf.BoltzmannMachine(chain, mf.Ising(np.zeros(n))))
+    expected = math.log(2) + (n - 1) * math.log(2 * math.cosh(coupling))
+    assert found.log_partition == pytest.approx(expected, rel=1e-14)
+    np.testing.assert_allclose(found.mean, 0, atol=1e-12)
+    np.testing.assert_allclose(found.pairwise.diagonal(1), math.tanh(coupling), atol=1e-12)
+
+
+def test_ising_torus_against_kaufman():
+    # Exact partition function of the m x n torus (Kaufman 1949), by 2n eigenvalues of a row.
+    n, K = 8, 0.4
+    site = np.arange(n * n).reshape(n, n)
+    pairs = [(site, np.roll(site, 1, axis=axis)) for axis in (0, 1)]
+    rows, columns = (np.concatenate([part[k].ravel() for part in pairs]) for k in (0, 1))
+    half = csr_array((np.full(len(rows), K), (rows, columns)), shape=(n * n, n * n))
+    found = mf.exact(mf.BoltzmannMachine(half + half.T, mf.Ising(np.zeros(n * n))))
+    c = math.cosh(2 * K) ** 2 / math.sinh(2 * K)
+    gamma = [math.acosh(c - math.cos(math.pi * r / n)) for r in range(1, 2 * n)]
+    gamma = [2 * K + math.log(math.tanh(K)), *gamma]
+    odd, even = gamma[1::2], gamma[0::2]
+    terms = [
+        math.prod(2 * function(n * g / 2) for g in part)
+        for part in (odd, even)
+        for function in (math.cosh, math.sinh)
+    ]
+    log_partition = (n * n / 2) * math.log(2 * math.sinh(2 * K)) + math.log(sum(terms) / 2)
+    assert found.log_partition == pytest.approx(log_partition, rel=1e-12)
+
+
+def test_layers_that_cannot_be_enumerated():
+    # 22 independent pairs.
+    weights = np.diag(np.linspace(-1, 1, 22))
+    rbm = mf.RBM(weights, mf.Ising(np.zeros(22)), mf.Ising(np.zeros(22)))
+    found = mf.exact(rbm)
+    strengths = weights.diagonal()
+    assert found.log_partition == pytest.approx(np.log(4 * np.cosh(strengths)).sum(), rel=1e-13)
+    np.testing.assert_allclose(found.pairwise.diagonal(), np.tanh(strengths), atol=1e-13)
+    assert [mean.shape for mean in found.mean] == [(22,), (22,)]
+    dbm = mf.DBM((weights, np.eye(22)), [mf.Ising(np.zeros(22))] * 3)
+    found = mf.exact(dbm)
+    expected = np.log(8 * np.cosh(strengths) * np.cosh(1)).sum()
+    assert found.log_partition == pytest.approx(expected, rel=1e-13)
+    np.testing.assert_allclose(found.pairwise[1].diagonal(), np.tanh(1), atol=1e-13)
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "width"), [("tree", 50, 1), ("ring", 50, 2), ("grid", 30, 3), ("complete", 9, 8)]
+)
+def test_widths(kind, n, width):
+    plan = elimination_plan(np.full(n, 2), graph_edges(kind, n, np.random.default_rng(0)))
+    assert plan.width == width
+    assert plan.log2_largest == width + 1
+
+
+def test_fill_is_right_after_each_elimination():
+    class Checked(_MinFill):
+        def _eliminate(self, v):
+            super()._eliminate(v)
+            for u, around in enumerate(self.neighbours):
+                if around is not None:
+                    pairs = itertools.combinations(around, 2)
+                    missing = sum(b not in self.neighbours[a] for a, b in pairs)
+                    assert self.fill[u] == missing
+                    bits = sum(self.bits[w] for w in (u, *around))
+                    assert self.clique_bits[u] == pytest.approx(bits, abs=1e-12)
+
+    rng = np.random.default_rng(0)
+    for p in np.linspace(0.05, 0.9, 12):
+        n = 14
+        linked = np.triu(rng.random((n, n)) < p, 1)
+        neighbours = [set(np.nonzero(row)[0].tolist()) for row in linked | linked.T]
+        n_states = rng.integers(2, 6, n)
+        plan = Checked(neighbours, np.log2(n_states).tolist(), [0.0] * n).plan(n_states)
+        assert sorted(plan.order) == list(range(n))
+
+
+def test_a_hub():
+    n = 3000
+    star = csr_array((np.full(n, 0.1), (np.zeros(n, int), np.arange(1, n + 1))), (n + 1, n + 1))
+    found = mf.exact(mf.BoltzmannMachine(star + star.T, mf.Ising(np.zeros(n + 1))))
+    expected = math.log(2) + n * math.log(2 * math.cosh(0.1))
+    assert found.log_partition == pytest.approx(expected, rel=1e-14)
+
+
+def test_tables_fit_into_the_bytes_that_are_announced():
+    n = 12
+    site = np.arange(n * n).reshape(n, n)
+    edges = [(site[:, :-1], site[:, 1:]), (site[:-1], site[1:])]
+    rows, columns = (np.concatenate([part[k].ravel() for part in edges]) for k in (0, 1))
+    half = csr_array((np.full(len(rows), 0.3), (rows, columns)), shape=(n * n, n * n))
+    machine = mf.BoltzmannMachine(half + half.T, mf.Ising(np.zeros(n * n)))
+    plan = elimination_plan(np.full(n * n, 2), np.stack([rows, columns], axis=1))
+    everything = mf.exact(machine)
+    bounds = {kept: plan.n_bytes(kept) for kept in ("nothing", "choices", "messages", "cliques")}
+    assert bounds["nothing"] < bounds["choices"] < bounds["messages"] < bounds["cliques"]
+    for kept, limit in bounds.items():
+        options = {"averages": kept in ("messages", "cliques"), "mode": kept == "choices"}
+        tracemalloc.start()
+        found = mf.exact(machine, **options, max_bytes=limit)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert limit / 2 < peak < limit + 2**20
+        assert found.log_partition == everything.log_partition
+        if options["averages"]:
+            np.testing.assert_array_equal(found.mean, everything.mean)
+            np.testing.assert_array_equal(found.pairwise.data, everything.pairwise.data)
+    with pytest.raises(ValueError, match="cannot eliminate"):
+        mf.exact(machine, max_bytes=bounds["messages"] - 1)
+
+
+def test_models_that_are_too_large_are_refused_before_tables_are_made():
+    machine = mf.BoltzmannMachine(np.ones((30, 30)) - np.eye(30), mf.Ising(np.zeros(30)))
+    message = r"width of 29.*2\^30\.0 entries.*belief_propagation.*log_partition_bounds"
+    with pytest.raises(ValueError, match=message):
+        mf.exact(machine)
+    small = mf.BoltzmannMachine(np.ones((9, 9)) - np.eye(9), mf.Ising(np.zeros(9)))
+    with pytest.raises(ValueError, match="max_bytes=1e\\+03"):
+        mf.exact(small, max_bytes=1000)
+    dense = csr_array(np.ones((300, 300)) - np.eye(300))
+    with pytest.raises(ValueError, match="width of at least 60"):
+        mf.exact(mf.BoltzmannMachine(dense, mf.Ising(np.zeros(300))))
+    rbm = mf.RBM(np.ones((70, 70)), mf.Ising(np.zeros(70)), mf.Ising(np.zeros(70)))
+    with pytest.raises(ValueError, match=r"a layer of at most 20.*width of at least 60"):
+        mf.exact(rbm)
+
+
+def test_a_search_that_is_given_up(monkeypatch):
+    monkeypatch.setattr("fastmf.models._elimination_order.MAX_WORK", 20_000)
+    n = 40
+    site = np.arange(n * n).reshape(n, n)
+    edges = [(site[:, :-1], site[:, 1:]), (site[:-1], site[1:])]
+    rows, columns = (np.concatenate([part[k].ravel() for part in edges]) for k in (0, 1))
+    half = csr_array((np.ones(len(rows)), (rows, columns)), shape=(n * n, n * n))
+    with pytest.raises(ValueError, match=r"search for an order.*was given up.*at least"):
+        mf.exact(mf.BoltzmannMachine(half + half.T, mf.Ising(np.zeros(n * n))))
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_models_without_a_possible_state():
+    # Three units of two states that must all differ.
+    unequal = np.where(np.eye(2), -np.inf, 0.0)
+    couplings = {(0, 1): unequal, (1, 2): unequal, (0, 2): unequal}
+    machine = machine_of([np.zeros(2)] * 3, couplings)
+    for clamp in (None, [0, -1, -1], [0, 0, -1], [0, 1, 0]):
+        for averages in (False, True):
+            with pytest.raises(ValueError, match="no states that are possible"):
+                mf.exact(machine, clamp=clamp, averages=averages)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"clamp": [2.0, np.nan, np.nan]}, ValueError, "support.*unit 0"),
+        ({"clamp": [np.nan] * 2}, ValueError, r"clamp must have shape \(3,\)"),
+        ({"clamp": [[1.0, 1.0, 1.0]]}, ValueError, r"clamp must have shape \(3,\)"),
+        ({"clamp": [True, False, False]}, TypeError, "boolean"),
+        ({"field": [1.0, np.inf, 0.0]}, ValueError, "field must be finite"),
+        ({"field": [1.0]}, ValueError, r"field must have shape \(3,\)"),
+        ({"max_bytes": "1 GB"}, TypeError, "max_bytes must be a number"),
+        ({"mode": 2}, TypeError, "mode must be True or False"),
+    ],
+)
+def test_bad_options(options, error, message):
+    machine = mf.BoltzmannMachine(np.ones((3, 3)) - np.eye(3), mf.Ising(np.zeros(3)))
+    with pytest.raises(error, match=message):
+        mf.exact(machine, **options)
+
+
+@pytest.mark.parametrize("options", [{"field": [0.0]}, {"clamp": [1.0]}, {"mode": True}])
+def test_options_that_layered_machines_do_not_have(options):
+    rbm = mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0]))
+    with pytest.raises(TypeError, match="is for a BoltzmannMachine"):
+        mf.exact(rbm, **options)
+
+
+class ThreeLevels(NamedTuple):
+    """A user's own prior of the values -1, 0 and 1."""
+
+    field: np.ndarray
+
+    support = (-1.0, 0.0, 1.0)
+
+    def log_partition(self, b, a):
+        t = self.field + b
+        return np.log(1 + np.exp(-a / 2) * (np.exp(t) + np.exp(-t)))
+
+    def moments(self, b, a):
+        t, scale = self.field + b, np.exp(-a / 2)
+        z = 1 + scale * (np.exp(t) + np.exp(-t))
+        mean = scale * (np.exp(t) - np.exp(-t)) / z
+        return mean, 1 - 1 / z - mean**2
+
+
+class ThreeWeights(ThreeLevels):
+    """The same, which can tell its weights."""
+
+    def log_prob(self, x):
+        return self.field * x
+
+
+def test_priors_of_users():
+    couplings, field = np.array([[0.0, 0.7], [0.7, 0.0]]), np.array([0.2, -0.4])
+    values = list(itertools.product((-1, 0, 1), repeat=2))
+    weights = [math.exp(0.7 * x * y + 0.2 * x - 0.4 * y) for x, y in values]
+    found = mf.exact(mf.BoltzmannMachine(couplings, ThreeWeights(field)))
+    assert found.log_partition == pytest.approx(math.log(sum(weights)), rel=1e-14)
+    np.testing.assert_allclose(found.mean, weights @ np.array(values) / sum(weights), atol=1e-14)
+    with pytest.raises(TypeError, match="log_prob"):
+        mf.exact(mf.BoltzmannMachine(couplings, ThreeLevels(field)))
