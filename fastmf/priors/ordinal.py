@@ -256,15 +256,15 @@ class CompiledOrdinal(_Rows):
         return len(self.log_weights)
 
     def log_partition(self, b, a):
-        """That of the `Ordinal`."""
+        """Log-partition of the `Ordinal`."""
         return Ordinal(self.log_weights).log_partition(b, a)
 
     def moments(self, b, a):
-        """Those of the `Ordinal`."""
+        """Moments of the `Ordinal`."""
         return Ordinal(self.log_weights).moments(b, a)
 
     def draw(self, b, a, u):
-        """That of the `Ordinal`."""
+        """Draws of the `Ordinal`."""
         return Ordinal(self.log_weights).draw(b, a, u)
 
     @staticmethod
