@@ -78,7 +78,7 @@ class OrdinalMachine(BaseOrdinalMachine):
     model_ : BoltzmannMachine
         The same with `Ordinal` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
-        Of the data, per unit of weight and without penalties.
+        Value for the data, per unit of weight and without penalties.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`, which names categories that nobody is in.
