@@ -18,7 +18,7 @@ def item_categories(estimator, X, n_categories, declared):
     ----------
     estimator : estimator
     X : array of shape (n_samples, n_features)
-        Of `checked_table`.
+        The table that `checked_table` returns.
     n_categories : int, sequence of int of length n_features, or None
         Codes are then 0, 1, ..., or 1, 2, ... if an item has its number of categories as a code.
     declared : dict of int to array

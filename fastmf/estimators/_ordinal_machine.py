@@ -218,7 +218,7 @@ class BaseOrdinalMachine(Saved, BaseEstimator):
             As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
             rows whose missing items have up to 2^20 states together, and anneals others.
         random_state : int, RandomState or None, default 0
-            Of annealing.
+            Seed of annealing.
 
         Returns
         -------

@@ -78,7 +78,7 @@ class OrdinalMachine(BaseOrdinalMachine):
     model_ : BoltzmannMachine
         The same with `Ordinal` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
-        Of the data, per unit of weight and without penalties.
+        Value for the data, per unit of weight and without penalties.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`, which names categories that nobody is in.
@@ -241,11 +241,11 @@ class OrdinalMachine(BaseOrdinalMachine):
 
     def _warn(self, stopped, max_iter):
         message = self.existence_.message
-        if self.existence_.units:
+        if self.existence_.units and hasattr(self, "feature_names_in_"):
             named = [str(self._names()[i]) for i in self.existence_.units[:_MAX_NAMED]]
             more = ", ..." if len(self.existence_.units) > _MAX_NAMED else ""
             message += f" (items {', '.join(named)}{more})"
-        elif not stopped:
+        if not stopped and self.existence_.exists is not False:
             remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
             message = (
                 f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "

@@ -67,7 +67,7 @@ class Ordinal(_LogWeights):
     def __new__(cls, log_weights):
         """Check the log-weights."""
         array = real_array("Ordinal: log_weights", log_weights)
-        if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
+        if array.ndim != 2 or array.shape[1] < 2:
             raise ValueError(
                 "Ordinal: log_weights must have shape (n_units, m + 1), with two scores at least, "
                 f"got {array.shape}."
@@ -256,15 +256,15 @@ class CompiledOrdinal(_Rows):
         return len(self.log_weights)
 
     def log_partition(self, b, a):
-        """That of the `Ordinal`."""
+        """Log-partition of the `Ordinal`."""
         return Ordinal(self.log_weights).log_partition(b, a)
 
     def moments(self, b, a):
-        """Those of the `Ordinal`."""
+        """Moments of the `Ordinal`."""
         return Ordinal(self.log_weights).moments(b, a)
 
     def draw(self, b, a, u):
-        """That of the `Ordinal`."""
+        """Draws of the `Ordinal`."""
         return Ordinal(self.log_weights).draw(b, a, u)
 
     @staticmethod

@@ -1,13 +1,15 @@
 """Machines of ordinal items: maxima and errors by their definitions, inference by enumeration."""
 
+from itertools import pairwise
+
 import numpy as np
+import ordinal_data as oracle
 import pandas as pd
 import pytest
 from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from tests import ordinal_data as oracle
 
 SIZES = [3, 2, 4]
 
@@ -25,7 +27,7 @@ def machine(data):
 def unpacked(theta, sizes=SIZES):
     """Couplings and thresholds of a vector, thresholds first."""
     first = np.cumsum([0, *(q - 1 for q in sizes)])
-    mu = [theta[i:j] for i, j in zip(first[:-1], first[1:], strict=True)]
+    mu = [theta[i:j] for i, j in pairwise(first)]
     sigma = np.zeros((len(sizes), len(sizes)))
     sigma[np.triu_indices(len(sizes), 1)] = theta[first[-1] :]
     return sigma + sigma.T, mu

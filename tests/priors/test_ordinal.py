@@ -45,6 +45,13 @@ def test_tables_are_checked(table, message):
         mf.Ordinal(table)
 
 
+def test_other_types_are_refused():
+    for wrong in ("text", None, [[1j, 0.0]]):
+        with pytest.raises(TypeError, match="Ordinal: log_weights"):
+            mf.Ordinal(wrong)
+    assert mf.Ordinal(np.zeros((0, 3))).moments(0.0, 0.0)[0].shape == (0,)
+
+
 def test_copies():
     prior = mf.Ordinal(TABLE)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(prior)).log_weights, TABLE)

@@ -212,15 +212,16 @@ def _differences(prior, function):
             continue
         # A number a unit, or a row of which each column is moved by itself.
         steps = [h] if value.ndim == 1 else h * np.eye(value.shape[1])
-        found = [_difference(lambda k, s=s: function(prior._replace(**{name: value + k * s})), h)
-                 for s in steps]  # fmt: skip
+        found = [_difference(prior, name, step, function) / h for step in steps]
         result.append(found[0] if value.ndim == 1 else np.stack(found, axis=-1))
     return result
 
 
-def _difference(function, h):
-    f = {k: function(k) for k in (-2, -1, 1, 2)}
-    return (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h)
+def _difference(prior, name, step, function):
+    """Central difference of a function of the prior by a step of one of its fields."""
+    value = getattr(prior, name)
+    f = {k: function(prior._replace(**{name: value + k * step})) for k in (-2, -1, 1, 2)}
+    return (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / 12
 
 
 # --- regimes --------------------------------------------------------------------------------------
@@ -456,7 +457,8 @@ def test_projection_ends_inside_the_domain(prior):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    name=st.sampled_from([*CASES][:-1]),
+    # Tables of log-weights have tests of their own.
+    name=st.sampled_from([k for k in CASES if k not in ("ordinal", "concatenated")]),
     position=st.integers(0, 4),
     bad=st.sampled_from([np.nan, "text", None, 1j, np.zeros((2, 2)), np.zeros(0)]),
 )

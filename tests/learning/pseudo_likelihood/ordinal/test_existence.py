@@ -3,13 +3,19 @@
 import numpy as np
 import ordinal_data
 import pytest
+from scipy import optimize
 
 from fastmf.learning.pseudo_likelihood.binary import existence as of_spins
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.ordinal import existence as module
-from fastmf.learning.pseudo_likelihood.ordinal.existence import certified, existence, margin_matrix
+from fastmf.learning.pseudo_likelihood.ordinal.existence import (
+    certified,
+    existence,
+    margin_matrix,
+    unbounded,
+)
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.learning.pseudo_likelihood.rows import distinct
@@ -137,3 +143,30 @@ def test_items_own_hessians_prove_it_without_the_whole(monkeypatch):
     objective, at = solved(ordinal_data.random_rows(SIZES, 200)[0])
     monkeypatch.setattr(module, "_MAX_PARAMETERS", 0)
     assert certified(objective, at) and not certified(objective, at + 0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "expected"),
+    [
+        ("free", [0, 1, 3], True),
+        ("free", [0, 1, 2, 3], False),
+        ("blume_capel", [0, 1, 3], False),
+        ("blume_capel", [0, 2], False),
+        ("blume_capel", [1, 2], True),
+        ("blume_capel", [0, 3], True),
+        ("blume_capel", [2], True),
+    ],
+)
+def test_thresholds_without_a_maximum_of_their_own(kind, seen, expected):
+    """Some combination of statistics is nowhere larger than where rows are: a linear programme."""
+    states = np.column_stack([np.resize(seen, 12), np.resize([0, 1], 12)])
+    objective = OrdinalLikelihood(states, np.ones(12), Thresholds([4, 2], kind, 1))
+    _, _, block = objective.thresholds.of_item(0)
+    points = np.vstack([np.zeros(block.shape[1]), block])
+    differences = np.concatenate([points[c] - points for c in seen])
+    # Largest sum of margins that are not negative, for directions in a box.
+    found = optimize.linprog(
+        -differences.sum(0), -differences, np.zeros(len(differences)), bounds=(-1, 1)
+    )
+    assert (found.fun < -1e-9) == expected
+    assert unbounded(objective).tolist() == ([0] if expected else [])
