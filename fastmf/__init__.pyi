@@ -166,6 +166,7 @@ def tap(
     history: bool = False,
     log_partition: bool = True,
     n_threads: int | None = None,
+    n_starts: int | None = None,
     rng: Rng = None,
 ) -> FixedPoint: ...
 def log_partition_bounds(
@@ -222,6 +223,7 @@ def belief_propagation(
     polish: bool | None = None,
     n_restarts: int = 0,
     starts: ArrayLike | None = None,
+    n_starts: int | None = None,
     rng: Rng = None,
     spectral_radius: bool = False,
     on_failure: str = "report",

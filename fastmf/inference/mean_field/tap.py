@@ -61,6 +61,7 @@ def tap(
     history=False,
     log_partition=True,
     n_threads=None,
+    n_starts=None,
     rng=None,
 ):
     """Means, variances and log-partition by iterating the mean-field equations to fixed points.
@@ -111,6 +112,11 @@ def tap(
         Compute the log-partition at the end; otherwise that of the result is None.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
+    n_starts : int, optional
+        Solve each row from so many samples of the uncoupled units of the first layer, with `rng`
+        and without `init`. Moments and log-partition are those of the mixture of the distinct
+        stable solutions, with weights proportional to exp(log_partition), which are kept in
+        `solutions`; `b` and `a` are None where these are several.
     rng : numpy.random.Generator or int, optional
         For random starts.
 
@@ -180,6 +186,15 @@ def tap(
     >>> mf.tap(model, clamp=given).mean[0][:2]
     array([1., 1.])
     """
+    if n_starts is not None:
+        from fastmf.inference.mean_field.mixture import mixture_of_starts  # which needs tap
+
+        options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
+                   "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,
+                   "onsager_every": onsager_every, "history": history,
+                   "log_partition": log_partition}  # fmt: skip
+        starts, tilts = (init, n_starts, rng), (field, precision, clamp)
+        return mixture_of_starts(tap, model, starts, tilts, options)
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
     check.one_of("acceleration", acceleration, tuple(ACCELERATION_RESIDUALS))
@@ -221,12 +236,11 @@ def tap(
         late_residual=late_residual,
     )
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
-
     record = record_from(state, max_iter, history)
     n_workers = _solve(layout, record, tilt, settings, n_threads)
-    values = (
-        _log_partition(model, layout, record, tilt, order, n_workers) if log_partition else None
-    )
+    values = None
+    if log_partition:
+        values = _log_partition(model, layout, record, tilt, order, n_workers)
     found = result(layout, record, values, single=n_rows is None)
     if order == 1:  # its log-partition is a bound itself
         return found
