@@ -13,6 +13,7 @@ from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, like_frame, pairs_frame, square_frame
 from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_sizes, labels_from
+from fastmf.estimators._networks import Network
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
@@ -23,7 +24,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.priors import Categorical, Ordinal
 
 
-class BaseOrdinalMachine(Saved, BaseEstimator):
+class BaseOrdinalMachine(Network, Saved, BaseEstimator):
     """All methods of `OrdinalMachine` but `fit`."""
 
     def _names(self):

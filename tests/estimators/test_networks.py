@@ -116,3 +116,35 @@ def test_frames_have_names(machine):
         assert list(frame.index) == list("abcde")
     frame = named.edge_inclusion().as_frame()
     assert list(frame["first"][:4]) == ["a"] * 4 and list(frame["second"][:4]) == list("bcde")
+
+
+def test_two_categories_are_binary_units(machine):
+    ordinal = mf.OrdinalMachine().fit(table())
+    for found, expected in (
+        (ordinal.edge_inclusion(), machine.edge_inclusion()),
+        (ordinal.edge_inclusion(errors="naive"), machine.edge_inclusion(errors="naive")),
+    ):
+        np.testing.assert_allclose(found.probability, expected.probability, atol=1e-5)
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-5)
+        assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-4)
+    for name in ("strength", "expected_influence"):
+        found, expected = (getattr(m, name)() for m in (ordinal, machine))
+        np.testing.assert_allclose(found.value, expected.value, atol=1e-5)
+        np.testing.assert_allclose(found.standard_error, expected.standard_error, atol=1e-5)
+    half = mf.OrdinalMachine().fit(table()[:200])
+    other = mf.compare_groups(
+        machine, mf.FullyVisibleBoltzmannMachine().fit(table()[:200])
+    ).omnibus  # fmt: skip
+    assert mf.compare_groups(ordinal, half).omnibus.statistic == pytest.approx(
+        other.statistic, rel=1e-3
+    )
+
+
+def test_edges_of_ordinal_items():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (600, 4))
+    X[:, 1] = np.clip(X[:, 0] + rng.integers(-1, 2, 600), 0, 3)
+    found = mf.OrdinalMachine().fit(X).edge_inclusion()
+    assert found.probability[0, 1] > 0.99
+    rest = found.probability[np.triu_indices(4, 1)][1:]
+    assert (rest < 0.5).all()
