@@ -1,0 +1,104 @@
+"""Effects that are zero or not, against the enumeration of all patterns."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy.stats import multivariate_normal
+
+from fastmf.learning.evidence.edges import DEVIATION, Whitened
+
+
+def estimates(n=6, correlation=0.4, seed=0):
+    """Estimates of effects of which half are zero, and a covariance with correlations."""
+    rng = np.random.default_rng(seed)
+    errors = rng.uniform(0.15, 0.6, n)
+    common = np.where(np.arange(n) % 2, 1.0, -1.0)
+    C = (1 - correlation) * np.eye(n) + correlation * np.outer(common, common)
+    C *= np.outer(errors, errors)
+    theta = np.where(np.arange(n) < n // 2, rng.normal(size=n), 0.0)
+    return rng.multivariate_normal(theta, C), C
+
+
+def enumerated(estimate, C, log_odds=0.0, scale=1.0):
+    """Log-evidence, inclusion, means and variances, by all patterns."""
+    n = len(estimate)
+    logs, patterns, means, squares = [], [], [], []
+    for pattern in itertools.product([0.0, 1.0], repeat=n):
+        slab = scale**2 * np.diag(pattern)
+        V = C + slab
+        log_prior = sum(pattern) * log_odds - n * np.logaddexp(0, log_odds)
+        logs.append(log_prior + multivariate_normal.logpdf(estimate, np.zeros(n), V))
+        gain = slab @ np.linalg.inv(V)
+        patterns.append(pattern)
+        means.append(gain @ estimate)
+        squares.append(np.diag(slab - gain @ slab) + means[-1] ** 2)
+    logs = np.array(logs)
+    evidence = np.logaddexp.reduce(logs)
+    weights = np.exp(logs - evidence)
+    mean = weights @ np.array(means)
+    return evidence, weights @ np.array(patterns), mean, weights @ np.array(squares) - mean**2
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])
+def test_posterior_of_all_patterns(seed, correlation):
+    estimate, C = estimates(correlation=correlation, seed=seed)
+    found = Whitened.of(estimate, C).posterior(-0.5, 0.8)
+    evidence, inclusion, mean, variance = enumerated(estimate, C, -0.5, 0.8)
+    assert found.converged
+    np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
+    np.testing.assert_allclose(found.mean, mean, atol=0.02)
+    np.testing.assert_allclose(found.std, np.sqrt(variance), atol=0.02)
+    assert abs(found.log_evidence - evidence) < 0.03
+
+
+def test_independent_estimates_have_closed_forms():
+    """One effect at a time: log-odds are those of two normal densities, whatever their size."""
+    estimate, errors = np.array([0.0, 1.0, -3.0, 40.0]), np.array([0.1, 0.5, 1.0, 0.2])
+    found = Whitened.of(estimate, np.diag(errors**2)).posterior(0.0, 2.0)
+    total = errors**2 + 4.0
+    expected = np.log(errors**2 / total) / 2 + estimate**2 / 2 * (1 / errors**2 - 1 / total)
+    np.testing.assert_allclose(found.log_odds, expected, rtol=1e-6)
+
+
+def test_units_of_measurement_make_no_difference():
+    estimate, C = estimates()
+    units = 10.0 ** np.array([-6, -3, 0, 2, 4, 6])
+    wide = Whitened.of(estimate * units, C * np.outer(units, units))
+    narrow = Whitened.of(estimate, C)
+    assert np.isclose(wide.chi_square, narrow.chi_square)
+    assert np.isclose(wide.chi_square, estimate @ np.linalg.solve(C, estimate))
+    small = Whitened.of(1e-5 * estimate, 1e-10 * C).posterior(0.0, 1e-5)
+    np.testing.assert_allclose(small.log_odds, narrow.posterior().log_odds, atol=1e-4)
+
+
+@pytest.mark.parametrize("given", [(None, None), (0.0, None), (None, 1.0)])
+def test_learned_parameters_maximise_the_evidence_times_their_prior(given):
+    estimate, C = estimates(correlation=0.0, seed=1)
+    found = Whitened.of(estimate, C).posterior(*given)
+
+    def loss(values):
+        log_odds = given[0] if given[0] is not None else values[0]
+        scale = given[1] if given[1] is not None else np.exp(values[1])
+        value = enumerated(estimate, C, log_odds, scale)[0]
+        if given[0] is None:
+            value -= np.logaddexp(0, log_odds) + np.logaddexp(0, -log_odds)
+        if given[1] is None:
+            value -= (np.log(scale) / DEVIATION) ** 2 / 2
+        return -value
+
+    best = optimize.minimize(loss, np.zeros(2), method="Nelder-Mead", options={"maxiter": 120}).x
+    if given[0] is None:
+        assert abs(found.prior_log_odds - best[0]) < 0.02
+    if given[1] is None:
+        assert abs(np.log(found.scale) - best[1]) < 0.02
+
+
+def test_collinear_estimates_are_refused():
+    C = np.array([[1.0, 1.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match="singular"):
+        Whitened.of(np.ones(2), C)
+    with pytest.raises(ValueError, match="positive"):
+        Whitened.of(np.ones(2), np.zeros((2, 2)))
