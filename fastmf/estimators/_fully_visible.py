@@ -10,6 +10,7 @@ from fastmf.estimators._categories import as_array, checked_table
 from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._frames import like_frame, pair_series, pairs_frame, series, square_frame
 from fastmf.estimators._imputing import means_of_missing
+from fastmf.estimators._networks import BinaryNetwork
 from fastmf.estimators._runs import generator_of
 from fastmf.estimators._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
@@ -27,7 +28,7 @@ INVERSIONS = {
 }
 
 
-class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
+class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
     """All methods of `FullyVisibleBoltzmannMachine` but `fit`."""
 
     _models = ("BoltzmannMachine",)

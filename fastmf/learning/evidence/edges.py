@@ -160,7 +160,6 @@ def _learned(task, log_odds, scale):
         return -value, -np.array([by_scale, found.gradient[2] + 1 - 2 * p])[free]
 
     bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
-    point[free] = optimize.minimize(
-        loss, point[free], jac=True, method="L-BFGS-B", bounds=bounds
-    ).x
+    found = optimize.minimize(loss, point[free], jac=True, method="L-BFGS-B", bounds=bounds)
+    point[free] = found.x
     return float(point[1]), float(np.exp(point[0]))

@@ -172,6 +172,30 @@ class Godambe:
             inverse, scores = self._inverse_and_scores(self.parameters)
             return inverse @ scores @ inverse
 
+    def naive_covariance(self):
+        """What the covariance would be if the rows' log-values were log-likelihoods: H^-1 / n."""
+        with few_blas_threads(len(self.parameters)):
+            return self._inverse_hessian(self.parameters) / self.objective.total
+
+    def influences(self, gradients):
+        """How much each row moves functions of the estimate, times the number of rows.
+
+        Parameters
+        ----------
+        gradients : array of shape (n_functions, n_parameters)
+            Derivatives of each function by the parameters.
+
+        Returns
+        -------
+        array of shape (n_rows, n_functions)
+        """
+        along = gradients @ self._inverse_hessian(self.parameters)
+        n_rows = len(self.objective.weights)
+        products = self.objective.score_products(
+            self.parameters, along, slice(n_rows), np.ones(n_rows)
+        )
+        return products - along @ self.objective.mean_score(self.parameters)
+
     def standard_errors(self, pairs=None):
         """Standard errors of all parameters, or of some.
 

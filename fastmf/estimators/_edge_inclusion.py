@@ -1,0 +1,205 @@
+"""Posterior of the edges of a network, as estimators report it."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from fastmf._common import html
+from fastmf._common.arguments import number, one_of
+from fastmf.estimators._frames import pandas
+from fastmf.learning.evidence.edges import SCALES, Whitened
+from fastmf.special import sigmoid
+
+SLABS = ("gaussian",)
+
+
+class ScaleSensitivity(NamedTuple):
+    """Results with other scales of the slab.
+
+    Parameters
+    ----------
+    scale : array of shape (3,)
+    log_evidence : array of shape (3,)
+    probability : array of shape (3, n_features, n_features)
+    """
+
+    scale: np.ndarray
+    log_evidence: np.ndarray
+    probability: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeInclusion:
+    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
+
+    Parameters
+    ----------
+    probability : array of shape (n_features, n_features)
+        Posterior probabilities of couplings that are not zero, symmetric, with zero diagonal, like
+        all of these matrices.
+    log_bayes_factor : array of shape (n_features, n_features)
+        Log of the evidence for a coupling over that for its absence: negative where the data speak
+        for absence.
+    mean, std : array of shape (n_features, n_features)
+        Posterior means and standard deviations of couplings in {0, 1} coding, with the weight at
+        zero.
+    log_evidence : float
+        Log-density of the estimates, in nats.
+    inclusion_probability, scale : float
+        Of the prior, as given or learned.
+    converged : bool
+    sensitivity : ScaleSensitivity
+        The same with half and twice the scale.
+    names : array of str of shape (n_features,)
+    """
+
+    probability: np.ndarray
+    log_bayes_factor: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    log_evidence: float
+    inclusion_probability: float
+    scale: float
+    converged: bool
+    sensitivity: ScaleSensitivity | None
+    names: np.ndarray
+
+    def interval(self, level=0.95):
+        """Equal-tailed credible intervals of couplings, which may end at zero.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        array of shape (n_features, n_features, 2)
+            Lower and upper ends.
+        """
+        if not 0 < number("level", level, 0, 1) < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level}.")
+        p = np.maximum(self.probability, np.finfo(float).tiny)
+        slab_mean = self.mean / p
+        square = (self.std**2 + self.mean**2) / p - slab_mean**2
+        slab_std = np.sqrt(np.maximum(square, np.finfo(float).tiny))
+        ends = [
+            _quantile(q, self.probability, slab_mean, slab_std)
+            for q in ((1 - level) / 2, (1 + level) / 2)
+        ]
+        return np.stack(ends, axis=-1)
+
+    def as_frame(self, level=0.95):
+        """One line for each pair of features, as a pandas data frame.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals in columns "lower" and "upper".
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        pairs = np.triu_indices(len(self.names), 1)
+        lower, upper = self.interval(level)[pairs].T
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        for name in ("mean", "std", "probability", "log_bayes_factor"):
+            columns[name] = getattr(self, name)[pairs]
+        return pandas().DataFrame(columns | {"lower": lower, "upper": upper})
+
+    def _repr_html_(self):
+        """What notebooks show: the prior, and how many couplings are likely, or unlikely."""
+        p = self.probability[np.triu_indices(len(self.names), 1)]
+        rows = [
+            ("couplings", str(len(p))),
+            ("probability > 0.9", str((p > 0.9).sum())),
+            ("probability < 0.1", str((p < 0.1).sum())),
+            ("log-evidence", html.number(self.log_evidence)),
+            ("prior inclusion", html.number(self.inclusion_probability)),
+            ("scale", html.number(self.scale)),
+        ]
+        return html.section("EdgeInclusion", html.table(rows))
+
+
+class Estimates(NamedTuple):
+    """Couplings in {0, 1} coding with their covariance.
+
+    Parameters
+    ----------
+    values : array of shape (n_edges,)
+    covariance : array of shape (n_edges, n_edges)
+    pairs : tuple of int arrays of shape (n_edges,)
+    names : array of str of shape (n_features,)
+    """
+
+    values: np.ndarray
+    covariance: np.ndarray
+    pairs: tuple
+    names: np.ndarray
+
+    def matrix(self, values):
+        """Values of edges as a symmetric matrix with zero diagonal."""
+        d = len(self.names)
+        out = np.zeros((d, d))
+        out[self.pairs] = values
+        return out + out.T
+
+    def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
+        """Posterior with checked arguments: an `EdgeInclusion`."""
+        one_of("slab", slab, SLABS)
+        for name, value, high in (
+            ("inclusion_probability", inclusion_probability, 1.0),
+            ("scale", scale, np.inf),
+        ):
+            if value is not None and not 0 < number(name, value, -np.inf, np.inf) < high:
+                raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+        p = inclusion_probability
+        log_odds = None if p is None else np.log(p) - np.log1p(-p)
+        whitened = Whitened.of(self.values, self.covariance)
+        found = self._inclusion(whitened.posterior(log_odds, scale))
+        if not sensitivity:
+            return found
+        scales = found.scale * np.array(SCALES)
+        others = [
+            found if scale == found.scale
+            else self._inclusion(whitened.posterior(_log_odds(found), scale))
+            for scale in scales
+        ]  # fmt: skip
+        evidence = np.array([other.log_evidence for other in others])
+        probability = np.stack([other.probability for other in others])
+        return replace(found, sensitivity=ScaleSensitivity(scales, evidence, probability))
+
+    def _inclusion(self, effects):
+        return EdgeInclusion(
+            probability=self.matrix(effects.probability),
+            log_bayes_factor=self.matrix(effects.log_odds - effects.prior_log_odds),
+            mean=self.matrix(effects.mean),
+            std=self.matrix(effects.std),
+            log_evidence=effects.log_evidence,
+            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
+            scale=float(effects.scale),
+            converged=effects.converged,
+            sensitivity=None,
+            names=self.names,
+        )
+
+
+def _log_odds(found):
+    p = found.inclusion_probability
+    return np.log(p) - np.log1p(-p)
+
+
+def _quantile(q, p, mean, std):
+    """Quantiles of zero with probability 1 - p, else normal variables."""
+    below = p * ndtr(-mean / std)
+    divisor = np.where(p > 0, p, 1.0)
+    negative = mean + std * ndtri(np.minimum(q / divisor, 1.0))
+    positive = mean + std * ndtri(np.clip(1 - (1 - q) / divisor, 0.0, 1.0))
+    return np.where(q < below, negative, np.where(q > below + 1 - p, positive, 0.0))

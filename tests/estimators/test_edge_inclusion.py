@@ -1,0 +1,100 @@
+"""Inclusion of edges, against all graphs."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+import fastmf as mf
+from fastmf.estimators._edge_inclusion import EdgeInclusion
+from tests.estimators.test_networks import table
+
+
+def all_graphs(values, C, p=0.5, scale=1.0):
+    """Inclusion probabilities by the sum over all graphs."""
+    graphs = np.array(list(itertools.product([0.0, 1.0], repeat=len(values))))
+    logs = [
+        multivariate_normal.logpdf(values, np.zeros(len(values)), C + scale**2 * np.diag(graph))
+        + graph.sum() * np.log(p / (1 - p))
+        for graph in graphs
+    ]
+    weights = np.exp(np.array(logs) - np.logaddexp.reduce(logs))
+    return weights @ graphs
+
+
+@pytest.mark.parametrize("errors", ["sandwich", "naive"])
+@pytest.mark.parametrize("seed, n", [(0, 60), (1, 200), (2, 1000)])
+def test_probabilities_of_all_graphs(seed, n, errors):
+    machine = mf.FullyVisibleBoltzmannMachine().fit(table(n, 5 if n > 60 else 4, seed))
+    found = machine.edge_inclusion(0.3, 1.5, errors=errors)
+    d = machine.n_features_in_
+    C = machine.covariance()[d:, d:]
+    if errors == "naive":
+        C = np.linalg.inv(machine._objective.hessian(machine._parameters))[d:, d:] / n
+    pairs = np.triu_indices(d, 1)
+    expected = all_graphs(4 * machine.couplings_[pairs], 16 * C, 0.3, 1.5)
+    np.testing.assert_allclose(found.probability[pairs], expected, atol=0.02)
+    np.testing.assert_array_equal(found.probability, found.probability.T)
+    with np.errstate(divide="ignore"):
+        odds = np.log(expected / (1 - expected)) - np.log(0.3 / 0.7)
+    some = (expected > 0.01) & (expected < 0.99)
+    np.testing.assert_allclose(found.log_bayes_factor[pairs][some], odds[some], atol=0.2)
+
+
+def test_names_of_values_make_no_difference():
+    X = table(200, 4)
+    numbers = mf.FullyVisibleBoltzmannMachine().fit(X).edge_inclusion()
+    strings = mf.FullyVisibleBoltzmannMachine().fit(np.where(X, "yes", "no")).edge_inclusion()
+    np.testing.assert_allclose(strings.probability, numbers.probability, atol=1e-8)
+    swapped = mf.FullyVisibleBoltzmannMachine().fit(1 - X).edge_inclusion()
+    np.testing.assert_allclose(swapped.probability, numbers.probability, atol=1e-6)
+
+
+def test_sensitivity_has_other_scales():
+    machine = mf.FullyVisibleBoltzmannMachine().fit(table(200, 4))
+    found = machine.edge_inclusion(scale=0.8)
+    for k, scale in enumerate((0.4, 0.8, 1.6)):
+        other = machine.edge_inclusion(scale=scale)
+        assert np.isclose(found.sensitivity.scale[k], scale)
+        assert np.isclose(found.sensitivity.log_evidence[k], other.log_evidence)
+        np.testing.assert_allclose(found.sensitivity.probability[k], other.probability, atol=1e-9)
+    learned = machine.edge_inclusion(None, None)
+    assert learned.log_evidence > found.log_evidence
+    assert 0 < learned.inclusion_probability < 1 and learned.scale > 0
+
+
+def test_intervals_are_quantiles_of_the_mixture():
+    p = np.array([[0.0, 0.9], [0.9, 0.0]])
+    slab_mean, slab_std = 0.5, 0.4
+    mean = p * slab_mean
+    std = np.sqrt(p * (slab_std**2 + slab_mean**2) - mean**2)
+    found = EdgeInclusion(p, p, mean, std, 0.0, 0.5, 1.0, True, None, np.array(["a", "b"]))
+    low, high = found.interval(0.9)[0, 1]
+    assert np.array_equal(found.interval()[0, 0], [0, 0])
+
+    def below(x):
+        return 0.9 * norm.cdf(x, slab_mean, slab_std) + 0.1 * (x >= 0)
+
+    assert np.isclose(below(high), 0.95)
+    assert low == 0 or np.isclose(below(low), 0.05)
+    wide = found.interval(0.99)[0, 1]
+    assert wide[0] < 0 and np.isclose(below(wide[0]), 0.005)
+    with pytest.raises(ValueError, match="level"):
+        found.interval(1.0)
+
+
+def test_bad_arguments_are_named():
+    machine = mf.FullyVisibleBoltzmannMachine().fit(table(200, 4))
+    for options, name in (
+        ({"inclusion_probability": 1.0}, "inclusion_probability"),
+        ({"scale": 0.0}, "scale"),
+        ({"slab": "cauchy"}, "slab"),
+        ({"errors": "robust"}, "errors"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            machine.edge_inclusion(**options)
+    few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(table(8, 6))
+    with pytest.raises(ValueError, match="singular"):
+        few.edge_inclusion()
+    assert few.edge_inclusion(errors="naive").converged
