@@ -242,3 +242,11 @@ def expectation_propagation(
 def warmup(
     everything: bool = False, n_processes: int | None = None, verbose: bool = True
 ) -> float: ...
+def compare_groups(
+    machine_a: Any,
+    machine_b: Any,
+    *,
+    inclusion_probability: float | None = 0.5,
+    scale: float | None = 1.0,
+    errors: str = "sandwich",
+) -> Any: ...

@@ -42,9 +42,9 @@ def enumerated(estimate, C, log_odds=0.0, scale=1.0):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])
-def test_posterior_of_all_patterns(seed, correlation):
-    estimate, C = estimates(correlation=correlation, seed=seed)
+@pytest.mark.parametrize("n, correlation", [(6, 0.0), (6, 0.4), (6, 0.8), (11, 0.3)])
+def test_posterior_of_all_patterns(seed, n, correlation):
+    estimate, C = estimates(n, correlation, seed)
     found = Whitened.of(estimate, C).posterior(-0.5, 0.8)
     evidence, inclusion, mean, variance = enumerated(estimate, C, -0.5, 0.8)
     assert found.converged
