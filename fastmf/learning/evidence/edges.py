@@ -17,12 +17,12 @@ from fastmf.learning.evidence import Hyperparameters, Regression, fixed_points, 
 from fastmf.special import sigmoid
 
 # Tolerance of fixed points, in the smallest standard error of an effect if others were known.
-TOL = 1e-8
+TOL = 1e-6
 # Smallest eigenvalue of a matrix of correlations of estimates that are not collinear.
 MIN_EIGENVALUE = 1e-10
 # Effects up to which all patterns are enumerated, and of the largest block beyond, which correlate
-# by more than this under the posterior without a spike. Without blocks, probabilities of few effects
-# with large errors were wrong by 0.07.
+# by more than this under the posterior without a spike. Without blocks, probabilities of few
+# effects with large errors were wrong by 0.07.
 MAX_ENUMERATED, MAX_BLOCK, MIN_CORRELATION = 10, 5, 0.1
 # Factors of the scale for which the sensitivity is reported.
 SCALES = (0.5, 1.0, 2.0)
