@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
+from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common import html
 from fastmf._common.arguments import number, one_of
+from fastmf._common.warning import warn_user
 from fastmf.estimators._frames import pandas
 from fastmf.learning.evidence.edges import SCALES, Whitened
 from fastmf.special import sigmoid
@@ -177,6 +179,12 @@ class Estimates(NamedTuple):
         return replace(found, sensitivity=ScaleSensitivity(scales, evidence, probability))
 
     def _inclusion(self, effects):
+        if not effects.converged:
+            warn_user(
+                "Expectation propagation has not converged: probabilities of inclusion are "
+                "approximate. Give a smaller scale, or errors of more rows.",
+                ConvergenceWarning,
+            )
         return EdgeInclusion(
             probability=self.matrix(effects.probability),
             log_bayes_factor=self.matrix(effects.log_odds - effects.prior_log_odds),
