@@ -9,7 +9,7 @@ covariance of a composite likelihood, the effects are its edges.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 
 from fastmf.learning.evidence import Hyperparameters, Regression, fixed_points, robust_solution
 from fastmf.special import sigmoid
@@ -160,6 +160,8 @@ def _parameters(log_odds, scale):
 
 def _learned(task, log_odds, scale):
     """Prior log-odds and scale of the largest evidence times their prior; what is given is kept."""
+    from scipy import optimize  # not before it is used: its import takes a while
+
     free = np.array([scale is None, log_odds is None])
     point = np.array([0.0 if scale is None else np.log(scale), log_odds or 0.0])
 
