@@ -40,7 +40,7 @@ class Predictability(NamedTuple):
     r2 : array of shape (n_features,)
         Share of its variance that its conditional probabilities explain.
     standard_error : array of shape (n_features,)
-        Of `r2`.
+        Standard errors of `r2`.
     accuracy : array of shape (n_features,)
         Share of rows in which the more probable value is right.
     marginal_accuracy : array of shape (n_features,)
