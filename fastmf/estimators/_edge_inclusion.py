@@ -50,7 +50,7 @@ class EdgeInclusion:
     log_evidence : float
         Log-density of the estimates, in nats.
     inclusion_probability, scale : float
-        Of the prior, as given or learned.
+        Parameters of the prior, as given or learned.
     converged : bool
     sensitivity : ScaleSensitivity
         The same with half and twice the scale.
@@ -98,7 +98,7 @@ class EdgeInclusion:
         Parameters
         ----------
         level : float
-            Of the intervals in columns "lower" and "upper".
+            Probability of the intervals in columns "lower" and "upper".
 
         Returns
         -------

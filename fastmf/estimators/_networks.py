@@ -11,7 +11,6 @@ from fastmf.estimators._frames import feature_names, pandas
 from fastmf.estimators._runs import generator_of
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 
 ERRORS = ("sandwich", "naive")
@@ -40,7 +39,7 @@ class Predictability(NamedTuple):
     r2 : array of shape (n_features,)
         Share of its variance that its conditional probabilities explain.
     standard_error : array of shape (n_features,)
-        Of `r2`.
+        Standard errors of `r2`.
     accuracy : array of shape (n_features,)
         Share of rows in which the more probable value is right.
     marginal_accuracy : array of shape (n_features,)
@@ -364,7 +363,7 @@ class BinaryNetwork(Network):
         """The maximum for other weights of the rows, from the estimate."""
         kept = weights > 0
         rows = WeightedRows(states[kept], weights[kept])
-        objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
+        objective = self._objective_of(rows)
         if self.l1:
             return lbfgs.lbfgs(objective, self._parameters, l1=float(self.l1), tol=self.tol)
         if objective.n_parameters > _MAX_NEWTON_PARAMETERS:

@@ -35,7 +35,7 @@ class GroupComparison:
     difference, std : array of shape (n_features, n_features)
         The couplings of the first machine less those of the second, and their standard errors.
     p_value : array of shape (n_features, n_features)
-        Of two-sided Wald tests, not adjusted for their number; 1 on the diagonal.
+        p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal.
     probability : array of shape (n_features, n_features)
         Posterior probabilities that couplings differ.
     log_bayes_factor : array of shape (n_features, n_features)

@@ -38,7 +38,7 @@ class Effects(NamedTuple):
         Posterior log-odds of an effect that is not zero.
     mean, std : array of shape (n,)
     prior_log_odds, scale : float
-        As given or learned.
+        Parameters of the prior, as given or learned.
     log_evidence : float
         Log-density of the estimates.
     converged : bool
