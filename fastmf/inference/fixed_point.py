@@ -62,6 +62,10 @@ class FixedPoint:
     history : array, optional
         Residual of each sweep, shape (n_sweeps,) or (n_rows, n_sweeps); rows that ended earlier
         repeat their last value.
+    solutions : Solutions or list of Solutions, optional
+        With `n_starts`: the distinct stable fixed points (of each row) and their weights. Of the
+        row, `mean` and `var` are the moments of their mixture, and `log_partition` is the logarithm
+        of the sum of their exp(log_partition).
 
     Notes
     -----
@@ -100,6 +104,7 @@ class FixedPoint:
     residual: np.ndarray | float
     message: Any = _Message()
     history: np.ndarray | None = None
+    solutions: Any = None
 
     @property
     def reliable(self):
@@ -178,6 +183,12 @@ def with_check(found, check):
     return found
 
 
+def with_solutions(found, solutions, single):
+    """The same `FixedPoint`, with the `Solutions` of each row; of the only one if `single`."""
+    found.__dict__["solutions"] = solutions[0] if single else solutions
+    return found
+
+
 def replaced(found, **changes):
     """`dataclasses.replace` of a `FixedPoint`, without checks."""
     return replace(found, **({"message": ending_of(found)} | changes))
@@ -191,10 +202,10 @@ def trace_of(record):
 
 
 def stacked(first, second):
-    """The rows of one `FixedPoint` and then those of another, of the same model; no history."""
+    """The rows of one `FixedPoint` and then those of another, of the same model; no history or solutions."""
 
     def stack(name, a, b):
-        if name == "history" or a is None or b is None:
+        if name in ("history", "solutions") or a is None or b is None:
             return None
         if isinstance(a, tuple):
             return tuple(np.concatenate(pair) for pair in zip(a, b, strict=True))

@@ -40,6 +40,8 @@ class BPOptions:
     on_failure: str = "report"
     schedule: str | None = None
     n_tree_updates: int = 0
+    n_starts: int | None = None
+    rng: object = None
     n_threads: int | None = None
 
     def __post_init__(self):
@@ -68,6 +70,17 @@ class BPOptions:
         self.n_tree_updates = check.count("n_tree_updates", self.n_tree_updates, 0)
         if self.n_tree_updates and self.algorithm != ON_GRAPHS:
             raise ValueError("n_tree_updates needs algorithm='tree_reweighted'.")
+        if self.n_starts is not None:
+            self._check_starts()
+
+    def _check_starts(self):
+        self.n_starts = check.count("n_starts", self.n_starts)
+        if self.algorithm != "sum":
+            raise ValueError("n_starts needs algorithm='sum'; n_restarts is for decoding.")
+        if self.messages or self.history or self.on_failure != "report":
+            raise ValueError(
+                "n_starts: not available with messages, history or on_failure='minimise'."
+            )
 
     @property
     def kernel_algorithm(self):

@@ -35,8 +35,9 @@ from fastmf.inference.bp.beliefs import beliefs_of, decoded
 from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.inference.bp.graph_layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graph_propagation import propagate_on_graph
+from fastmf.inference.bp.layer_solutions import propagate_from_starts
 from fastmf.inference.bp.reliability import BeliefsCheck
-from fastmf.inference.fixed_point import with_check
+from fastmf.inference.fixed_point import with_check, with_solutions
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.models import RBM, BoltzmannMachine
@@ -66,6 +67,7 @@ def belief_propagation(
     polish=None,
     n_restarts=0,
     starts=None,
+    n_starts=None,
     rng=None,
     spectral_radius=False,
     on_failure="report",
@@ -135,8 +137,13 @@ def belief_propagation(
         returned. (Max- and mixed-product only.)
     starts : array of shape (n_starts, n_visible), optional
         In place of `n_restarts`, the assignments of the additional runs, the same for each row.
+    n_starts : int, optional
+        Sum-product from so many messages: those without preference, then random ones, those of
+        naive mean-field solutions and of states of low energy. Marginals and log-partition are
+        those of the mixture of the distinct stable fixed points, which are kept in `solutions`;
+        see Notes. Needs `rng`.
     rng : numpy.random.Generator or int, optional
-        Random numbers of the random assignments.
+        Random numbers of the random assignments and messages.
     spectral_radius : bool, default False
         Compute an upper bound of the spectral radius of Mooij and Kappen (2007), below which one
         fixed point is guaranteed.
@@ -203,6 +210,13 @@ def belief_propagation(
     RBM is solved as a graph if it has `clamp`, `schedule`, tree-reweighted messages, or pair
     beliefs of Categorical units.
 
+    Several starts: fixed points that agree in all probabilities within 0.01 are one. Each is solved
+    again from messages close to its own, and left out if these leave it, as at a maximum of the
+    Bethe free energy, or if it is stable with damping only and others without. The others have
+    weights proportional to exp(log_partition), which is right for phases that hardly overlap; of
+    phases that do, too much is counted, up to the logarithm of their number. Time and memory are
+    those of `n_starts` rows with messages for a row, one row after another.
+
     A fixed point without preference, such as that of a ferromagnet without a field below its
     critical temperature, is found in one sweep and need not be stable: `init` leads to others.
 
@@ -244,8 +258,12 @@ def belief_propagation(
         on_failure=on_failure,
         schedule=schedule,
         n_tree_updates=n_tree_updates,
+        n_starts=n_starts,
+        rng=rng,
         n_threads=n_threads,
     )
+    if n_starts is not None and (init is not None or starts is not None):
+        raise ValueError("n_starts: not available with init or starts.")
     if isinstance(model, BoltzmannMachine):
         if starts is not None:
             raise ValueError("starts: available for an RBM only.")
@@ -259,6 +277,8 @@ def belief_propagation(
         if init is not None or starts is not None:
             raise ValueError("init and starts: not available with categorical visible units.")
         return propagate(options, model, fields, n_rows)
+    if n_starts is not None:
+        return _from_starts(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
     n_restarts, starts = checked_restarts(options, starts, units, rng, init is not None)
     init, n_rows = checked_init(init, algorithm, units, n_rows)
@@ -281,6 +301,26 @@ def belief_propagation(
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
     return with_check(found, BeliefsCheck(model, fields)) if algorithm == "sum" else found
+
+
+def _from_starts(options, model, fields, n_rows):
+    """The `Beliefs` of an RBM of binary units with several starts."""
+    units, record, pairs, solutions, stable = propagate_from_starts(
+        options, model, fields, n_rows, _propagated
+    )
+    radius = spectral_radius_bound(units.weights()) if options.spectral_radius else None
+    found = beliefs_of(
+        options,
+        units,
+        record,
+        n_rows is None,
+        messages=None,
+        pairwise=pairs,
+        local_maximum=None,
+        spectral_radius=radius,
+    )
+    with_solutions(found, solutions, n_rows is None)
+    return with_check(found, BeliefsCheck(model, fields, stable))
 
 
 def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):

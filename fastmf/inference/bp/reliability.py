@@ -14,6 +14,7 @@ REASON = (
     "its log-partition is {:.3g} nats below a naive mean-field bound, so that other fixed points "
     "weigh more; start from other messages (init)"
 )
+NO_STABLE = "no start leads to a stable fixed point, and this one is that without preference"
 
 
 class BeliefsCheck(NamedTuple):
@@ -24,10 +25,13 @@ class BeliefsCheck(NamedTuple):
     model : RBM
     fields : pair of arrays or None
         Extra fields of the visible and hidden units, (n_units,) or (n_rows, n_units).
+    stable : list of bool, optional
+        Of rows with several starts, whether one has led to a stable fixed point.
     """
 
     model: object
     fields: tuple
+    stable: list | None = None
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is; None if nothing can be checked.
@@ -51,6 +55,8 @@ class BeliefsCheck(NamedTuple):
             bound, size = best_bound(tap, model, starts, tilt, np.zeros(tilt.field.shape))
             if bound - values[row] > BOUND_MARGIN + RELATIVE_MARGIN * size:
                 reasons[row] = REASON.format(bound - values[row])
+            if self.stable is not None and not self.stable[row]:
+                reasons[row] = NO_STABLE
         return reasons
 
     def _tilt_of_row(self, row):

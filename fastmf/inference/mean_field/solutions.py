@@ -32,7 +32,7 @@ class Solutions(NamedTuple):
     free_energy, log_partition : array of shape (n_solutions,)
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)
-        For each start the index of the solution that it reached.
+        For each start the index of the solution that it reached, -1 if none that is here.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Solutions(NamedTuple):
     @property
     def counts(self):
         """Number of starts that reached each solution, (n_solutions,)."""
-        return np.bincount(self.members, minlength=len(self.visible))
+        return np.bincount(self.members[self.members >= 0], minlength=len(self.visible))
 
     @property
     def weights(self):
