@@ -6,7 +6,6 @@ Equations are at the head of `fastmf.kernels.bp.graph_binary` (sum-product of tw
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp.graph_iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graph_moves import MAX_SWEEPS, forest_moves
 from fastmf.inference.bp.graph_results import graph_beliefs
+from fastmf.inference.bp.graph_solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graph_starts import checked_messages, first_messages
 from fastmf.inference.bp.graph_trees import (
     edge_probabilities,
@@ -35,30 +35,6 @@ PATIENCE = 128
 # Sweeps of max-product after each of which an assignment is decoded; then powers of two, and the
 # last.
 N_DECODED = 256
-
-
-class Solved(NamedTuple):
-    """What is known of rows that have ended.
-
-    Parameters
-    ----------
-    record : dict of arrays
-        Arrays of a `SweepRecord`.
-    beliefs : array of shape (n_rows, n_units or n_states)
-        Odds of two-valued units, or probabilities of states; as given.
-    log_partition : array of shape (n_rows,) or None
-    pairs, messages, labels : array or None
-    optimal, objective : array of shape (n_rows,) or None
-    """
-
-    record: dict
-    beliefs: np.ndarray
-    log_partition: np.ndarray | None
-    pairs: np.ndarray | None
-    messages: np.ndarray | None
-    labels: np.ndarray | None
-    optimal: np.ndarray | None
-    objective: np.ndarray | None
 
 
 @one_blas_thread()
@@ -84,6 +60,9 @@ def propagate_on_graph(options, model, field, clamp, init):
     n_rows = units.n_rows
     if init is not None and init.ndim == 2:
         n_rows = _common(n_rows, len(init))
+    if options.n_starts is not None:
+        solved, several = propagate_from_starts(options, units, n_rows or 1, _solver)
+        return graph_beliefs(options, units, solved, None, n_rows is None, several)
     if is_binary:
         solved, probability = _in_chunks(options, units, n_rows or 1, init, None), None
     elif options.algorithm == "tree_reweighted":
@@ -138,32 +117,23 @@ def _tree_reweighted(options, units, n_rows, init):
     return best[1], best[2]
 
 
+def _solver(options, units, problem=None):
+    """Solver of rows of two-valued units or, with a problem or without odds, of states."""
+    if problem is None and units.binary is not None:
+        return _GraphSpins(options, units)
+    return _GraphStates(options, units, units.problem() if problem is None else problem)
+
+
 def _in_chunks(options, units, n_rows, init, problem):
     """Solve rows, so many at a time that their messages fit in memory."""
-    if problem is None:
-        kind = _GraphSpins(options, units)
-    else:
-        kind = _GraphStates(options, units, problem)
+    kind = _solver(options, units, problem)
     size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))
     parts = []
     for first in range(0, n_rows, size):
         rows = np.arange(first, min(first + size, n_rows))
         start = init if init is None or init.ndim == 1 or len(init) == 1 else init[rows]
         parts.append(kind.solve(rows, start))
-    return _joined(parts)
-
-
-def _joined(parts):
-    if len(parts) == 1:
-        return parts[0]
-    record = {
-        name: np.concatenate([part.record[name] for part in parts]) for name in parts[0].record
-    }
-    others = (
-        None if column[0] is None else np.concatenate(column)
-        for column in zip(*(part[1:] for part in parts), strict=True)
-    )
-    return Solved(record, *others)
+    return joined(parts)
 
 
 class _GraphRows:

@@ -5,22 +5,21 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf.inference.bp.reliability import BOUND_MARGIN, REASON, RELATIVE_MARGIN
+from fastmf.inference.bp.reliability import (
+    BOUND_MARGIN,
+    NO_STABLE,
+    REASON,
+    RELATIVE_MARGIN,
+    reason_elsewhere,
+)
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
 N_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
 # Largest number of values of tables of graphs that naive mean field checks.
 MAX_VALUES = 2_000_000
-# Solutions with a unit whose probabilities differ by so much are others; those not so many nats
-# below the log-partition may have a fifth of the weight.
-OTHER, WEIGHTY = 0.5, 1.5
 DAMPED = (
     "its messages settle with damping only, as where cycles are frustrated, and the marginals may "
     "be far off"
-)
-ELSEWHERE = (
-    "naive mean field finds a solution elsewhere whose bound is {:.2g} nats below its "
-    "log-partition: both have a share of the weight"
 )
 
 
@@ -32,13 +31,16 @@ class GraphCheck(NamedTuple):
     units : GraphUnits
     damping : array of shape (n_rows,)
         At the end of each row.
-    beliefs : array of shape (n_rows, n_states)
-        Probabilities of states.
+    beliefs : list of arrays of shape (n_solutions, n_states)
+        Probabilities of states at the fixed points of each row, largest weight first.
+    stable : list of bool, optional
+        Of rows with several starts, whether one has led to a stable fixed point.
     """
 
     units: object
     damping: np.ndarray
-    beliefs: np.ndarray
+    beliefs: list
+    stable: list | None = None
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is.
@@ -52,9 +54,12 @@ class GraphCheck(NamedTuple):
         list of str, one a row
         """
         reasons = [DAMPED if damping else "" for damping in self.damping]
+        if self.stable is not None:
+            pairs = zip(reasons, self.stable, strict=True)
+            reasons = [why if stable else NO_STABLE for why, stable in pairs]
         if self.units.is_forest or found.log_partition is None:
             return reasons if not self.units.is_forest else [""] * len(reasons)
-        couplings = _couplings(self.units)
+        couplings = _checked_couplings(self.units)
         if couplings is None:
             return reasons
         (problem, _), order = self.units.problem(), self.units.state_order
@@ -68,13 +73,17 @@ class GraphCheck(NamedTuple):
         return reasons
 
 
-def _couplings(units):
-    """Couplings of all states, symmetric and sparse; None if some are -inf, or they are many."""
+def _checked_couplings(units):
+    """Couplings of all states; None if some are -inf, or they are many."""
     if (units.graph.n_states[units.graph.edges].prod(1)).sum() > MAX_VALUES:
         return None
+    return None if np.isneginf(units.tables[1]).any() else couplings_of(units)
+
+
+def couplings_of(units, smallest=-np.inf):
+    """Couplings of all states, at least the given value, as a symmetric sparse array."""
     first, tables = units.tables
-    if np.isneginf(tables).any():
-        return None
+    tables = np.maximum(tables, smallest)
     edges, sizes = units.graph.edges, units.graph.n_states
     edge = np.repeat(np.arange(len(edges)), np.diff(first))
     a, b = np.divmod(np.arange(len(tables)) - first[edge], sizes[edges[edge, 1]])
@@ -89,20 +98,18 @@ def _reason(units, couplings, field, beliefs, value):
     sweeps = MAX_PRODUCTS // max(couplings.nnz, 1)
     n_starts = min(N_STARTS, max(sweeps // MAX_SWEEPS, 1))
     starts, rng = np.empty((n_starts, len(field))), np.random.default_rng(0)
-    starts[0] = beliefs
+    starts[0] = beliefs[0]
     for k in range(1, n_starts):
         starts[k] = _random_states(units, field, rng)
     found = starts
     for _ in range(min(MAX_SWEEPS, max(sweeps // n_starts, 1))):
-        found = (found + _softmax(units, field + found @ couplings)) / 2
+        found = (found + softmax(units, field + found @ couplings)) / 2
     both = np.vstack([starts[:1], found])
     bounds, sizes = _bounds(couplings, field, both)
     best = bounds.argmax()
     if bounds[best] - value > BOUND_MARGIN + RELATIVE_MARGIN * sizes[best]:
         return REASON.format(bounds[best] - value)
-    others = abs(both - beliefs).max(1) > OTHER
-    below = value - bounds[others].max(initial=-np.inf)
-    return ELSEWHERE.format(max(below, 0.0)) if below < WEIGHTY else ""
+    return reason_elsewhere(value, both, bounds, beliefs)
 
 
 def _random_states(units, field, rng):
@@ -112,7 +119,7 @@ def _random_states(units, field, rng):
     return (noise == np.repeat(top, units.graph.n_states)).astype(np.float64)
 
 
-def _softmax(units, x):
+def softmax(units, x):
     """Probabilities of states from their logarithms, of each row and unit."""
     starts, sizes = units.first_state[:-1], units.graph.n_states
     x = np.exp(x - np.repeat(np.maximum.reduceat(x, starts, axis=1), sizes, axis=1))

@@ -9,13 +9,13 @@ from fastmf.inference.bp.graph_beliefs import GraphBeliefs
 from fastmf.inference.bp.graph_radius import spectral_radius
 from fastmf.inference.bp.graph_reliability import GraphCheck
 from fastmf.inference.bp.graph_starts import returned_messages
-from fastmf.inference.fixed_point import trace_of, with_check
+from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
 from fastmf.priors._domain import binary_field, two_values
 
 NOT_CERTIFIED = "; its log-partition is not certified as an upper bound"
 
 
-def graph_beliefs(options, units, solved, probability, single):
+def graph_beliefs(options, units, solved, probability, single, several=None):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`.
 
     Parameters
@@ -26,6 +26,8 @@ def graph_beliefs(options, units, solved, probability, single):
     probability : array of shape (n_edges,) or None
         Probabilities of the edges in spanning trees, tree-reweighted.
     single : bool
+    several : Several, optional
+        What is known of the starts of each row.
     """
     dtype, record = units.model.dtype, solved.record
     mean, var, b, labels = _units(units, solved)
@@ -71,9 +73,19 @@ def graph_beliefs(options, units, solved, probability, single):
     )
     if options.algorithm == "sum":
         found.__dict__["_radius"] = radius
-        check = GraphCheck(units, record["damping"], _state_beliefs(units, solved))
-        return with_check(found, check)
+        if several is None:
+            points, stable = _state_beliefs(units, solved)[:, None], None
+        else:
+            points, stable = several.beliefs, several.stable
+            with_solutions(found, several.solutions, single)
+        return with_check(found, GraphCheck(units, record["damping"], points, stable))
     return found
+
+
+def fixed_points_of(units, solved):
+    """Probabilities of states and means of rows that have ended, which share fields and clamps."""
+    mean, *_ = _units(units, solved)
+    return _state_beliefs(units, solved), mean.astype(units.model.dtype)
 
 
 def _state_beliefs(units, solved):

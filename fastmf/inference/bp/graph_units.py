@@ -6,6 +6,7 @@ exponents for each edge, as two-valued ones have for other algorithms than sum-p
 products of their messages may not be numbers.
 """
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -74,6 +75,15 @@ class GraphUnits:
         graph = pairwise_graph(model)
         self.graph = graph._replace(values=graph.values.astype(np.float64))
         self.layout = _layout(graph.edges, len(graph.n_states))
+
+    def row(self, k):
+        """The same with the field and the clamps of one row only."""
+        other = copy(self)
+        other.__dict__.pop("binary", None)
+        other.field = self.field[[min(k, len(self.field) - 1)]]
+        if self.clamp is not None:
+            other.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
+        return other
 
     @property
     def is_forest(self):

@@ -7,13 +7,11 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp.solutions import Ends, fixed_points, random_probabilities
+from fastmf.inference.bp.solutions import SMALLEST, Ends, fixed_points, random_probabilities
 from fastmf.special import sigmoid
 
 # Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
 N_SWEEPS, COLD = 50, 1e-3
-# Probabilities of starts lie between this and 1 less this.
-SMALLEST = 1e-6
 
 
 def propagate_from_starts(options, model, fields, n_rows, propagated):

@@ -21,6 +21,8 @@ from fastmf.special import softplus
 MERGE_TOL = 1e-2
 # Standard deviation of the changes of log-messages at fixed points that are solved again.
 DISTANCE = 1e-2
+# Smallest probability of a state from which messages start.
+SMALLEST = 1e-6
 
 
 class Ends(NamedTuple):

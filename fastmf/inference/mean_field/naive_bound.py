@@ -175,6 +175,22 @@ def best_bound(solve, model, starts, tilt, values):
 
     Parameters
     ----------
+    solve, model, starts, tilt, values
+        As for `bounds_from`.
+
+    Returns
+    -------
+    bound, size : float
+    """
+    _, bounds, sizes = bounds_from(solve, model, starts, tilt, values)
+    return bounds[bounds.argmax()], sizes[bounds.argmax()]
+
+
+def bounds_from(solve, model, starts, tilt, values):
+    """Solutions of naive mean field of one row, their bounds, and the sizes of the terms of these.
+
+    Parameters
+    ----------
     solve, model, tilt, values
         As for `naive_solutions`; one row of tilts and values.
     starts : array of shape (n_starts, n_units)
@@ -182,14 +198,14 @@ def best_bound(solve, model, starts, tilt, values):
 
     Returns
     -------
-    bound, size : float
+    FixedPoint
+    bounds, sizes : array of shape (n_starts,)
     """
     layout, sides = layout_of_checks(model), sides_of(model)
     found = naive_solutions(solve, model, layout, starts, tilt, values, MAX_SWEEPS)
     b = found.b if isinstance(found.b, tuple) else (found.b,)
     b = layout.join(b, np.zeros((len(starts), layout.n_units)))
-    bounds, sizes = naive_bound(sides, b, tilt, values)
-    return bounds[bounds.argmax()], sizes[bounds.argmax()]
+    return found, *naive_bound(sides, b, tilt, values)
 
 
 def starts_elsewhere(model, mean):

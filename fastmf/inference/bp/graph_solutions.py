@@ -1,0 +1,190 @@
+"""Sum-product on graphs from many starts."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fastmf._common import arguments as check
+from fastmf._outcomes import is_converged
+from fastmf.inference.bp.graph_reliability import couplings_of, softmax
+from fastmf.inference.bp.graph_results import fixed_points_of
+from fastmf.inference.bp.graph_starts import returned_messages
+from fastmf.inference.bp.solutions import SMALLEST, Ends, fixed_points, random_probabilities
+from fastmf.priors._domain import two_values
+
+# Largest size of exponents from which states of starts are found, in the place of those of -inf.
+FORBIDDEN = 1e3
+# Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
+N_SWEEPS, COLD = 50, 1e-3
+
+
+class Solved(NamedTuple):
+    """What is known of rows that have ended.
+
+    Parameters
+    ----------
+    record : dict of arrays
+        Arrays of a `SweepRecord`.
+    beliefs : array of shape (n_rows, n_units or n_states)
+        Odds of two-valued units, or probabilities of states; as given.
+    log_partition : array of shape (n_rows,) or None
+    pairs, messages, labels : array or None
+    optimal, objective : array of shape (n_rows,) or None
+    """
+
+    record: dict
+    beliefs: np.ndarray
+    log_partition: np.ndarray | None
+    pairs: np.ndarray | None
+    messages: np.ndarray | None
+    labels: np.ndarray | None
+    optimal: np.ndarray | None
+    objective: np.ndarray | None
+
+
+def joined(parts):
+    """The rows of several `Solved`, one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    record = {
+        name: np.concatenate([part.record[name] for part in parts]) for name in parts[0].record
+    }
+    others = (
+        None if column[0] is None else np.concatenate(column)
+        for column in zip(*(part[1:] for part in parts), strict=True)
+    )
+    return Solved(record, *others)
+
+
+class Several(NamedTuple):
+    """What is known of the starts of all rows.
+
+    Parameters
+    ----------
+    solutions : list of Solutions
+    beliefs : list of arrays of shape (n_solutions, n_states)
+        Probabilities of states at the fixed points.
+    stable : list of bool
+        Whether the row has a stable fixed point; otherwise it is that of the first start.
+    """
+
+    solutions: list
+    beliefs: list
+    stable: list
+
+
+def propagate_from_starts(options, units, n_rows, solver):
+    """Rows of mixtures of fixed points.
+
+    Parameters
+    ----------
+    options : BPOptions
+        With `n_starts`.
+    units : GraphUnits
+    n_rows : int
+    solver : callable
+        solver(options, units) has solve(rows, init), which returns `Solved`.
+
+    Returns
+    -------
+    Solved
+    Several
+    """
+    rng = check.generator(options.rng)
+    last = replace(options, n_starts=None, messages=True)
+    first = replace(last, pairwise=False)
+    parts, several = [], Several([], [], [])
+    for row in range(n_rows):
+        here = units.row(row)
+
+        def solve(messages, is_last, here=here):
+            kind = solver(last if is_last else first, here)
+            return _ends(here, kind.solve(np.zeros(len(messages), int), messages))
+
+        mixture = fixed_points(solve, _starts(here, options.n_starts, rng), rng)
+        solved, means = mixture.ends.found
+        parts.append(_mixed(mixture, solved, here.binary is not None))
+        several.solutions.append(mixture.solutions(means))
+        several.beliefs.append(mixture.ends.beliefs[mixture.rows])
+        several.stable.append(mixture.stable)
+    return joined(parts), several
+
+
+def _ends(units, solved):
+    beliefs, means = fixed_points_of(units, solved)
+    return Ends(
+        beliefs=beliefs,
+        log_partition=solved.log_partition,
+        converged=is_converged(solved.record["status"]),
+        damping=solved.record["damping"],
+        messages=returned_messages(solved.messages, units),
+        found=(solved, means),
+    )
+
+
+def _mixed(mixture, solved, is_binary):
+    """The `Solved` mixture, with one row."""
+    rows = mixture.rows
+    record = {name: part[rows[:1]] for name, part in solved.record.items() if name != "history"}
+    for name in ("n_iter", "residual", "damping"):
+        record[name] = solved.record[name][rows].max(keepdims=True)
+    if is_binary:
+        beliefs = np.exp(mixture.average_log_odds(np.log(solved.beliefs)))
+    else:
+        beliefs = mixture.average(solved.beliefs)
+    value = np.logaddexp.reduce(mixture.log_partitions)
+    pairs = mixture.average(solved.pairs)
+    return Solved(record, beliefs, np.array([value]), pairs, None, None, None, None)
+
+
+def _starts(units, n_starts, rng):
+    """Log-messages of the given number of starts, those without preference first."""
+    unit, value, weight = units.states
+    field = np.clip((weight + value * units.field[:, unit])[0], -FORBIDDEN, FORBIDDEN)
+    p = _random_beliefs(units, n_starts - 1, rng)
+    # Opposites are one after another, and so are of the same kind.
+    kinds = np.arange(n_starts - 1) // 2 % 3
+    couplings = couplings_of(units, -FORBIDDEN)
+    for kind, temperature in ((1, 1.0), (2, COLD)):
+        x = p[kinds == kind]
+        for _ in range(N_SWEEPS):
+            x = (x + softmax(units, (field + x @ couplings) / temperature)) / 2
+        p[kinds == kind] = x
+    random, uniform = kinds == 0, np.repeat(1 / units.graph.n_states, units.graph.n_states)
+    p[random] += (uniform - p[random]) * rng.random((random.sum(), 1))
+    messages = _messages_of(units, np.maximum(p, SMALLEST))
+    messages = returned_messages(messages, units)
+    return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
+
+
+def _random_beliefs(units, n, rng):
+    """States at random, as probabilities of states of all units."""
+    sizes = units.graph.n_states
+    if two_values(units.model.prior) is not None:
+        p = random_probabilities(n, len(sizes), rng)
+        return np.stack([1 - p, p], -1).reshape(n, -1)
+    # Some starts prefer a label, so that phases are found that differ in all units.
+    labels = np.arange(sizes.sum()) - np.repeat(units.first_state[:-1], sizes)
+    preferred = rng.random((n, sizes.max())) * rng.integers(0, 2, (n, 1))
+    noise = rng.random((n, len(labels))) + preferred[:, labels]
+    top = np.maximum.reduceat(noise, units.first_state[:-1], axis=1)
+    return (noise == np.repeat(top, sizes, axis=1)).astype(np.float64)
+
+
+def _messages_of(units, beliefs):
+    """Log-messages that units with such probabilities send to all neighbours."""
+    problem, edges = units.problem()[0], units.graph.edges
+    sizes, counts = units.graph.n_states, np.diff(problem.first_value)
+    edge = np.repeat(np.arange(len(edges)), counts)
+    labels = np.divmod(np.arange(counts.sum()) - problem.first_value[edge], sizes[edges[edge, 1]])
+    rows, columns = [], []
+    for side in (0, 1):
+        rows.append(units.first_state[edges[edge, side]] + labels[side])
+        columns.append(problem.first_entry[units.layout.slots[edge, side]] + labels[1 - side])
+    weights = np.tile(problem.exponentials, 2)
+    shape = len(beliefs[0]), problem.first_entry[-1]
+    sending = csr_array((weights, tuple(map(np.concatenate, (rows, columns)))), shape=shape)
+    with np.errstate(divide="ignore"):  # what no state allows
+        return np.log(beliefs @ sending)
