@@ -220,6 +220,7 @@ def belief_propagation(
     polish: bool | None = None,
     n_restarts: int = 0,
     starts: ArrayLike | None = None,
+    n_starts: int | None = None,
     rng: Rng = None,
     spectral_radius: bool = False,
     on_failure: str = "report",

@@ -202,7 +202,10 @@ def trace_of(record):
 
 
 def stacked(first, second):
-    """The rows of one `FixedPoint` and then those of another, of the same model; no history or solutions."""
+    """The rows of one `FixedPoint` and then those of another, of the same model.
+
+    Neither has history or solutions.
+    """
 
     def stack(name, a, b):
         if name in ("history", "solutions") or a is None or b is None:

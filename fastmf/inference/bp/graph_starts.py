@@ -70,13 +70,13 @@ def first_messages(init, units, problem, shape):
         # Odds of the messages between units with exponents K lie between exp(-2 |K|) and its
         # inverse.
         limit = np.abs(np.log(units.binary[0].exponentials))
-        return np.exp(np.broadcast_to(np.clip(init, -limit, limit), shape))
+        return np.exp(np.broadcast_to(np.clip(init, -limit, limit), shape), order="C")
     if shape[1] != init.shape[-1]:
         # Log-odds of two-valued units.
         init = np.stack([np.minimum(-init, 0), np.minimum(init, 0)], -1).reshape(
             *init.shape[:-1], -1
         )
-    return np.broadcast_to(np.maximum(init, SMALLEST_START), shape).copy()
+    return np.broadcast_to(np.maximum(init, SMALLEST_START), shape).copy(order="C")
 
 
 def returned_messages(messages, units):

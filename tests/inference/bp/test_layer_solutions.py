@@ -1,0 +1,83 @@
+"""Sum-product of RBMs from several starts, against enumeration."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+
+def ferromagnet(coupling=0.2, field=0.0, dtype=np.float64):
+    """An RBM of 10 + 10 spins that has two phases."""
+    layers = (mf.Ising(np.full(10, field, dtype)) for _ in range(2))
+    return mf.RBM(np.full((10, 10), coupling, dtype), *layers)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_two_phases_are_both_counted(dtype):
+    model = ferromagnet(dtype=dtype)
+    exact = mf.exact(model)
+    found = mf.belief_propagation(model, n_starts=10, rng=0, pairwise=True)
+    one = found.solutions.log_partition
+    assert len(one) == 2
+    assert found.log_partition == pytest.approx(one[0] + np.log(2), abs=1e-4)
+    assert found.log_partition == pytest.approx(exact.log_partition, abs=0.01)
+    np.testing.assert_allclose(found.solutions.weights, 0.5, atol=1e-4)
+    np.testing.assert_allclose(found.mean[0], 0, atol=1e-4)
+    np.testing.assert_allclose(found.var[1], 1, atol=1e-4)
+    # Averages of products, not products of averages.
+    energy = -0.2 * found.pairwise.sum()
+    step = 1e-3
+    above, below = (mf.exact(ferromagnet(0.2 + x)).log_partition for x in (step, -step))
+    assert energy == pytest.approx(-0.2 * (above - below) / (2 * step), abs=0.1)
+
+
+def test_the_unstable_point_without_preference_is_no_solution():
+    found = mf.belief_propagation(ferromagnet(), n_starts=10, rng=0)
+    assert (abs(found.solutions.visible) > 0.8).all()
+    assert mf.belief_propagation(ferromagnet()).log_partition < found.log_partition - 3
+
+
+def test_weak_couplings_have_one_solution_as_without_starts():
+    model = ferromagnet(0.02, 0.3)
+    found, one = (mf.belief_propagation(model, **kw) for kw in ({"n_starts": 6, "rng": 0}, {}))
+    np.testing.assert_allclose(found.mean[0], one.mean[0], atol=1e-7)
+    assert found.log_partition == pytest.approx(one.log_partition, abs=1e-7)
+    assert found.solutions.members.tolist() == [0] * 6
+    assert found.reliable
+
+
+def test_rows_have_solutions_of_their_own():
+    field = np.array([[0.0] * 10, [0.05] * 10, [2.0] * 10])
+    found = mf.belief_propagation(ferromagnet(), field=field, n_starts=8, rng=0)
+    for row in range(3):
+        shifted = mf.RBM(np.full((10, 10), 0.2), mf.Ising(field[row]), mf.Ising(np.zeros(10)))
+        exact = mf.exact(shifted)
+        assert found.log_partition[row] == pytest.approx(exact.log_partition, abs=0.02)
+        np.testing.assert_allclose(found.mean[0][row], exact.mean[0], atol=0.01)
+    assert [len(x.weights) for x in found.solutions] == [2, 2, 1]
+
+
+def test_strong_couplings_of_bernoulli_units():
+    errors, before = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        w = rng.normal(size=(10, 10)) * 3
+        layers = (mf.Bernoulli(rng.normal(size=10) - w.sum(k) / 2) for k in (1, 0))
+        model = mf.RBM(w, *layers)
+        exact = np.concatenate(mf.exact(model).mean)
+        for kept, options in ((errors, {"n_starts": 20, "rng": 0}), (before, {})):
+            found = mf.belief_propagation(model, **options)
+            error = abs(np.concatenate(found.mean) - exact).mean()
+            kept.append(error if found.reliable else 0.0)
+    assert max(errors) <= max(0.2, *before)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"algorithm": "max"}, {"messages": True}, {"init": np.zeros((10, 10))}, {"n_starts": 0}],
+)
+def test_what_several_starts_do_not_have_is_refused(options):
+    with pytest.raises(ValueError, match="n_starts"):
+        mf.belief_propagation(ferromagnet(), **({"n_starts": 4, "rng": 0} | options))
+    with pytest.raises(ValueError, match="rng"):
+        mf.belief_propagation(ferromagnet(), n_starts=4)
