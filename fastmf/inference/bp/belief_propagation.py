@@ -274,6 +274,8 @@ def belief_propagation(
         return propagate_on_layers(options, model, field, clamp, init)
     fields, n_rows = checked_fields(model, field)
     if isinstance(model, RBM) and isinstance(model.layers[0], Categorical):
+        if n_starts is not None:
+            return propagate_on_layers(options, model, field, clamp, init)
         if init is not None or starts is not None:
             raise ValueError("init and starts: not available with categorical visible units.")
         return propagate(options, model, fields, n_rows)

@@ -76,6 +76,10 @@ def propagate_on_layers(options, model, field, clamp, init):
         if pairwise == "mean" and products.ndim == 3:
             products = products.mean(0)
         parts["pairwise"] = products.astype(model.dtype)
+    if found.solutions is not None:
+        several = found.solutions if found.mean.ndim > 1 else [found.solutions]
+        several = [x._replace(visible=x.visible[:, :n], hidden=x.visible[:, n:]) for x in several]
+        parts["solutions"] = several if found.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
     for name in ("_check", "_radius"):
         if name in found.__dict__:
