@@ -6,8 +6,12 @@ import numpy as np
 
 from fastmf._common.html import extent, number
 from fastmf._outcomes import POLISHED, is_converged, messages_of
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._decoding import spectral_radius_bound
 from fastmf.inference.fixed_point import FixedPoint, trace_of
+from fastmf.kernels.bp import arguments as bp_types
+from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.special import sigmoid_pair
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,3 +156,44 @@ def decoded(units, record):
     best = record.best.astype(units.model.dtype)
     hidden = units.fields[1] + (best @ units.model.weights) * units.factor
     return record.best, hidden > 0
+
+
+def log_messages(options, units, messages):
+    """Log-messages without padding, in the type of the model."""
+    kept = messages[:, :, : units.model.weights.shape[1]].copy()
+    if options.algorithm == "sum":
+        np.log(kept, out=kept)
+    return kept.astype(units.model.dtype, copy=False)
+
+
+def pair_products(options, units, problem, messages, record, sums):
+    """Expected products <v_i h_j> of each row, or their average over rows."""
+    (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
+    n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
+    if len(sums):
+        n_workers = workers_for(n_tasks, sums.size, options.n_threads)
+        in_parallel(bp_kernels.add_groups, (sums, np.zeros(1, np.int64)), n_workers)
+        out = sums[:1, :, :m] / sums.dtype.type(len(record.visible))
+    else:
+        out = _pairs_of_messages(options, problem, messages, record, n_tasks)[:, :, :m]
+    if units.factor != 1:
+        (o_v, o_h), (s_v, s_h) = units.offsets, units.scales
+        p_v, p_h = (sigmoid_pair(x)[0] for x in (record.visible, record.hidden[:, :m]))
+        if mean:
+            p_v, p_h = (x.mean(0, keepdims=True) for x in (p_v, p_h))
+        out = o_v * o_h + o_v * s_h * p_h[:, None] + o_h * s_v * p_v[:, :, None] + s_v * s_h * out
+    out = np.ascontiguousarray(out, dtype=units.model.dtype)
+    return out[0] if mean else out
+
+
+def _pairs_of_messages(options, problem, messages, record, n_tasks):
+    """Probabilities that both units of a pair are 1, from the messages of all rows."""
+    n_rows, mean = len(record.visible), options.pairwise == "mean"
+    out = np.zeros((1 if mean else n_rows, *messages.shape[1:]), messages.dtype)
+    beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
+    scales = sigmoid_pair(record.visible)[0] * (1 / n_rows if mean else 1.0)
+    n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
+    scales = scales.astype(messages.dtype, copy=False)
+    arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out
+    in_parallel(bp_kernels.pair_beliefs, arguments, n_workers)
+    return out
