@@ -164,6 +164,7 @@ def tap(
     history: bool = False,
     log_partition: bool = True,
     n_threads: int | None = None,
+    n_starts: int | None = None,
     rng: Rng = None,
 ) -> FixedPoint: ...
 def log_partition_bounds(

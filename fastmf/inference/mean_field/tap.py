@@ -61,6 +61,7 @@ def tap(
     history=False,
     log_partition=True,
     n_threads=None,
+    n_starts=None,
     rng=None,
 ):
     """Means, variances and log-partition by iterating the mean-field equations to fixed points.
@@ -111,6 +112,11 @@ def tap(
         Compute the log-partition at the end; otherwise that of the result is None.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
+    n_starts : int, optional
+        Solve each row from so many samples of the uncoupled units of the first layer, with `rng`
+        and without `init`. Moments and log-partition are those of the mixture of the distinct
+        stable solutions, with weights proportional to exp(log_partition), which are kept in
+        `solutions`; `b` and `a` are None where these are several.
     rng : numpy.random.Generator or int, optional
         For random starts.
 
@@ -180,6 +186,19 @@ def tap(
     >>> mf.tap(model, clamp=given).mean[0][:2]
     array([1., 1.])
     """
+    if n_starts is not None:
+        # Solutions are found by `tap` itself.
+        from fastmf.inference.mean_field.mixture import mixture_of_starts
+
+        if init is not None:
+            raise ValueError("n_starts: not available with init.")
+        tilts = {"field": field, "precision": precision, "clamp": clamp}
+        options = {
+            "order": order, "schedule": schedule, "damping": damping, "tol": tol,
+            "max_iter": max_iter, "acceleration": acceleration, "onsager_every": onsager_every,
+            "history": history, "log_partition": log_partition, "n_threads": n_threads,
+        }  # fmt: skip
+        return mixture_of_starts(tap, model, n_starts, rng, tilts, options)
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
     check.one_of("acceleration", acceleration, tuple(ACCELERATION_RESIDUALS))

@@ -1,0 +1,161 @@
+"""Mixtures of the distinct mean-field solutions that several starts lead to."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+
+from fastmf._common import arguments as check
+from fastmf.inference.fixed_point import ending_of, replaced, with_check, with_solutions
+from fastmf.inference.mean_field.solutions import Solutions, distinct
+
+# Standard deviations by which means are moved from solutions, which are then solved again.
+DISTANCE = 1e-2
+# Solutions of smaller weight are not checked.
+MIN_WEIGHT = 0.05
+NO_SOLUTION = "no start leads to a stable solution, and this one is that of the first start"
+NAMES = "mean", "var", "b", "a"
+
+
+def mixture_of_starts(solve, model, n_starts, rng, tilts, options):
+    """The `FixedPoint` of mixtures of the solutions of each row.
+
+    Parameters
+    ----------
+    solve : callable
+        `fastmf.tap`.
+    model : RBM, DBM or BoltzmannMachine
+    n_starts : int
+    rng : numpy.random.Generator or int
+    tilts : dict
+        field, precision and clamp, as for `tap`.
+    options : dict
+        All other options.
+
+    Notes
+    -----
+    Solutions are solved again from means a hundredth of a standard deviation away: those that these
+    leave are unstable, and no answer.
+    """
+    n_starts, rng = check.count("n_starts", n_starts), check.generator(rng)
+    if not options["log_partition"] or options["history"]:
+        raise ValueError("n_starts: needs log_partition=True and history=False.")
+    parts = [p for x in tilts.values() for p in (x if isinstance(x, tuple) else (x,))]
+    lengths = {len(p) for p in parts if np.ndim(p) == 2}
+    rows = []
+    for k in range(max(lengths, default=1)):
+        own = options | {name: _row(x, k) for name, x in tilts.items()}
+        rows.append(_mixed_row(partial(solve, model, **own), n_starts, rng))
+    found = _joined(rows) if lengths else rows[0][0]
+    with_solutions(found, [row[1] for row in rows], not lengths)
+    return with_check(found, lambda _: [reason for row in rows for reason in [row[2]()]])
+
+
+def _row(x, k):
+    if isinstance(x, tuple):
+        return tuple(_row(part, k) for part in x)
+    return x if np.ndim(x) < 2 else x[min(k, len(x) - 1)]
+
+
+def _mixed_row(solve, n_starts, rng):
+    """The mixture of a row, its `Solutions`, and a function with the reason not to trust it."""
+    first = solve(n_starts, rng=rng)
+    kept, members = _stable_ones(first)
+    if len(kept):
+        means, variances = (_of(getattr(first, name), lambda x: x[kept]) for name in NAMES[:2])
+        layered = isinstance(means, tuple)
+        pairs = zip(*((means, variances) if layered else ((means,), (variances,))), strict=True)
+        moved = tuple(_moved(mean, var, rng) for mean, var in pairs)
+        ends = solve((moved if layered else moved[0], variances))
+        rows, then = _stable_ones(ends)
+        if len(rows):
+            members = np.where(members < 0, -1, then[members])
+            found, solutions = _mixture(ends, rows, members)
+            return found, solutions, partial(_reason, ends, rows, solutions)
+    rows, members = np.zeros(1, int), np.full(n_starts, -1)
+    return *_mixture(first, rows, members), lambda: NO_SOLUTION
+
+
+def _moved(mean, var, rng):
+    noise = DISTANCE * np.sqrt(np.maximum(var, 0)) * rng.standard_normal(mean.shape)
+    return (mean + noise).astype(mean.dtype)
+
+
+def _of(part, function):
+    return tuple(map(function, part)) if isinstance(part, tuple) else function(part)
+
+
+def _stable_ones(ends):
+    """Distinct ones among converged ends, and the number of each end's own, -1 if none."""
+    usable = np.flatnonzero(ends.converged & np.isfinite(ends.log_partition))
+    members = np.full(len(ends.converged), -1)
+    if len(usable):
+        some = SimpleNamespace(
+            mean=_of(ends.mean, lambda x: x[usable]),
+            var=_of(ends.var, lambda x: x[usable]),
+            log_partition=ends.log_partition[usable],
+        )
+        rows, members[usable] = distinct(some)
+        return usable[rows], members
+    return usable, members
+
+
+def _mixture(ends, rows, members):
+    """Moments of a mixture as a `FixedPoint` without rows, and its `Solutions`."""
+    values = ends.log_partition[rows]
+    layered = isinstance(ends.mean, tuple)
+    visible, *hidden = ends.mean if layered else (ends.mean,)
+    solutions = Solutions(
+        visible=visible[rows],
+        hidden=np.concatenate(hidden, axis=1)[rows] if layered else None,
+        free_energy=-values,
+        log_partition=values,
+        converged=np.asarray(ends.converged)[rows],
+        members=members,
+    )
+    w = solutions.weights if len(rows) > 1 else np.ones(1)
+    mean = _of(ends.mean, lambda x: np.asarray(w @ x[rows], x.dtype))
+    square = _of(ends.mean, lambda x: w @ x[rows] ** 2 - (w @ x[rows]) ** 2)
+    within = _of(ends.var, lambda x: w @ x[rows])
+    total = (within, square) if layered else ((within,), (square,))
+    var = tuple((x + y).astype(visible.dtype) for x, y in zip(*total, strict=True))
+    one = len(rows) == 1
+    found = replaced(
+        ends,
+        mean=mean,
+        var=var if layered else var[0],
+        # A mixture is no tilt of a unit.
+        b=_of(ends.b, lambda x: x[rows[0]]) if one else None,
+        a=_of(ends.a, lambda x: x[rows[0]]) if one else None,
+        log_partition=np.logaddexp.reduce(values),
+        converged=ends.converged[rows[0]],
+        n_iter=ends.n_iter[rows].max(),
+        residual=ends.residual[rows].max(),
+        message=ending_of(ends)[rows[0]],
+    )
+    return found, solutions
+
+
+def _reason(ends, rows, solutions):
+    """Why one of the solutions of some weight is not reliable; "" if all are."""
+    reasons, weights = ends._reasons(), solutions.weights
+    if reasons is None:
+        return ""
+    chosen = [reasons[r] for r, w in zip(rows, weights, strict=True) if w >= MIN_WEIGHT]
+    return next(filter(None, chosen), "")
+
+
+def _joined(rows):
+    """The rows one after another."""
+
+    def stack(name):
+        parts = [getattr(found, name) for found, *_ in rows]
+        if any(part is None for part in parts):
+            return None
+        if isinstance(parts[0], tuple):
+            return tuple(map(np.stack, zip(*parts, strict=True)))
+        return np.stack(parts)
+
+    names = *NAMES, "log_partition", "converged", "n_iter", "residual"
+    message = np.array([ending_of(found) for found, *_ in rows])
+    return replaced(rows[0][0], **{name: stack(name) for name in names}, message=message)
