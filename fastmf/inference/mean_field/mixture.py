@@ -17,7 +17,7 @@ NO_SOLUTION = "no start leads to a stable solution, and this one is that of the 
 NAMES = "mean", "var", "b", "a"
 
 
-def mixture_of_starts(solve, model, n_starts, rng, tilts, options):
+def mixture_of_starts(solve, model, starts, tilts, options):
     """The `FixedPoint` of mixtures of the solutions of each row.
 
     Parameters
@@ -25,10 +25,10 @@ def mixture_of_starts(solve, model, n_starts, rng, tilts, options):
     solve : callable
         `fastmf.tap`.
     model : RBM, DBM or BoltzmannMachine
-    n_starts : int
-    rng : numpy.random.Generator or int
-    tilts : dict
-        field, precision and clamp, as for `tap`.
+    starts : tuple (init, n_starts, rng)
+        As for `tap`.
+    tilts : tuple (field, precision, clamp)
+        As for `tap`.
     options : dict
         All other options.
 
@@ -37,7 +37,11 @@ def mixture_of_starts(solve, model, n_starts, rng, tilts, options):
     Solutions are solved again from means a hundredth of a standard deviation away: those that these
     leave are unstable, and no answer.
     """
+    init, n_starts, rng = starts
+    if init is not None:
+        raise ValueError("n_starts: not available with init.")
     n_starts, rng = check.count("n_starts", n_starts), check.generator(rng)
+    tilts = dict(zip(("field", "precision", "clamp"), tilts, strict=True))
     if not options["log_partition"] or options["history"]:
         raise ValueError("n_starts: needs log_partition=True and history=False.")
     parts = [p for x in tilts.values() for p in (x if isinstance(x, tuple) else (x,))]

@@ -187,18 +187,14 @@ def tap(
     array([1., 1.])
     """
     if n_starts is not None:
-        # Solutions are found by `tap` itself.
-        from fastmf.inference.mean_field.mixture import mixture_of_starts
+        from fastmf.inference.mean_field.mixture import mixture_of_starts  # which needs tap
 
-        if init is not None:
-            raise ValueError("n_starts: not available with init.")
-        tilts = {"field": field, "precision": precision, "clamp": clamp}
-        options = {
-            "order": order, "schedule": schedule, "damping": damping, "tol": tol,
-            "max_iter": max_iter, "acceleration": acceleration, "onsager_every": onsager_every,
-            "history": history, "log_partition": log_partition, "n_threads": n_threads,
-        }  # fmt: skip
-        return mixture_of_starts(tap, model, n_starts, rng, tilts, options)
+        options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
+                   "max_iter": max_iter, "acceleration": acceleration, "history": history,
+                   "onsager_every": onsager_every, "log_partition": log_partition,
+                   "n_threads": n_threads}  # fmt: skip
+        starts = init, n_starts, rng
+        return mixture_of_starts(tap, model, starts, (field, precision, clamp), options)
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
     check.one_of("acceleration", acceleration, tuple(ACCELERATION_RESIDUALS))
