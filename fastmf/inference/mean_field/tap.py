@@ -190,11 +190,11 @@ def tap(
         from fastmf.inference.mean_field.mixture import mixture_of_starts  # which needs tap
 
         options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
-                   "max_iter": max_iter, "acceleration": acceleration, "history": history,
-                   "onsager_every": onsager_every, "log_partition": log_partition,
-                   "n_threads": n_threads}  # fmt: skip
-        starts = init, n_starts, rng
-        return mixture_of_starts(tap, model, starts, (field, precision, clamp), options)
+                   "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,
+                   "onsager_every": onsager_every, "history": history,
+                   "log_partition": log_partition}  # fmt: skip
+        starts, tilts = (init, n_starts, rng), (field, precision, clamp)
+        return mixture_of_starts(tap, model, starts, tilts, options)
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
     check.one_of("acceleration", acceleration, tuple(ACCELERATION_RESIDUALS))
@@ -236,12 +236,11 @@ def tap(
         late_residual=late_residual,
     )
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
-
     record = record_from(state, max_iter, history)
     n_workers = _solve(layout, record, tilt, settings, n_threads)
-    values = (
-        _log_partition(model, layout, record, tilt, order, n_workers) if log_partition else None
-    )
+    values = None
+    if log_partition:
+        values = _log_partition(model, layout, record, tilt, order, n_workers)
     found = result(layout, record, values, single=n_rows is None)
     if order == 1:  # its log-partition is a bound itself
         return found
