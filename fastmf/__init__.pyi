@@ -53,6 +53,7 @@ class FixedPoint:
     residual: Any
     message: Any
     history: Array | None
+    solutions: Any
     @property
     def reliable(self) -> Any: ...
     def __init__(
