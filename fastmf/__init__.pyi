@@ -68,6 +68,7 @@ class FixedPoint:
         residual: Any,
         message: Any,
         history: Any = None,
+        solutions: Any = None,
     ) -> None: ...
 
 class Beliefs(FixedPoint):
