@@ -55,6 +55,7 @@ class FixedPoint:
     residual: Any
     message: Any
     history: Array | None
+    solutions: Any
     @property
     def reliable(self) -> Any: ...
     def __init__(
@@ -69,6 +70,7 @@ class FixedPoint:
         residual: Any,
         message: Any,
         history: Any = None,
+        solutions: Any = None,
     ) -> None: ...
 
 class Beliefs(FixedPoint):

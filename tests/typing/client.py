@@ -85,9 +85,11 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     """Solvers and results."""
     result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5, rng=0)
     result = mf.tap(machine, clamp=np.array([1, np.nan, np.nan]), history=True)
+    result = mf.tap(machine, n_starts=5, rng=0)
     result = mf.relaxed_bp(machine, result)
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
+    beliefs = mf.belief_propagation(rbm, n_starts=5, rng=0)
     print(result.reliable, beliefs.unique)
     graph = mf.belief_propagation(
         machine, algorithm="tree_reweighted", schedule="residual", n_tree_updates=2, pairwise=True,

@@ -34,7 +34,7 @@ class GraphCheck(NamedTuple):
     beliefs : list of arrays of shape (n_solutions, n_states)
         Probabilities of states at the fixed points of each row, largest weight first.
     stable : list of bool, optional
-        Of rows with several starts, whether one has led to a stable fixed point.
+        Whether a row with several starts has a stable fixed point.
     """
 
     units: object

@@ -26,7 +26,7 @@ class Solved(NamedTuple):
     Parameters
     ----------
     record : dict of arrays
-        Those of `SweepRecord`.
+        Arrays of a `SweepRecord`.
     beliefs : array of shape (n_rows, n_units or n_states)
         Odds of two-valued units, or probabilities of states; as given.
     log_partition : array of shape (n_rows,) or None

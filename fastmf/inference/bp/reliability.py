@@ -34,7 +34,7 @@ class BeliefsCheck(NamedTuple):
     fields : pair of arrays or None
         Extra fields of the visible and hidden units, (n_units,) or (n_rows, n_units).
     stable : list of bool, optional
-        Of rows with several starts, whether one has led to a stable fixed point.
+        Whether a row with several starts has a stable fixed point.
     """
 
     model: object

@@ -68,12 +68,12 @@ class Mixture(NamedTuple):
 
     @property
     def log_partitions(self):
-        """Of the fixed points."""
+        """Log-partitions of the fixed points."""
         return self.ends.log_partition[self.rows]
 
     @property
     def log_weights(self):
-        """Of the fixed points; their exponentials add up to 1."""
+        """Logarithms of the weights of the fixed points, which add up to 1."""
         values = self.log_partitions
         return values - logsumexp(values) if len(values) > 1 else np.zeros(1)
 

@@ -238,9 +238,8 @@ def tap(
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
     record = record_from(state, max_iter, history)
     n_workers = _solve(layout, record, tilt, settings, n_threads)
-    values = None
-    if log_partition:
-        values = _log_partition(model, layout, record, tilt, order, n_workers)
+    parts = model, layout, record, tilt, order, n_workers
+    values = _log_partition(*parts) if log_partition else None
     found = result(layout, record, values, single=n_rows is None)
     if order == 1:  # its log-partition is a bound itself
         return found
