@@ -227,12 +227,13 @@ class FullyVisibleBoltzmannMachine(_Network, _Saved, _Estimator):
     gradient_norm_: float
     @property
     def values_(self) -> tuple[Any, Any] | None: ...
+    path_: Any
     def __init__(
         self,
         *,
         solver: str = "auto",
         penalty: str | None = None,
-        l1: float = 0.0,
+        l1: float | str = 0.0,
         l2: float = 0.0,
         init: str | tuple[ArrayLike, ArrayLike] = "auto",
         step: float = 1.0,
@@ -240,6 +241,7 @@ class FullyVisibleBoltzmannMachine(_Network, _Saved, _Estimator):
         max_iter: int | None = None,
         threshold: float | None = None,
         graph: Any = None,
+        ebic_gamma: float = 0.25,
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...

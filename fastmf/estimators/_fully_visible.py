@@ -278,13 +278,13 @@ class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
         weights = arrays.member("weights", "f", (len(bits),), low=0)
         bits = np.unpackbits(bits, axis=1, count=self.n_features_in_)
         rows = WeightedRows(2.0 * bits - 1, weights)
-        self._objective = self._objective_of(rows)
+        chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
+        self._objective = self._objective_of(rows, chosen)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
 
-    def _objective_of(self, rows):
-        """The objective of rows, with the couplings of `graph` alone."""
-        edges = None
-        if self.graph is not None:
+    def _objective_of(self, rows, edges=None):
+        """The objective of rows, with the couplings of `graph` or of these edges alone."""
+        if edges is None and self.graph is not None:
             names = getattr(self, "feature_names_in_", None)
             self.graph_ = edges = edges_of(self.graph, rows.states.shape[1], names)
         return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
@@ -319,7 +319,7 @@ class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
     def _godambe(self):
         """Godambe's information, if there is a maximum."""
         check_is_fitted(self)
-        if self.solver in INVERSIONS or self.l1:
+        if self.solver in INVERSIONS or self._penalty_l1:
             raise ValueError("standard errors are for maxima without l1: fit with another solver.")
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")

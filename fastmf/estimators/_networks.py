@@ -363,9 +363,9 @@ class BinaryNetwork(Network):
         """The maximum for other weights of the rows, from the estimate."""
         kept = weights > 0
         rows = WeightedRows(states[kept], weights[kept])
-        objective = self._objective_of(rows)
-        if self.l1:
-            return lbfgs.lbfgs(objective, self._parameters, l1=float(self.l1), tol=self.tol)
+        objective = self._objective_of(rows, self._objective.edges)
+        if self._penalty_l1:
+            return lbfgs.lbfgs(objective, self._parameters, l1=self._penalty_l1, tol=self.tol)
         if objective.n_parameters > _MAX_NEWTON_PARAMETERS:
             return lbfgs.lbfgs(objective, self._parameters, tol=self.tol)
         return newton.newton(objective, self._parameters, tol=self.tol)

@@ -1,5 +1,7 @@
 """Fully visible Boltzmann machines by maximum pseudo-likelihood, as a scikit-learn estimator."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
@@ -22,6 +24,7 @@ from fastmf.learning.pseudo_likelihood.fit import (
     TOLERANCE_ROWS,
     few_blas_threads,
 )
+from fastmf.learning.pseudo_likelihood.selection import ebic_path
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -58,9 +61,13 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         finite under separation, unless units depend on each other linearly, as in very few rows;
         for up to some 50 units, by scoring with quasi-Newton corrections. Where data are separated
         the penalised function can have several maxima, of which `init` selects one.
-    l1, l2 : float
-        Penalty per row, ``l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2`` over pairs jk and units
-        j. With `l2` the maximum always exists.
+    l1 : float or "ebic"
+        Penalty ``l1 sum |J_jk|`` per row. "ebic" chooses couplings along a path of penalties by the
+        extended Bayesian information criterion, and fits these again without `l1`: errors and tests
+        are those of the second fit, as if its couplings had been known, so that they are too small.
+    l2 : float
+        Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row, over pairs jk and units j. With it the
+        maximum always exists.
     init : {"auto", "independent", "minorant", "naive_mean_field", "tap"} or (couplings, field)
         Where to start: uncoupled units, the maximum of a quadratic minorant that touches there, or
         a mean-field inversion; "auto" is the better of "independent" and "tap" for "lbfgs", and
@@ -83,6 +90,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         shape (n_edges, 2), or a graph with `nodes` and `edges`, whose units are numbers of columns
         or their names. All other couplings are exactly 0, and errors and tests are those of the
         couplings that are there. For the solvers "newton", "lbfgs" and "gradient".
+    ebic_gamma : float
+        Weight of the number of units in "ebic": 0 is BIC, and more leaves out more couplings.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided. Most fits are decided in the time of some iterations: only data near the border
@@ -114,6 +123,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         `message`.
     graph_ : int array of shape (n_edges, 2)
         The pairs of units of `graph`; only with it.
+    path_ : SelectionPath
+        With `l1="ebic"` (not in files): penalties, numbers of couplings, log-pseudo-likelihoods and
+        criteria of the path, and which graph was `chosen`.
     gradient_norm_ : float
         Largest absolute derivative per row of the log-pseudo-likelihood, less the penalty `l2`,
         where the solver stopped; not zero at the maximum with `l1` or Firth's penalty.
@@ -146,7 +158,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     def __init__(
         self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
-        max_iter=None, threshold=None, graph=None, existence_seconds=10.0, n_threads=None,
+        max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, existence_seconds=10.0,
+        n_threads=None,
     ):  # fmt: skip
         self.solver = solver
         self.penalty = penalty
@@ -158,6 +171,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.max_iter = max_iter
         self.threshold = threshold
         self.graph = graph
+        self.ebic_gamma = ebic_gamma
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
@@ -204,6 +218,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         with few_blas_threads(order):
             rows = distinct_rows(states, row_weights(sample_weight, len(states)))
             self._objective = self._objective_of(rows)
+            if self.l1 == "ebic":
+                self._select(rows)
             if solver in INVERSIONS:
                 self._invert(solver)
             else:
@@ -218,8 +234,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     def _checked_solver(self):
         solver = one_of("solver", self.solver, _SOLVERS)
         one_of("penalty", self.penalty, (None, "firth"))
-        for name in ("l1", "l2", "tol"):
-            number(name, getattr(self, name), 0, np.inf, below=True)
+        if isinstance(self.l1, str):
+            one_of("l1", self.l1, ("ebic",))
+        for name in ("l1", "l2", "tol", "ebic_gamma"):
+            if name != "l1" or not isinstance(self.l1, str):
+                number(name, getattr(self, name), 0, np.inf, below=True)
         number("existence_seconds", self.existence_seconds, 0, np.inf)
         count("max_iter", self.max_iter, optional=True)
         if self.threshold is not None:
@@ -236,8 +255,13 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
                 f"graph needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, and penalty=None, "
                 f"got {solver!r} and penalty={self.penalty!r}."
             )
-        if self.l1 and solver not in ("auto", "bslm", "lbfgs"):
+        if self._penalty_l1 and solver not in ("auto", "bslm", "lbfgs"):
             raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
+        if isinstance(self.l1, str) and solver not in _SOLVERS_OF_GRAPHS:
+            raise ValueError(
+                f"l1='ebic' needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, "
+                f"got {solver!r}."
+            )
         if self.step > 1 and solver in ("bslm", "gradient"):
             warn_user(
                 f"step {self.step:g} is above 1, where the paper's theorem ends: the "
@@ -245,11 +269,25 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             )
         return solver
 
+    @property
+    def _penalty_l1(self):
+        """Penalty of the fit."""
+        return 0.0 if isinstance(self.l1, str) else float(self.l1)
+
+    def _select(self, rows):
+        """Leave the couplings to the objective that the criterion chooses."""
+        everything, gamma = self._objective, float(self.ebic_gamma)
+        tol = min(float(self.tol), 1e100)
+        self.path_, edges = ebic_path(
+            everything, partial(self._objective_of, rows), gamma, everything.total, tol
+        )
+        self._objective = self._objective_of(rows, edges)
+
     def _maximise(self, solver):
         objective = self._objective
         if solver == "auto":
             small = objective.n_parameters <= _MAX_NEWTON_PARAMETERS or self.penalty == "firth"
-            solver = "newton" if small and not self.l1 else "lbfgs"
+            solver = "newton" if small and not self._penalty_l1 else "lbfgs"
         if solver == "newton" and objective.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
                 f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 units), "
@@ -261,7 +299,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         }
         start = self._start(solver)
         if solver == "bslm":
-            (found,) = solvers.bslm(objective, [start], l1=self.l1, step=self.step, **options)
+            (found,) = solvers.bslm(
+                objective, [start], l1=self._penalty_l1, step=self.step, **options
+            )
         elif solver == "gradient":
             found = solvers.gradient_ascent(objective, start, step=self.step, **options)
         elif self.penalty == "firth":
@@ -269,7 +309,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         elif solver == "newton":
             found = newton.newton(objective, start, **options)
         else:
-            found = lbfgs.lbfgs(objective, start, l1=self.l1, **options)
+            found = lbfgs.lbfgs(objective, start, l1=self._penalty_l1, **options)
         self.couplings_, self.field_ = objective.unpacked(found.parameters)
         self.history_ = np.array(found.history)
         self.n_iter_ = len(found.history)
@@ -280,9 +320,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     def _existence(self, found):
         if self.penalty == "firth":
             return existence_with_firth(self._objective)
-        if self.graph is not None and not self.l1:
+        if self._objective.edges is not None and not self._penalty_l1:
             return existence_in_graph(self._objective, found.parameters)
-        if not self.l1:
+        if not self._penalty_l1:
             return existence(self._objective, found.parameters, float(self.existence_seconds))
         # With penalised couplings only the fields of constant units can grow without end.
         states = self._objective.rows.states

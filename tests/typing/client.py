@@ -127,6 +127,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))
     table = mf.FullyVisibleBoltzmannMachine(penalty="firth", existence_seconds=5.0).fit(X)
     mf.FullyVisibleBoltzmannMachine(graph=[(0, 1)]).fit(X)
+    print(mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=0.5).fit(X).path_)
     couplings, field = table.confint(0.9)
     print(table.values_, table.categories_, table.impute(X))
     items = mf.OrdinalMachine(thresholds="blume_capel", l2=0.1).fit(X)

@@ -1,0 +1,94 @@
+"""Couplings that the extended Bayesian information criterion chooses."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import fastmf as mf
+from fastmf.inference.sampling.spins import all_states
+
+
+def ring(d, coupling, n_rows, seed):
+    """Rows drawn from a ring of spins."""
+    J = np.zeros((d, d))
+    for i in range(d):
+        J[i, (i + 1) % d] = J[(i + 1) % d, i] = coupling
+    states = all_states(d)
+    logs = (states @ J * states).sum(1) / 2
+    p = np.exp(logs - np.logaddexp.reduce(logs))
+    return states[np.random.default_rng(seed).choice(len(states), n_rows, p=p)], J != 0
+
+
+def log_pseudo_likelihood(X, J, h):
+    fields = X @ J + h
+    return (X * fields - np.logaddexp(fields, -fields)).sum()
+
+
+def maximum(X, edges):
+    """Largest log-pseudo-likelihood over the couplings of a graph, by SciPy."""
+    d = X.shape[1]
+
+    def loss(v):
+        J = np.zeros((d, d))
+        J[tuple(np.array(edges, int).reshape(-1, 2).T)] = v[d:]
+        return -log_pseudo_likelihood(X, J + J.T, v[:d])
+
+    return -minimize(loss, np.zeros(d + len(edges)), method="BFGS", options={"gtol": 1e-6}).fun
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25, 1.0])
+def test_the_choice_is_the_best_graph_of_all(gamma):
+    X, _ = ring(4, 0.25, 300, 3)
+    machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=gamma).fit(X)
+    pairs = list(itertools.combinations(range(4), 2))
+    values = {
+        edges: -2 * maximum(X, edges) + len(edges) * (np.log(300) + 4 * gamma * np.log(4))
+        for k in range(len(pairs) + 1)
+        for edges in itertools.combinations(pairs, k)
+    }
+    best = min(values, key=values.get)
+    chosen = tuple(map(tuple, np.argwhere(np.triu(machine.couplings_)).tolist()))
+    assert chosen == best
+    path = machine.path_
+    assert path.ebic[path.chosen] == pytest.approx(values[best], abs=1e-3)
+    assert path.n_edges[path.chosen] == len(best)
+
+
+def test_a_ring_is_found():
+    X, truth = ring(15, 0.3, 1500, 0)
+    found = mf.FullyVisibleBoltzmannMachine(l1="ebic").fit(X).couplings_ != 0
+    assert found[truth].all()
+    assert (found & ~truth).sum() / 2 <= 6
+
+
+def test_the_fit_is_that_of_the_chosen_graph(tmp_path):
+    X, _ = ring(6, 0.3, 400, 1)
+    machine = mf.FullyVisibleBoltzmannMachine(l1="ebic").fit(X)
+    edges = np.argwhere(np.triu(machine.couplings_))
+    again = mf.FullyVisibleBoltzmannMachine(graph=edges).fit(X)
+    np.testing.assert_allclose(machine.couplings_, again.couplings_, atol=1e-8)
+    np.testing.assert_allclose(machine.covariance(), again.covariance(), atol=1e-8)
+    np.testing.assert_allclose(
+        machine.bootstrap(5, 0).couplings, again.bootstrap(5, 0).couplings, atol=1e-6
+    )
+    machine.save(tmp_path / "m.npz")
+    loaded = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "m.npz")
+    assert np.array_equal(loaded.covariance(), machine.covariance())
+    weights = np.random.default_rng(0).integers(1, 4, 400)
+    repeated = mf.FullyVisibleBoltzmannMachine(l1="ebic").fit(np.repeat(X, weights, axis=0))
+    weighted = mf.FullyVisibleBoltzmannMachine(l1="ebic").fit(X, sample_weight=weights)
+    np.testing.assert_allclose(repeated.couplings_, weighted.couplings_, atol=1e-6)
+
+
+def test_noise_keeps_no_couplings_and_bad_options_are_named():
+    X = np.where(np.random.default_rng(0).random((500, 6)) < 0.4, 1, -1)
+    machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=2.0).fit(X)
+    assert not machine.couplings_.any()
+    np.testing.assert_allclose(machine.field_, np.arctanh(X.mean(0)), atol=1e-6)
+    for options in ({"l1": "bic"}, {"l1": "ebic", "solver": "bslm"}):
+        with pytest.raises(ValueError, match="l1"):
+            mf.FullyVisibleBoltzmannMachine(**options).fit(X)
+    with pytest.raises(ValueError, match="ebic_gamma"):
+        mf.FullyVisibleBoltzmannMachine(ebic_gamma=-1).fit(X)
