@@ -75,7 +75,8 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
     penalties = largest * np.geomspace(1, SMALLEST, N_PENALTIES)
     known, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
     for l1 in penalties:
-        if l1 > 0:
+        # At the largest penalty, to rounding, no coupling is left.
+        if l1 < largest:
             parameters = lbfgs(objective, parameters, l1=l1, tol=tol).parameters
         there = parameters[n:] != 0
         key = there.tobytes()
