@@ -168,7 +168,7 @@ def changes_of(layout, old, new, values, found):
 
 def sweep_with_group_fields(layout, settings, tilt, record):
     """One sweep with the fields of single groups as a sweep leaves them: starts have none."""
-    rows, moving = twin.ActiveRows(settings, tilt, record), []
+    rows, moving = twin.RunningRows(settings, tilt, record), []
 
     def relax(*arguments):
         if moving:

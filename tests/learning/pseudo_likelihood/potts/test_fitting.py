@@ -66,7 +66,7 @@ def test_few_rows_are_noticed():
     few = fit(data, Options(L2, L2_FIELD))
     assert type(few.couplings).__name__ == "OfFewRows"
     dense = fit(data, Options(L2, L2_FIELD, "newton", tol=1e-12))
-    assert type(dense.couplings).__name__ == "Dense"
+    assert type(dense.couplings).__name__ == "DenseCouplings"
     np.testing.assert_allclose(few.couplings.dense(), dense.couplings.dense(), atol=1e-2)
     for found in (few, dense):
         value = fitting.log_pseudo_likelihood(data, found.couplings, found.field)
