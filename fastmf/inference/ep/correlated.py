@@ -9,6 +9,9 @@ from fastmf._common.stored_columns import StoredColumns
 # Features of a block correlate by more than this, and by so many standard errors more than the
 # largest correlation of independent columns, up to a limit.
 MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.35, 0.5, 0.95
+# Features beyond which only pairs above that limit are in blocks: along chains of correlated
+# features effects cross the borders of blocks, and of thousands a fit would take minutes.
+MAX_MODERATE = 1200
 # Features of the largest block; larger ones are cut where they correlate least.
 MAX_FEATURES = 60
 # Columns whose correlations with all others are computed at a time.
@@ -37,7 +40,8 @@ def correlated_blocks(X, n_rows=None):
     -----
     Complete linkage: all pairs of a block correlate by more than 0.35 (more where there are so few
     samples that independent columns might), and larger blocks are cut where correlations are
-    smallest. Then columns that are linear combinations of others join them, if the block stays
+    smallest. Of more than 1200 features blocks are of near copies, correlated by more than 0.95.
+    Then columns that are linear combinations of others join them, if the block stays
     small enough; these are sought among all, or with more columns than rows among those that are
     linked by such correlations. The cost is that of X'X; small correlations are not kept.
     """
@@ -48,6 +52,7 @@ def correlated_blocks(X, n_rows=None):
     columns = unit_columns(X)
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
     threshold = max(MIN_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
+    threshold = threshold if p <= MAX_MODERATE else MAX_THRESHOLD
     # A pair at the threshold may be in or out: in single precision this takes half the time.
     stored, pairs = isinstance(X, StoredColumns), [np.empty((2, 0), np.int64)]
     single = columns if stored else columns.astype(np.float32)

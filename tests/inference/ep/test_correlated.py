@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut
+from fastmf.inference.ep.correlated import MAX_FEATURES, MAX_MODERATE, correlated_blocks, cut
 
 
 def as_sets(blocks):
@@ -54,3 +54,12 @@ def test_large_blocks_are_cut_where_correlations_are_smallest():
 
 def test_constant_columns_are_in_no_block():
     assert correlated_blocks(np.zeros((10, 4))) == []
+
+
+def test_of_many_features_only_near_copies_share_a_block():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(400, MAX_MODERATE + 1))
+    X[:, 1] = X[:, 0] + 0.5 * rng.normal(size=400)  # correlated by 0.9
+    X[:, 3] = X[:, 2] + 0.1 * rng.normal(size=400)
+    assert as_sets(correlated_blocks(X)) == {(2, 3)}
+    assert as_sets(correlated_blocks(X[:, :20])) == {(0, 1), (2, 3)}
