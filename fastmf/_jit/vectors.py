@@ -42,7 +42,7 @@ def loop(builder, first, last, step, body, starts=()):
     Returns
     -------
     list of LLVM values
-        Those after the last iteration.
+        Values after the last iteration.
     """
     before = builder.basic_block
     head, inside, end = (builder.append_basic_block(f"loop.{x}") for x in ("head", "body", "end"))

@@ -171,7 +171,7 @@ def credible_sets(part, found, coverage):
     Returns
     -------
     list of CredibleSet
-        Of features, by their number in the model.
+        Sets of features, by their number in the model.
     """
     units, patterns = found
     R, left, sets = abs(part.correlations(units)), patterns.included.copy(), []

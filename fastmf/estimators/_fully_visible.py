@@ -5,10 +5,10 @@ from scipy.special import expit, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, number, one_of, real_array, row_weights
+from fastmf._common.arguments import count, flag, number, real_array, row_weights
 from fastmf.estimators._categories import as_array, checked_table
 from fastmf.estimators._files import Saved, check_n_features
-from fastmf.estimators._frames import like_frame, pair_series, pairs_frame, series, square_frame
+from fastmf.estimators._frames import like_frame, pair_series, series, square_frame
 from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._networks import BinaryNetwork
 from fastmf.estimators._runs import generator_of
@@ -18,7 +18,7 @@ from fastmf.learning.pseudo_likelihood.binary import inverse_ising
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.graph import edges_of
 
 # Solvers that need means and covariances only.
@@ -414,83 +414,6 @@ class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
             self.couplings_[..., None] + ends * of_couplings[..., None],
             self.field_[:, None] + ends * of_field[:, None],
         )
-
-    def test_couplings(self, adjust="holm", *, as_frame=False):
-        """Wald tests of every coupling against zero.
-
-        Parameters
-        ----------
-        adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
-        as_frame : bool, default False
-            A pandas data frame instead, in which `first` and `second` are names of features.
-
-        Returns
-        -------
-        CouplingTests
-            Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
-            `adjusted` p-values.
-
-        Raises
-        ------
-        ImportError
-            With `as_frame`, if pandas is not installed.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> tests = machine.test_couplings()
-        >>> neighbours = tests.second == tests.first + 1
-        >>> bool((tests.adjusted[neighbours] < 0.05).all())
-        True
-        """
-        flag("as_frame", as_frame)
-        tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
-        return pairs_frame(self, tests) if as_frame else tests
-
-    def likelihood_ratio_test(self, pairs=None):
-        """Composite likelihood ratio test of some couplings against zero.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2), optional
-            Couplings that are zero under the hypothesis; default all: independent units.
-
-        Returns
-        -------
-        RatioTest
-            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
-            distribution of the statistic, and the restricted `parameters`, fields first.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or a penalty, or for more than 6,000 parameters.
-
-        Notes
-        -----
-        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
-        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.likelihood_ratio_test().p_value < 1e-6  # independent units
-        True
-        >>> machine.likelihood_ratio_test([(0, 2), (0, 3), (1, 3)]).p_value > 0.01
-        True
-        """
-        godambe = self._godambe()
-        if self.l2 or self.penalty:
-            raise ValueError(
-                "likelihood ratios need maxima without penalties: fit without l2 and penalty."
-            )
-        return godambe.likelihood_ratio_test(pairs)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: two strings are values, too."""

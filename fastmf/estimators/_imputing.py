@@ -89,7 +89,7 @@ class LayeredImputing:
         Returns
         -------
         array of shape (n_samples, n_features)
-            Of categorical units the most probable labels.
+            Rows that are filled in; of categorical units with the most probable labels.
 
         Raises
         ------

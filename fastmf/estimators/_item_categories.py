@@ -27,7 +27,7 @@ def item_categories(estimator, X, n_categories, declared):
     Returns
     -------
     list of arrays
-        Of integers all from the smallest to the largest of the column.
+        Categories; of integers all from the smallest to the largest of the column.
 
     Raises
     ------

@@ -5,16 +5,19 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, one_of
+from fastmf._common.arguments import count, flag, one_of
 from fastmf.estimators._edge_inclusion import Estimates
-from fastmf.estimators._frames import feature_names, pandas
+from fastmf.estimators._frames import feature_names, pairs_frame, pandas
 from fastmf.estimators._runs import generator_of
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
+from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS
 
 ERRORS = ("sandwich", "naive")
 CODINGS = ("01", "-1+1")
+# Options under which a maximum is not that of the likelihood.
+PENALTIES = ("l2", "l2_field", "penalty")
 # Parameters up to which samples of the bootstrap are fitted by Newton's method.
 _MAX_NEWTON_PARAMETERS = 1300
 
@@ -83,6 +86,83 @@ class Network:
         values = factor * np.asarray(godambe.parameters)[first:]
         pairs = tuple(godambe.objective.pairs)
         return Estimates(values, factor**2 * C[first:, first:], pairs, feature_names(self))
+
+    def test_couplings(self, adjust="holm", *, as_frame=False):
+        """Wald tests of every coupling against zero.
+
+        Parameters
+        ----------
+        adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
+        as_frame : bool, default False
+            A pandas data frame instead, in which `first` and `second` are names of features.
+
+        Returns
+        -------
+        CouplingTests
+            Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
+            `adjusted` p-values.
+
+        Raises
+        ------
+        ImportError
+            With `as_frame`, if pandas is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> tests = machine.test_couplings()
+        >>> neighbours = tests.second == tests.first + 1
+        >>> bool((tests.adjusted[neighbours] < 0.05).all())
+        True
+        """
+        flag("as_frame", as_frame)
+        tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
+        return pairs_frame(self, tests) if as_frame else tests
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Composite likelihood ratio test of some couplings against zero.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Couplings that are zero under the hypothesis; default all: independent features.
+
+        Returns
+        -------
+        RatioTest
+            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
+            distribution of the statistic, and the restricted `parameters`, fields first.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or for more than 6,000 parameters.
+
+        Notes
+        -----
+        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
+        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> machine.likelihood_ratio_test().p_value < 1e-6  # independent units
+        True
+        >>> machine.likelihood_ratio_test([(0, 2), (0, 3), (1, 3)]).p_value > 0.01
+        True
+        """
+        godambe = self._godambe()
+        if any(getattr(self, name, None) for name in PENALTIES):
+            raise ValueError(
+                "likelihood ratios need maxima without penalties: fit without l2 and penalty."
+            )
+        return godambe.likelihood_ratio_test(pairs)
 
     def edge_inclusion(
         self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"

@@ -7,17 +7,17 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, number, one_of, real_array
+from fastmf._common.arguments import count, flag, number, real_array
 from fastmf.estimators._categories import as_array, checked_table, codes, decoded
 from fastmf.estimators._files import Saved
-from fastmf.estimators._frames import feature_names, like_frame, pairs_frame, square_frame
+from fastmf.estimators._frames import feature_names, like_frame, square_frame
 from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_sizes, labels_from
 from fastmf.estimators._networks import Network
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.models import BoltzmannMachine
@@ -425,61 +425,6 @@ class BaseOrdinalMachine(Network, Saved, BaseEstimator):
             self.couplings_[..., None] + ends * of_couplings[..., None],
             [mu[:, None] + ends * errors[:, None] for mu, errors in pairs],
         )
-
-    def test_couplings(self, adjust="holm", *, as_frame=False):
-        """Wald tests of every coupling against zero.
-
-        Parameters
-        ----------
-        adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
-        as_frame : bool, default False
-            A pandas data frame instead, in which `first` and `second` are names of features.
-
-        Returns
-        -------
-        CouplingTests
-            As of `FullyVisibleBoltzmannMachine.test_couplings`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> mf.OrdinalMachine().fit(X).test_couplings().p_value.shape
-        (6,)
-        """
-        flag("as_frame", as_frame)
-        tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
-        return pairs_frame(self, tests) if as_frame else tests
-
-    def likelihood_ratio_test(self, pairs=None):
-        """Composite likelihood ratio test of some couplings against zero.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2), optional
-            Couplings that are zero under the hypothesis; default all: independent items.
-
-        Returns
-        -------
-        RatioTest
-            As of `FullyVisibleBoltzmannMachine.likelihood_ratio_test`.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or a penalty, or for more than 6,000 parameters.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> bool(mf.OrdinalMachine().fit(X).likelihood_ratio_test([[0, 1]]).p_value > 0.01)
-        True
-        """
-        godambe = self._godambe()
-        if self.l2 or self.l2_field:
-            raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
-        return godambe.likelihood_ratio_test(pairs)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: strings are values, and values may be missing if so told."""

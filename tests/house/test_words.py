@@ -15,8 +15,6 @@ TREES = {
 }
 # What a text begins with whose noun is elsewhere.
 WITHOUT_NOUN = re.compile(r"(Of|Those|That)\b")
-# A parameter, or several of one type, in a section of a docstring.
-PARAMETER = re.compile(r"\S.* : .+|\*{0,2}\w+(, \*{0,2}\w+)*$")
 
 
 def indentation(line):
@@ -24,11 +22,11 @@ def indentation(line):
 
 
 def opening_lines(docstring):
-    """The first line of a docstring, and that of the text of each of its parameters."""
+    """The first line of a docstring, and that of each text below a parameter, result or error."""
     lines = docstring.splitlines()
     yield lines[0]
     for line, text in pairwise(lines):
-        if PARAMETER.match(line.strip()) and indentation(text) == indentation(line) + 4:
+        if line.strip() and indentation(text) == indentation(line) + 4:
             yield text.strip()
 
 

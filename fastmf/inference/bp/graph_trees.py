@@ -28,7 +28,7 @@ def edge_probabilities(edges, n_vertices):
     Returns
     -------
     array of shape (n_edges,)
-        Of a probability distribution of spanning trees; 1 for edges that are in no cycle.
+        Probabilities of edges in spanning trees; 1 for edges that are in no cycle.
     """
     n_components, component = _components(edges, n_vertices)
     if len(edges) == n_vertices - n_components:

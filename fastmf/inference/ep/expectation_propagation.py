@@ -64,9 +64,10 @@ def expectation_propagation(
         Features that share a site, a Gaussian of all of them, and a sum over the patterns of their
         inclusion in the place of one sum for each: for correlated features, whose posterior has
         several modes. Labels: features of the same label are a block. Auto: those that correlate by
-        more than 0.35 with each other, or are linearly dependent; up to 60 of them, and cut further
-        where they would include more features than are summed over (see Notes). None, or no such
-        features: single sites. The prior must be a GaussBernoulli.
+        more than 0.35 with each other (of more than 1200 features, by 0.95), or are linearly
+        dependent; up to 60 of them, and cut further where they would include more features than are
+        summed over (see Notes). None, or no such features: single sites. The prior must be a
+        GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.

@@ -58,7 +58,7 @@ def test_rows_have_solutions_of_their_own():
 
 
 def test_strong_couplings_of_bernoulli_units():
-    errors, before = [], []
+    reliable, errors, before = [], [], []
     for seed in range(6):
         rng = np.random.default_rng(seed)
         w = rng.normal(size=(10, 10)) * 3
@@ -67,9 +67,16 @@ def test_strong_couplings_of_bernoulli_units():
         exact = np.concatenate(mf.exact(model).mean)
         for kept, options in ((errors, {"n_starts": 20, "rng": 0}), (before, {})):
             found = mf.belief_propagation(model, **options)
-            error = abs(np.concatenate(found.mean) - exact).mean()
-            kept.append(error if found.reliable else 0.0)
-    assert max(errors) <= max(0.2, *before)
+            kept.append(abs(np.concatenate(found.mean) - exact).mean())
+            if found.reliable:
+                reliable.append(kept[-1])
+    # Half of these machines have a fixed point that is right, one of them from several starts only;
+    # on the others belief propagation does not converge, and says so.
+    assert max(reliable) < 0.1 and len(reliable) >= 5
+    assert (
+        max(np.subtract(before, errors)) > 0.6
+        and (np.array(errors) < np.array(before) + 1e-6).all()
+    )
 
 
 @pytest.mark.parametrize(

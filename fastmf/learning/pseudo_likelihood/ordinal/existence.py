@@ -93,7 +93,7 @@ def unseen(objective):
 def unbounded(objective):
     """Items whose thresholds grow without end though their couplings are bounded.
 
-    Those with a category that no row has; of the form of Blume and Capel, those whose rows have a
+    They have a category that no row has; of the form of Blume and Capel, those whose rows have a
     single category, or two neighbouring corners of the polygon of the points (c, (c - r)^2).
 
     Returns
