@@ -12,7 +12,7 @@ import numpy as np
 from timing import ROOT, positive
 
 import fastmf as mf
-from fastmf.cli._digits import BINARY, N_STARTS, N_TRAIN
+from fastmf.cli._digits import BINARY, N_CHAINS, N_TRAIN
 
 PICTURE = ROOT / "scripts" / "curves" / "digits.png"
 FLIP_PROBABILITY = 0.1
@@ -26,7 +26,7 @@ def machine_and_rows(n_epochs):
     rbm = mf.GeneralizedRBM(**BINARY | {"n_epochs": n_epochs}, random_state=0).fit(train)
     noisy = mf.evaluation.flip(test, FLIP_PROBABILITY, rng=0)
     restored = rbm.denoise(
-        noisy, flip_probability=FLIP_PROBABILITY, n_starts=N_STARTS, candidates=train
+        noisy, flip_probability=FLIP_PROBABILITY, n_starts=N_CHAINS, candidates=train
     )
     return rbm, {"clean": test, "10% flipped": noisy, "TAP means": restored}
 

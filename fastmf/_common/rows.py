@@ -16,6 +16,12 @@ def is_sparse(X):
     return issparse(X)
 
 
+def is_incomplete(X):
+    """Whether values of rows are missing, NaN."""
+    # The smallest of numbers among which one is NaN is NaN, and takes no memory.
+    return bool(not is_sparse(X) and X.dtype.kind == "f" and X.size and np.isnan(X.min()))
+
+
 def canonical(X, name="X"):
     """A sparse matrix as a CSR array whose indices are valid, ascending in each row and unique.
 

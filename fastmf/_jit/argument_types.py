@@ -20,7 +20,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-_NUMBERS = {int: types.int64, float: types.float64, bool: types.boolean}
+_SCALAR_TYPES = {int: types.int64, float: types.float64, bool: types.boolean}
 
 
 class _Arrays:
@@ -78,8 +78,8 @@ def _type(argument, dtype, n_more=0):
     members = argument if isinstance(argument, tuple) else get_args(argument)
     if members:
         return types.BaseTuple.from_types([_type(item, dtype, n_more) for item in members])
-    if argument in _NUMBERS:
-        return _NUMBERS[argument]
+    if argument in _SCALAR_TYPES:
+        return _SCALAR_TYPES[argument]
     members = [_type(item, dtype, n_more) for item in argument.__annotations__.values()]
     return types.BaseTuple.from_types(members, argument)
 
@@ -100,7 +100,7 @@ def placeholder(dtype, argument, n_workers=1, shape=()):
         return np.zeros(shape + (0,) * argument.n_axes, argument.dtype or dtype)
     if isinstance(argument, _Workers):
         return placeholder(dtype, argument.class_, n_workers, (n_workers,))
-    if argument in _NUMBERS:
+    if argument in _SCALAR_TYPES:
         return argument(0)
     members = argument if isinstance(argument, tuple) else get_args(argument)
     given = members or argument.__annotations__.values()

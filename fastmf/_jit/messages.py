@@ -24,7 +24,7 @@ LOGGER = logging.getLogger("fastmf")
 NUMBAS_LOGGER = logging.getLogger("numba")
 
 # Seconds of compilation before a user is told.
-DELAY = 1.0
+SILENT_SECONDS = 1.0
 # Without compilation for so long, what comes next is another call's.
 GAP = 2.0
 
@@ -65,7 +65,7 @@ class _Clock(event.Listener):
 
 
 class _Watch(event.Listener):
-    """Tells the user when kernels of this package have been compiled for `DELAY` seconds.
+    """Tells the user when kernels of this package have been compiled for `SILENT_SECONDS` seconds.
 
     Python's garbage collector is switched off meanwhile. It would take a tenth of the time, and
     Numba leaves little garbage. Neither does Numba tell a root logger at level DEBUG, for its own
@@ -131,7 +131,7 @@ class _Watch(event.Listener):
         return self.purposes[-1] if self.purposes else (None, to_stderr)
 
     def _start_timer(self, event):
-        wait = max(DELAY - self._seconds, 0.0)
+        wait = max(SILENT_SECONDS - self._seconds, 0.0)
         self._timer = threading.Timer(wait, self._tell, (event,))
         # No thread can be started while the interpreter shuts down.
         with suppress(RuntimeError):

@@ -25,7 +25,7 @@ STOPPED = 1 << 40
 
 # Entries of what is known of signals: the main thread, which alone handles them; the second of its
 # last look; type, value and traceback of the exception that a handler has raised.
-MAIN, SECOND, RAISED, N_ENTRIES = 0, 1, 2, 5
+MAIN, LAST_LOOK, RAISED, N_ENTRIES = 0, 1, 2, 5
 
 _signals = np.zeros(N_ENTRIES, np.int64)
 _signals[MAIN] = threading.main_thread().ident or 0
@@ -106,10 +106,10 @@ def _emit_look(builder, queue):
     is_main = builder.icmp_signed("==", thread, builder.load(entry(MAIN)))
     with cgutils.if_likely(builder, builder.and_(is_main, builder.not_(marked))):
         second = called("fastmf_seconds", _WORD, _WORD(0))
-        is_new = builder.icmp_signed("!=", second, builder.load(entry(SECOND)))
+        is_new = builder.icmp_signed("!=", second, builder.load(entry(LAST_LOOK)))
         none_kept = builder.icmp_signed("==", builder.load(entry(RAISED)), _WORD(0))
         with cgutils.if_unlikely(builder, builder.and_(is_new, none_kept)):
-            builder.store(second, entry(SECOND))
+            builder.store(second, entry(LAST_LOOK))
             lock = called("PyGILState_Ensure", _INT)
             raised = builder.icmp_signed("!=", called("PyErr_CheckSignals", _INT), _INT(0))
             with builder.if_then(raised):

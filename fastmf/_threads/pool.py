@@ -23,7 +23,7 @@ from fastmf._threads.waiting import load, pause
 WATCHING = 1000
 # Microseconds after which a worker that was given a job takes it up: until then the caller, which
 # is about to call the kernel itself, has the interpreter's lock, and to wait for that is to sleep.
-DELAY = 10
+START_DELAY = 10
 
 # The entries of the flags of a worker: numbers of the last job given, and of the last done.
 # They are apart by more than a cache line.
@@ -99,7 +99,7 @@ class _Worker(threading.Thread):
         self.jobs, self.flags = SimpleQueue(), np.zeros(N_FLAGS, np.int64)
         self.n_given = self.n_done = 0
         self.n_looks = int(WATCHING * _looks_per_microsecond())
-        self.n_delays = int(DELAY * _looks_per_microsecond())
+        self.n_delays = int(START_DELAY * _looks_per_microsecond())
         self.start()
 
     def run(self):

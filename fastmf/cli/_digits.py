@@ -17,13 +17,13 @@ NOISE_VARIANCE = 0.09
 BINARY = dict(n_components=40, learning_rate=(0.1, 0.01), n_epochs=120, batch_size=50, l2=0.05)
 REAL = dict(n_components=100, learning_rate=(0.2, 0.02), n_epochs=40, batch_size=50, n_sweeps=2)
 QUICK = dict(n_components=16, n_epochs=2)
-N_STARTS = 5
+N_CHAINS = 5
 # Noisy versions of each test digit.
 N_DRAWS = 5
 # Images in a row.
 N_SHOWN = 12
 # Gibbs sweeps of each sample of the binary machine.
-N_SWEEPS = 1000
+N_GIBBS_SWEEPS = 1000
 # Chains and steps of annealed importance sampling, and starts of mean-field solutions.
 ANNEALING = dict(n_chains=100, n_steps=1000)
 N_SOLUTION_STARTS = 1000
@@ -133,7 +133,7 @@ def _timed(seconds, step):
 
 def _samples(machine, ones, seed):
     """Training digits, and samples of the binary machine."""
-    samples = machine.sample(N_SHOWN, n_sweeps=N_SWEEPS, random_state=seed)
+    samples = machine.sample(N_SHOWN, n_sweeps=N_GIBBS_SWEEPS, random_state=seed)
     return {"training digits": ones[:N_SHOWN], "samples": samples}
 
 
@@ -162,7 +162,7 @@ def _denoise_binary(machine, ones, test, rng):
         noisy = flip(test, p, rng)
         estimates = {
             "RBM (TAP)": machine.denoise(
-                noisy, flip_probability=p, n_starts=N_STARTS, candidates=ones
+                noisy, flip_probability=p, n_starts=N_CHAINS, candidates=ones
             ),
             "pointwise optimal": pointwise_estimate(noisy, ones.mean(0), p),
             "nearest neighbour": nearest_neighbour(noisy, ones),

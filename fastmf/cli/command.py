@@ -29,7 +29,7 @@ messages about compilation.
 """
 
 # Errors in data, options and resources; any other error is a bug, and is shown with its traceback.
-_EXPECTED = (
+_USER_ERRORS = (
     ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError, UnknownPrior,
     warmup.Failed,
 )  # fmt: skip
@@ -80,7 +80,7 @@ def main(argv=None):
         # The reader has closed the pipe: nothing can be written, not even by the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except _EXPECTED as error:
+    except _USER_ERRORS as error:
         if os.environ.get("FASTMF_DEBUG"):
             raise
         return _print_error(f"error: {str(error) or type(error).__name__}", 1)

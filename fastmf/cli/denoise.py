@@ -5,7 +5,7 @@ import argparse
 import numpy as np
 
 from fastmf.cli import _data
-from fastmf.priors._domain import two_values
+from fastmf.priors._queries import two_values
 
 EPILOG = """\
 examples:

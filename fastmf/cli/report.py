@@ -15,8 +15,8 @@ from fastmf.cli._digits import (
     ANNEALING,
     FLIP_PROBABILITY,
     N_DRAWS,
+    N_GIBBS_SWEEPS,
     N_SHOWN,
-    N_SWEEPS,
     NOISE_VARIANCE,
     Outcome,
 )
@@ -206,7 +206,8 @@ def _samples(outcome):
     rows = [(name, images) for name, images in outcome.samples.items()]
     caption = (
         f"Training digits, and samples of the binary machine: {N_SHOWN} Gibbs chains after "
-        f"{N_SWEEPS} sweeps each from independent pixels. Samples resemble digits, not always one."
+        f"{N_GIBBS_SWEEPS} sweeps each from independent pixels. Samples resemble digits, not "
+        "always one."
     )
     return _strips(rows, outcome.shape, caption)
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.priors._domain import columns_of_values
+from fastmf.priors._queries import columns_of_values
 
 
 class Converted(NamedTuple):

@@ -18,7 +18,7 @@ from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors.binary import Bernoulli, Ising
 from fastmf.priors.categorical import Categorical
 
-_UNITS = {"ising": (Ising, [-1, 1]), "bernoulli": (Bernoulli, [0, 1]), "categorical": None}
+_NETWORKX_UNITS = {"ising": (Ising, [-1, 1]), "bernoulli": (Bernoulli, [0, 1]), "categorical": None}
 
 
 def from_networkx(graph, units="ising", *, weight="weight", field="field"):
@@ -57,7 +57,7 @@ def from_networkx(graph, units="ising", *, weight="weight", field="field"):
     >>> model, nodes[:2]  # doctest: +SKIP
     (BoltzmannMachine(16 Ising, 24 sparse couplings, float64), [(0, 0), (0, 1)])
     """
-    one_of("units", units, tuple(_UNITS))
+    one_of("units", units, tuple(_NETWORKX_UNITS))
     try:
         nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
         directed = graph.is_directed()
@@ -74,7 +74,7 @@ def from_networkx(graph, units="ising", *, weight="weight", field="field"):
             raise ValueError(f"graph must have no loops, got one at node {a!r:.60}.")
     if units == "categorical":
         return _categorical(nodes, edges, unit, weight, field)
-    class_, states = _UNITS[units]
+    class_, states = _NETWORKX_UNITS[units]
     prior = class_(np.array([finite(field, at.get(field, 0.0), name) for name, at in nodes]))
     rows, columns = (np.array([unit[e[k]] for e in edges], np.int64) for k in (0, 1))
     values = np.array([finite(weight, at.get(weight, 1.0), (a, b)) for a, b, at in edges], float)

@@ -12,10 +12,10 @@ from fastmf.datasets._compressed import open_decompressed
 from fastmf.datasets.alignments import ALPHABETS
 from fastmf.models._io import replacing
 
-_MAX_LINE_BYTES = 200
+_MAX_FIRST_LINE_BYTES = 200
 _BLOCK_BYTES = 2**20
 # Memory of a line of adabmDCA: at most four indices and a value.
-_ROW_BYTES = 40
+_ADABM_ROW_BYTES = 40
 
 
 class PottsParameters(NamedTuple):
@@ -90,7 +90,7 @@ class PlmcParameters(NamedTuple):
 
 # --- plmc ---------------------------------------------------------------------------------------
 
-_NUMBERS = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
+_PARAMETER_NAMES = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
 
 
 def read_plmc(path, *, max_bytes=2**33):
@@ -190,7 +190,7 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     sizes = [L, q, more["n_rows"], more["n_skipped"], more["n_iter"]]
     with replacing(path) as file:
         file.write(np.array(sizes, "<i4").tobytes())
-        file.write(np.array([more[name] for name in _NUMBERS], "<f4").tobytes())
+        file.write(np.array([more[name] for name in _PARAMETER_NAMES], "<f4").tobytes())
         file.write(alphabet.encode("ascii"))
         file.write(more["n_neighbours"].astype("<f4").tobytes())
         file.write(more["target"].encode("ascii"))
@@ -387,8 +387,8 @@ def _line_blocks(path):
     with open_decompressed(path) as file:
         while chunk := file.read(_BLOCK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
-            if len(max((rest, *lines), key=len)) > _MAX_LINE_BYTES:
-                raise ValueError(f"it has a line of more than {_MAX_LINE_BYTES} bytes.")
+            if len(max((rest, *lines), key=len)) > _MAX_FIRST_LINE_BYTES:
+                raise ValueError(f"it has a line of more than {_MAX_FIRST_LINE_BYTES} bytes.")
             yield lines
     yield [rest]
 
@@ -404,7 +404,7 @@ def _read_lines(path, alphabet, max_bytes):
             if row and n_words.get(row[0]) != len(row):
                 raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
         n_before, n_lines = n_before + len(rows), n_lines + sum(map(bool, rows))
-        _check_memory(n_lines * _ROW_BYTES, max_bytes)
+        _check_memory(n_lines * _ADABM_ROW_BYTES, max_bytes)
         for kind, (indices, values) in found.items():
             words = np.array([row for row in rows if row and row[0] == kind])
             if len(words):

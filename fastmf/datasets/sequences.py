@@ -9,7 +9,7 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import hamming
 
 # Of the product of a fraction and a number of columns, which may round to just above an integer.
-_ROUNDING = 1e-9
+_COLUMN_ROUNDING = 1e-9
 
 
 def sequence_weights(X, identity=0.8, *, n_threads=None):
@@ -56,9 +56,9 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     n_rows, n_columns = codes.shape
     identity = number("identity", identity, 0, 1)
     n_threads = count("n_threads", n_threads, optional=True)
-    most = n_columns - math.ceil(identity * n_columns - _ROUNDING)
+    most = n_columns - math.ceil(identity * n_columns - _COLUMN_ROUNDING)
     labels = hamming.padded(codes)
-    n_tasks = -(-n_rows // hamming.TASK_ROWS)
+    n_tasks = -(-n_rows // hamming.QUERY_ROWS)
     # A vector is compared in the time of some two multiply-adds.
     work = n_rows * n_rows * (labels.shape[1] // hamming.VECTOR_BYTES)
     n_workers = workers_for(n_tasks, work, n_threads)

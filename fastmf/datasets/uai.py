@@ -20,7 +20,7 @@ from fastmf.models._state_tables import (
 )
 from fastmf.models.boltzmann import BoltzmannMachine
 
-_KINDS = (b"MARKOV", b"BAYES")
+_NETWORKS = (b"MARKOV", b"BAYES")
 # Memory for each unit, factor and entry of a table while a file is read.
 _UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
 
@@ -132,7 +132,7 @@ def _read(path, what, read, *arguments):
 
 def _read_model(words, max_bytes):
     (kind,) = words.take(1, "its kind")
-    if kind.upper() not in _KINDS:
+    if kind.upper() not in _NETWORKS:
         words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
     n_units = words.number("the number of variables", 1)
     _check_memory(words, n_units * _UNIT_BYTES, max_bytes)

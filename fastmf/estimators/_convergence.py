@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.warning import warn_user
-from fastmf.priors._domain import columns_of_values
+from fastmf.priors._queries import columns_of_values
 
 # Learning counts as diverged at so many times the log-likelihood of uniform values, with which it
 # may begin, and of real values at so many nats a unit below independent units.

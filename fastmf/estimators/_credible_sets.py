@@ -4,7 +4,7 @@ The features of correlated blocks that hold effects are taken together, with the
 fixed point of expectation propagation, and their inclusion patterns are searched
 (`fastmf.inference.ep.inclusion_patterns`). Signals are told apart pattern by pattern: the most
 probable feature leads, and each pattern's feature that correlates most with it, by more than
-`MIN_CORRELATION`, is where the signal is in that pattern; what is left makes the next signal.
+`MIN_LINK`, is where the signal is in that pattern; what is left makes the next signal.
 """
 
 from typing import NamedTuple
@@ -17,10 +17,10 @@ from fastmf.inference.ep.inclusion_patterns import Patterns, cavity_of, search_p
 from fastmf.inference.gaussian.blocks import Blocks, members_of
 
 # Correlation from which on features may have the same effect, or depend on each other's.
-MIN_CORRELATION = 0.5
+MIN_LINK = 0.5
 # Inclusion probability from which on a feature links its block to others; and is in patterns, of
 # which there are at most so many features.
-LINKS, IN_PATTERNS, MAX_FEATURES = 1e-3, 1e-6, 300
+LINKS, IN_PATTERNS, MAX_PATTERN_FEATURES = 1e-3, 1e-6, 300
 
 
 class CredibleSet(NamedTuple):
@@ -124,7 +124,7 @@ def components_of(part, included, units):
     """
     if not len(units):
         return []
-    labels, near = part.labels[units], abs(part.correlations(units)) > MIN_CORRELATION
+    labels, near = part.labels[units], abs(part.correlations(units)) > MIN_LINK
     first, second = np.nonzero(np.triu(near, 1))
     n = int(part.labels.max()) + 1
     links = coo_array((np.ones(len(first), bool), (labels[first], labels[second])), (n, n))
@@ -152,8 +152,8 @@ def joint_patterns(parts, weights, included, units):
     Patterns
     """
     probable = units[included[units] > IN_PATTERNS]
-    if len(probable) > MAX_FEATURES:
-        probable = np.sort(probable[np.argsort(-included[probable])[:MAX_FEATURES]])
+    if len(probable) > MAX_PATTERN_FEATURES:
+        probable = np.sort(probable[np.argsort(-included[probable])[:MAX_PATTERN_FEATURES]])
     members = [part.patterns(units, probable) for part in parts]
     return probable, Patterns.mixed(members, weights)
 
@@ -179,7 +179,7 @@ def credible_sets(part, found, coverage):
     while True:
         marginal = probability @ left
         lead = int(np.argmax(marginal))
-        near = R[lead] > MIN_CORRELATION
+        near = R[lead] > MIN_LINK
         near[lead] = True
         likeness = np.where(left & near, R[lead] + (np.arange(len(units)) == lead), -1.0)
         place, exists = np.argmax(likeness, axis=1), (left & near).any(1)

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf.estimators._rows import checked_values
 from fastmf.models._archive import reading, shown
 from fastmf.models._io import (
     field_from_arrays,
@@ -19,6 +18,7 @@ from fastmf.models._io import (
 )
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import n_units
+from fastmf.priors._values import checked_values
 
 
 def _options(estimator):

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._common.warning import warn_user
 from fastmf.estimators._credible_sets import FittedPart
-from fastmf.estimators._reports import MIN_WEIGHT
+from fastmf.estimators._reports import MIN_REPORTED_WEIGHT
 from fastmf.estimators._unpenalised import projected_parts
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Loci, Regression
@@ -129,7 +129,7 @@ class FromMoments:
         if len(parts) > 1 or (units[0] != np.arange(len(units[0]))).any():
             task = Loci(tuple(parts), tuple(units), groups)
         # Effects that no R explains must not be learned as absence of noise.
-        hold_noise = summary is not None and summary.share > _z_scores.MAX_SHARE
+        hold_noise = summary is not None and summary.share > _z_scores.NOTABLE_SHARE
         fit = self._fit_task(
             with_blocks(task, self.blocks), n_groups, 0.0, unit, flat,
             centred=self.fit_intercept, hold_noise=hold_noise,
@@ -180,7 +180,9 @@ class FromMoments:
         """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
         unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)[target]
         own = np.flatnonzero(self._target_of_point == target)
-        for k in own[self._point_weights[own] >= MIN_WEIGHT * self._point_weights[own].max()]:
+        for k in own[
+            self._point_weights[own] >= MIN_REPORTED_WEIGHT * self._point_weights[own].max()
+        ]:
             noise, y = self._point_noise[k] / unit**2, np.atleast_2d(self._targets)[target]
             mean = self._point_coef[k] * self._scale / unit
             mean[self._unpenalised] = 0

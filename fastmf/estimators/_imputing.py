@@ -13,7 +13,7 @@ from fastmf.estimators._convergence import warn_unless_converged
 from fastmf.estimators._rows import refuse_sparse_missing
 from fastmf.estimators._runs import drawn_seed
 from fastmf.inference.mean_field.solutions import distinct
-from fastmf.inference.missing.fully_visible import MAX_ERROR, METHODS, conditional_means
+from fastmf.inference.missing.fully_visible import METHODS, WORST_ERROR, conditional_means
 from fastmf.inference.missing.layered import (
     MAX_WORK_OF_ROW,
     average_of_phases,
@@ -53,7 +53,7 @@ def means_of_missing(machine, X, method, random_state):
         reason = "mean-field solutions did not converge"
         if method != "tap":
             error = found.error.max()
-            reason = f"probabilities have standard errors of up to {error:.2g}, above {MAX_ERROR}"
+            reason = f"probabilities have standard errors of up to {error:.2g}, above {WORST_ERROR}"
         warn_user(
             f"The means of {n} of {len(X)} rows are uncertain: their {reason}. Compare with "
             "another method, or another random_state.",

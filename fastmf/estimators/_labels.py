@@ -6,7 +6,7 @@ from fastmf._common.arguments import real_array
 from fastmf.estimators._categories import codes, is_numeric, learned_categories
 
 # States of a site that fit into a byte, beside the code of absent ones.
-MAX_STATES = 254
+MAX_BYTE_STATES = 254
 
 
 def site_categories(estimator, X, n_states, declared):
@@ -45,8 +45,10 @@ def site_categories(estimator, X, n_states, declared):
         present = X[X >= 0]
         first, last = (int(present.min()), int(present.max())) if present.size else (0, 1)
         if first in (0, 1):
-            if last - first >= MAX_STATES:
-                raise ValueError(f"labels must be at most {MAX_STATES - 1 + first}, got {last}.")
+            if last - first >= MAX_BYTE_STATES:
+                raise ValueError(
+                    f"labels must be at most {MAX_BYTE_STATES - 1 + first}, got {last}."
+                )
             return [np.arange(first, max(last, first + 1) + 1)] * n_groups
         X = np.where(X < 0, np.nan, X)
     categories = learned_categories(estimator, X, declared)
@@ -56,8 +58,8 @@ def site_categories(estimator, X, n_states, declared):
                 f"site {site} has the single value {known.tolist()[0]!r}: leave it out, or declare "
                 "its categories by a pandas categorical."
             )
-        if len(known) > MAX_STATES:
-            raise ValueError(f"sites must have at most {MAX_STATES} states, got {len(known)}.")
+        if len(known) > MAX_BYTE_STATES:
+            raise ValueError(f"sites must have at most {MAX_BYTE_STATES} states, got {len(known)}.")
     return [whole_labels(known) if known.dtype.kind == "f" else known for known in categories]
 
 
@@ -122,8 +124,8 @@ def checked_sizes(n_states, n_groups):
     if sizes.ndim and len(sizes) != n_groups:
         raise ValueError(f"n_states must have one entry per site, {n_groups}, got {len(sizes)}.")
     sizes = np.broadcast_to(sizes, n_groups).astype(np.int64)
-    if sizes.min() < 2 or sizes.max() > MAX_STATES:
-        raise ValueError(f"n_states must be in [2, {MAX_STATES}], got {n_states!r:.40}.")
+    if sizes.min() < 2 or sizes.max() > MAX_BYTE_STATES:
+        raise ValueError(f"n_states must be in [2, {MAX_BYTE_STATES}], got {n_states!r:.40}.")
     return sizes
 
 

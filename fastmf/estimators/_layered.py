@@ -5,28 +5,25 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import number, one_of
-from fastmf._common.rows import is_sparse, row_blocks
+from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_unless_converged
 from fastmf.estimators._files import Saved, pointwise_and_starts
 from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._layered_learning import Learning
-from fastmf.estimators._rows import checked_rows, checked_values, with_nan_labels
+from fastmf.estimators._rows import checked_rows, with_nan_labels
 from fastmf.estimators._sampling import LayeredSampling
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, log_likelihood
-from fastmf.inference.missing.seen import (
-    is_incomplete,
-    log_likelihood_of_seen,
-    means_given_seen,
-)
-from fastmf.learning.layered.gradients import ORDERS
+from fastmf.inference.missing.seen import log_likelihood_of_seen, means_given_seen
+from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
 from fastmf.priors._protocol import n_units
 from fastmf.priors._rows import states
+from fastmf.priors._values import checked_values
 
 
 class LayeredMachine(
@@ -57,7 +54,7 @@ class LayeredMachine(
 
     @property
     def _order(self):
-        return ORDERS.get(self.gradient, 2)
+        return ORDER_OF_GRADIENT.get(self.gradient, 2)
 
     # --- likelihoods and solutions ------------------------------------------------------------
 

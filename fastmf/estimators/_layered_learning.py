@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.rows import is_sparse
+from fastmf._common.rows import is_incomplete, is_sparse
 from fastmf.estimators._convergence import warn_if_below_independent, warn_if_diverged
-from fastmf.estimators._rows import check_seen, checked_rows, checked_values, with_nan_labels
+from fastmf.estimators._rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._weights import present_rows
-from fastmf.inference.missing.seen import is_incomplete, log_prob_of_seen
+from fastmf.inference.missing.seen import log_prob_of_seen
 from fastmf.learning.layered.choice import gradient_for
 from fastmf.learning.layered.completion import (
     completed_once,
@@ -19,7 +19,7 @@ from fastmf.learning.layered.completion import (
     with_values_of_columns,
 )
 from fastmf.learning.layered.domain import check_exists
-from fastmf.learning.layered.exact_averages import MAX_STATES, is_exact
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_exact
 from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
 from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.preconditioning import preparation
@@ -32,6 +32,7 @@ from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._rows import log_prob_of_rows, states
 from fastmf.priors._scaling import is_real
+from fastmf.priors._values import checked_values
 
 # Rows that units are fitted to at least, where rows have weights.
 MIN_REPEATED = 50_000
@@ -224,8 +225,9 @@ class Learning:
             gradient = gradient_for(model, n_rows)
         if gradient == "exact" and not is_exact(model):
             raise ValueError(
-                f"gradient='exact' needs a machine with one hidden layer, and at most {MAX_STATES} "
-                f"states of its visible or of its hidden units, got {model}; use 'tap' or 'pcd'."
+                "gradient='exact' needs a machine with one hidden layer, and at most "
+                f"{MAX_SUMMED_STATES} states of its visible or of its hidden units, "
+                f"got {model}; use 'tap' or 'pcd'."
             )
         self.gradient_ = gradient
         return replace(settings, gradient=gradient)

@@ -10,7 +10,7 @@ from fastmf.estimators._unpenalised import columns_of
 from fastmf.inference.sampling.spike_slab import ALWAYS, SparsePosterior, draw_coefficients
 
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
-MIN_WEIGHT = 0.03
+MIN_REPORTED_WEIGHT = 0.03
 
 
 class Reports:

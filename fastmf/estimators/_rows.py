@@ -3,20 +3,16 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf._common.rows import canonical, is_sparse, row_blocks
+from fastmf._common.rows import canonical, is_incomplete, is_sparse
 from fastmf.estimators._data import checked_data, column_name, with_nan
-from fastmf.estimators._units import check_support
-from fastmf.inference.missing.seen import is_incomplete
 from fastmf.priors._groups import (
-    as_states,
     column_is_group,
     column_sizes,
     has_groups,
     has_groups_of_states,
 )
-from fastmf.priors._protocol import is_unit_prior, n_units
+from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._registry import REGISTRY
-from fastmf.priors._rows import states
 
 
 def checked_rows(estimator, X, *, reset, dtype, missing=False):
@@ -120,70 +116,3 @@ def check_seen(estimator, X, weights=None, columns=True):
         raise ValueError(
             f"X must have a value in each column, got none in column {name}: leave it out."
         )
-
-
-def checked_values(visible, X, dtype, *, missing=False, means=True):
-    """The rows, unless there are values that the visible units cannot take.
-
-    Parameters
-    ----------
-    visible : unit prior
-    X : array or csr_array of shape (n_samples, n_features)
-        Rows as `checked_rows` returns them.
-    dtype : numpy dtype
-        Type of the model.
-    missing : bool
-        Whether labels may be missing.
-    means : bool
-        Whether two-valued units accept means of their values.
-
-    Returns
-    -------
-    array or csr_array
-        Floating-point labels of groups of states as one-hot rows; others as they are.
-
-    Raises
-    ------
-    ValueError
-    """
-    grouped = has_groups(visible)
-    if is_sparse(X):
-        if grouped and X.shape[1] != n_units(visible):
-            raise ValueError(
-                "X must be a dense array of labels, got a sparse matrix: of categorical units only "
-                f"one-hot rows of {n_units(visible)} columns may be sparse."
-            )
-    elif X.dtype.kind == "f":
-        X = as_states("X", visible, X)
-    if not missing and grouped and not is_sparse(X):
-        _refuse_missing(visible, X)
-    if missing and grouped and is_incomplete(X):
-        _check_whole_groups(visible, X)
-    check_support(visible, X, means, dtype)
-    return X
-
-
-def _check_whole_groups(visible, X):
-    """Raise if some states of a group are missing, and others not."""
-    if X.shape[1] != n_units(visible):
-        return
-    absent, sizes = np.isnan(X), column_sizes(visible)
-    of_first = np.repeat(absent[:, np.cumsum(sizes) - sizes], sizes, axis=1)
-    if (absent != of_first).any():
-        row, column = np.argwhere(absent != of_first)[0]
-        raise ValueError(
-            "X must have NaN in all states of a categorical unit, or in none, got both in row "
-            f"{row}, at column {column}."
-        )
-
-
-def _refuse_missing(visible, X):
-    """Raise if labels are missing: negative ones, or NaN in the states of one."""
-    if X.dtype.kind in "ub" or (X.dtype.kind == "i" and X.min() >= 0):
-        return
-    for rows in row_blocks(X):
-        if np.isnan(states(visible, X[rows], np.float64)).any():
-            raise ValueError(
-                "X has missing labels (negative ones), which are not taken here: fill them in by "
-                "`impute`, leave such rows out, or give missing values a state of their own."
-            )

@@ -35,7 +35,7 @@ from fastmf.special import sigmoid
 MIN_LOG_ODDS = -30.0
 
 # What an optimum at a bound of the search means, and what to give.
-BOUNDS = {
+BOUND_ADVICE = {
     ("noise variance", "lower bound"): (
         "1e-12 of the variance of y, as features explain all of it: give noise_variance"
     ),
@@ -293,7 +293,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         """Warn of hyper-parameters at a bound of the search."""
         for name, side in names:
             warn_user(
-                f"The {name} is on the {side} of its search: {BOUNDS[name, side]}.",
+                f"The {name} is on the {side} of its search: {BOUND_ADVICE[name, side]}.",
                 ConvergenceWarning,
             )
 

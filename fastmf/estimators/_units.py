@@ -2,26 +2,23 @@
 
 import numpy as np
 
-from fastmf._common.rows import is_sparse, row_blocks
+from fastmf._common.rows import is_sparse
 from fastmf.models._checks import unit_prior
-from fastmf.priors._domain import (
-    admissible,
+from fastmf.priors._groups import (
+    column_sizes,
+    has_groups,
+    has_groups_of_states,
+)
+from fastmf.priors._protocol import is_unit_prior, n_units, repeated
+from fastmf.priors._queries import (
     can_be_fitted,
     common_support,
-    describe_support,
     fitted,
     hidden_unit,
     independent_units,
 )
-from fastmf.priors._groups import (
-    column_sizes,
-    columns_by_parts,
-    has_groups,
-    has_groups_of_states,
-)
-from fastmf.priors._protocol import by_parts, is_unit_prior, n_units, repeated, take
 from fastmf.priors._registry import REGISTRY, floating_type
-from fastmf.priors._rows import states
+from fastmf.priors._values import check_part
 
 # More states of a categorical unit than that are taken for a mistake in the data.
 MAX_LABELS = 1000
@@ -69,7 +66,7 @@ def visible_prior(spec, X, rows=None):
         prior = class_.from_data(_labels(X))
     else:
         if common_support(class_):
-            (_check_stored if is_sparse(X) else _check_columns)(class_, X, True, 0)
+            check_part(class_, X)
         prior = unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
     return prior if rows is None else independent_units(prior, X[rows])
 
@@ -111,75 +108,6 @@ def hidden_prior(spec, n_components, dtype):
     if prior is None:
         raise TypeError(f"hidden: no default parameters for {class_.__name__}; give an instance.")
     return _instance("hidden", prior, n_components, dtype)
-
-
-def check_support(prior, X, means=True, dtype=np.float64):
-    """Raise unless every entry of `X` lies in the support of its unit.
-
-    Two-valued units also accept values in between, as probabilities (or means), like
-    scikit-learn's BernoulliRBM, if `means` says so.
-
-    Parameters
-    ----------
-    prior : unit prior
-    X : array or csr_array of shape (n_rows, n_columns)
-        Labels of groups of states, or flat values.
-    means : bool
-    dtype : numpy dtype
-        In which labels and integers are compared.
-    """
-    if is_sparse(X) and not has_groups(prior):
-        first = 0
-        for part, columns in columns_by_parts(prior, X):
-            _check_stored(part, columns, means, first)
-            first += columns.shape[1]
-        return
-    for rows in row_blocks(X, dense=True):
-        first = 0
-        for part, columns in by_parts(prior, states(prior, X[rows], dtype)):
-            _check_columns(part, columns, means, first, rows.start)
-            first += columns.shape[1]
-
-
-def _check_columns(prior, X, means, first, first_row=0):
-    """The same for one part of a prior, or a class; the first column and row have these numbers."""
-    allowed = admissible(prior, X, means=means)
-    if not np.all(allowed):
-        row, column = np.argwhere(~allowed)[0]
-        _refuse(prior, X[row, column], (first_row + row, column), means, first)
-
-
-def _check_stored(prior, X, means, first):
-    """The same for sparse rows, in which zeros that are not stored count as any others."""
-    n_rows, n_columns = X.shape
-    zeros_allowed = np.zeros((1, n_columns), bool)
-    zeros_allowed |= admissible(prior, np.zeros((1, n_columns), X.dtype), means=means)
-    if not zeros_allowed.all():
-        wrong = (np.bincount(X.indices, minlength=n_columns) < n_rows) & ~zeros_allowed[0]
-        if wrong.any():
-            column = np.argmax(wrong)
-            row = np.setdiff1d(np.arange(n_rows), X[:, [column]].nonzero()[0])[0]
-            _refuse(prior, 0, (row, column), means, first, " (a zero that is not stored)")
-    alike = isinstance(prior, type) or common_support(prior) is not None
-    for rows in row_blocks(X):
-        stored = slice(X.indptr[rows.start], X.indptr[rows.stop])
-        values, columns = X.data[stored], X.indices[stored]
-        allowed = admissible(prior if alike else take(prior, columns), values, means=means)
-        if not np.all(allowed):
-            k = np.argmin(allowed)
-            row = np.searchsorted(X.indptr, stored.start + k, "right") - 1
-            _refuse(prior, values[k], (row, columns[k]), means, first)
-
-
-def _refuse(prior, value, place, means, first, how=""):
-    """Raise for a value that a unit of a prior, or a class, cannot take."""
-    name = (prior if isinstance(prior, type) else type(prior)).__name__
-    row, column = place
-    raise ValueError(
-        f"X must hold values that {name} units can take: expected each to be "
-        f"{describe_support(prior, column, means=means)}, got {value:g}{how} in row {row}, "
-        f"column {first + column}."
-    )
 
 
 def given_layers(init, X, *kinds):

@@ -16,7 +16,7 @@ from fastmf._common.warning import warn_user
 
 # Norm of what a column adds to others, relative to its own and in roundings of its type, below
 # which it is a combination of them.
-DEPENDENCE = 100
+MIN_NORM = 100
 
 
 class Unpenalised(NamedTuple):
@@ -94,7 +94,7 @@ def projection_of(X, units):
     scale = np.sqrt((W * W).sum(0))
     scale[scale == 0] = 1.0
     left, values, right = np.linalg.svd(W / scale, full_matrices=False)
-    rounding = DEPENDENCE * np.finfo(X.dtype).eps
+    rounding = MIN_NORM * np.finfo(X.dtype).eps
     rank = int((values > rounding * max(W.shape)).sum())
     if rank < len(units):
         warn_user(

@@ -6,16 +6,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
+from fastmf._common.rows import is_incomplete
 from fastmf.estimators._convergence import warn_unless_converged
 from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.inference.missing.seen import is_incomplete
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.family import train
-from fastmf.learning.layered.gradients import ORDERS
+from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.models import DBM, RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
@@ -212,7 +212,7 @@ class DeepBoltzmannMachine(LayeredMachine):
 
     def _settings(self):
         settings = super()._settings()
-        known = ("auto", *ORDERS, "pcd")
+        known = ("auto", *ORDER_OF_GRADIENT, "pcd")
         if self.gradient not in known:
             raise ValueError(
                 f"gradient of a deep machine must be one of {known}, got {self.gradient!r}."

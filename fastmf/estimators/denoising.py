@@ -16,14 +16,14 @@ import numpy as np
 from fastmf._common.arguments import count, number, real_array
 from fastmf.estimators._runs import generator_of
 from fastmf.learning.layered.starts import nearest_rows
-from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
+from fastmf.priors._queries import two_values
 
 # A flip probability of 0 would be an infinite field.
 MIN_FLIP_PROBABILITY = 1e-12
 # Means are wanted to better than a grey level of 1 / 255: on MNIST 1e-5 took half as many sweeps
 # again and left every Matthews correlation as it was.
-TOL = 1e-3
+DENOISING_TOL = 1e-3
 
 
 class Channel(NamedTuple):
@@ -150,7 +150,9 @@ def denoise(estimator, Y, channel, *, n_starts, anneal, random_state):
 
     def solution(state, tilt, **options):
         b, a = (part if part is None else np.repeat(part, n_starts, axis=0) for part in tilt)
-        return estimator.solve(state, field=b, precision=a, tol=TOL, log_partition=False, **options)
+        return estimator.solve(
+            state, field=b, precision=a, tol=DENOISING_TOL, log_partition=False, **options
+        )
 
     for level in levels:
         reached = solution(state, channel.at(level).tilt(Y, prior), max_iter=50)

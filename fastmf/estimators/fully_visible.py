@@ -33,7 +33,7 @@ _SOLVERS_OF_GRAPHS = ("auto", "newton", "lbfgs", "gradient")
 _STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
 # Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
 _MAX_NEWTON_PARAMETERS = 1300
-_MAX_ITER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ITER) | {
+_MAX_ITER_OF_SOLVER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ITER) | {
     "newton": newton.MAX_ITER,
     "lbfgs": lbfgs.MAX_ITER,
 }
@@ -295,7 +295,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             )
         options = {
             "tol": min(float(self.tol), 1e100),  # whose square is a number
-            "max_iter": self.max_iter or _MAX_ITER[solver],
+            "max_iter": self.max_iter or _MAX_ITER_OF_SOLVER[solver],
         }
         start = self._start(solver)
         if solver == "bslm":

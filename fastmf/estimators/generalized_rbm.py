@@ -4,10 +4,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
+from fastmf._common.rows import is_incomplete
 from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
-from fastmf.inference.missing.seen import is_incomplete
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
 from fastmf.models.dbm import machine_of

@@ -16,7 +16,7 @@ from fastmf.learning.pseudo_likelihood.potts.existence import existence, existen
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
-_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
+_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
 
 
 class PottsMachine(BasePottsMachine):
@@ -186,7 +186,7 @@ class PottsMachine(BasePottsMachine):
         return self
 
     def _check_options(self):
-        one_of("solver", self.solver, _SOLVERS)
+        one_of("solver", self.solver, _POTTS_SOLVERS)
         for name in ("l2", "l2_field", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
         number("existence_seconds", self.existence_seconds, 0, np.inf)

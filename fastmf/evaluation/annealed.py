@@ -19,9 +19,10 @@ from fastmf.inference.sampling.annealing import (
 from fastmf.inference.sampling.annealing_visible import VisiblePath
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
-from fastmf.priors._domain import two_values
 from fastmf.priors._groups import as_states
-from fastmf.priors._protocol import contains, n_units
+from fastmf.priors._protocol import n_units
+from fastmf.priors._queries import two_values
+from fastmf.priors._values import check_values
 
 # Relative error of a mean above which fewer than about ten chains contribute to it.
 MAX_RELATIVE_ERROR = 0.3
@@ -287,8 +288,7 @@ def _starts(model, data, n_chains):
     prior = model.layers[0]
     data = rows("data", as_states("data", prior, data), n_units(prior), model.dtype)
     starts = np.resize(np.atleast_2d(data), (n_chains, n_units(prior)))
-    if not contains(prior, starts).all():
-        raise ValueError("data must be in the support of the visible units.")
+    check_values("data", prior, starts)
     return starts
 
 

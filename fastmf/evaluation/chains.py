@@ -10,9 +10,10 @@ from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import Layered
-from fastmf.priors._domain import two_values
 from fastmf.priors._groups import as_labels, as_states, only_groups
-from fastmf.priors._protocol import contains, n_units, sample
+from fastmf.priors._protocol import n_units, sample
+from fastmf.priors._queries import two_values
+from fastmf.priors._values import check_values
 
 
 def gibbs_chains(
@@ -107,8 +108,7 @@ def _starts(model, init, n_chains, rng):
     init = rows("init", as_states("init", prior, init), n_units(prior), model.dtype)
     if init.shape != (n_chains, n_units(prior)):
         raise ValueError(f"init must have {n_chains} rows, one a chain, got shape {init.shape}.")
-    if not contains(prior, init).all():
-        raise ValueError("init must be in the support of the visible units.")
+    check_values("init", prior, init)
     return init
 
 

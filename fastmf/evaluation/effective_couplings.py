@@ -18,9 +18,9 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     model : RBM
         With categorical visible units, and any hidden units, which are summed exactly.
     X : array of shape (n_rows, n_groups)
-        Labels: the sequences in whose company two groups are looked at.
+        Labels of background sequences: couplings are averaged over them.
     n_background : int, default 50
-        Number of rows of `X` that are drawn for that.
+        Number of rows of `X` that are drawn as background.
     sample_weight : array of shape (n_rows,), optional
         Rows are drawn in proportion to it.
     n_threads : int, optional

@@ -18,9 +18,9 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.models import exact
 from fastmf.models._layered import Layered
 from fastmf.models.exact import MAX_UNITS
-from fastmf.priors._domain import number_of_states
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units
+from fastmf.priors._queries import number_of_states
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 # Default limit of enumeration: more states than this take minutes.

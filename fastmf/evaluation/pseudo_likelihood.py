@@ -5,9 +5,10 @@ import numpy as np
 from fastmf._common.arguments import real_array, rows
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models import RBM
-from fastmf.priors._domain import columns_of_values, describe_support, support
 from fastmf.priors._groups import as_states, has_groups
-from fastmf.priors._protocol import contains, take
+from fastmf.priors._protocol import take
+from fastmf.priors._queries import columns_of_values, support
+from fastmf.priors._values import check_values, describe_support
 
 # Limit of the size of temporary arrays, in numbers.
 MAX_NUMBERS = 1 << 20
@@ -70,8 +71,7 @@ def pseudo_log_likelihood(model, X):
 @one_blas_thread()
 def _sums_of_columns(model, columns, X):
     """The same with groups of states, of which all states change together."""
-    if not contains(model.visible, X).all():
-        raise ValueError("X must have values in the support of the visible units.")
+    check_values("X", model.visible, X)
     total, first, zero = np.zeros(len(X)), 0, model.dtype.type(0)
     fields = X @ model.weights
     current = model.hidden.log_partition(fields, zero).sum(-1, dtype=np.float64)

@@ -37,7 +37,7 @@ OBJECTIVES = (
 )  # fmt: skip
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
 # Of belief propagation.
-ALGORITHMS = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}
+BP_ALGORITHMS = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}
 # The inference of each objective, where it is not mean field.
 MATCHED_INFERENCE = {
     "latent_svm": "max_product",
@@ -155,7 +155,7 @@ def infer(
         exact = np.logaddexp(0, b).sum(1, dtype=float)
         return ConditionalMoments(expit(b), np.zeros_like(c), None, exact, zeros)
     options = {"damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads}
-    algorithm = ALGORITHMS.get(inference)
+    algorithm = BP_ALGORITHMS.get(inference)
     if algorithm and not (log_partition or search):
         found = beliefs_of_batch(
             model, fields, algorithm=algorithm, pairwise="mean" if pairs else False, **options

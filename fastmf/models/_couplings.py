@@ -12,7 +12,7 @@ from fastmf.models import _checks
 
 # Up to so many units, solvers that have dense matrices only make one of sparse couplings.
 MAX_DENSE_UNITS = 4096
-FORBIDDEN = (
+NO_FORBIDDEN_PAIRS = (
     "couplings of -inf forbid pairs of states, and {} has no moments for these; take "
     "belief_propagation or exact, or a large negative coupling, such as -30, in their place."
 )
@@ -160,7 +160,7 @@ def finite_machine(name, model):
     """
     couplings = getattr(model, "couplings", None)
     if couplings is not None and not isinstance(couplings, tuple) and has_forbidden(couplings):
-        raise ValueError(FORBIDDEN.format(name))
+        raise ValueError(NO_FORBIDDEN_PAIRS.format(name))
     return model
 
 

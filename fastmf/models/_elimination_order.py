@@ -17,7 +17,7 @@ import numpy as np
 N_ORDERS, FEW_BITS = 8, 12
 # Neighbours that are looked at until the search for one order, or for others, ends: some
 # seconds, or one.
-MAX_WORK, MAX_WORK_OF_OTHERS = 3 * 10**7, 10**7
+MAX_NEIGHBOURS, MAX_NEIGHBOURS_OF_OTHERS = 3 * 10**7, 10**7
 # No machine has memory for tables of more entries.
 MAX_BITS = 60
 
@@ -108,7 +108,7 @@ def elimination_plan(n_states, edges):
         if best is None or (plan.complete and plan.log2_total < best.log2_total):
             best = plan
         work += search.work
-        if best.log2_largest <= FEW_BITS or work > MAX_WORK_OF_OTHERS:
+        if best.log2_largest <= FEW_BITS or work > MAX_NEIGHBOURS_OF_OTHERS:
             break
     return best
 
@@ -144,7 +144,7 @@ class _MinFill:
         around = self.neighbours[v]
         d = len(around)
         self.work += 1
-        if d < 2 or self.work > MAX_WORK:
+        if d < 2 or self.work > MAX_NEIGHBOURS:
             return 0
         n_twice = 0
         for u in around:
@@ -158,7 +158,7 @@ class _MinFill:
     def plan(self, n_states):
         """Eliminate all units."""
         cliques, n_units = [], len(self.bits)
-        while self.heap and self.work <= MAX_WORK:
+        while self.heap and self.work <= MAX_NEIGHBOURS:
             key = heapq.heappop(self.heap)
             v = key[-1]
             if key == self._key(v) and self.neighbours[v] is not None:

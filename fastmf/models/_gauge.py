@@ -8,8 +8,8 @@ that are ignored) break the symmetry: then probabilities do change.
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf.priors._domain import with_shifted_field
 from fastmf.priors._groups import fields_of_groups, groups, has_groups
+from fastmf.priors._queries import with_shifted_field
 
 GAUGES = ("zero-sum", "lattice")
 

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.sparse import issparse
 
 from fastmf.models._couplings import stored
-from fastmf.priors._domain import support
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import n_units, parts_of
+from fastmf.priors._queries import support
 
 
 class PairwiseGraph(NamedTuple):

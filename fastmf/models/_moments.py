@@ -16,9 +16,9 @@ from fastmf._common.arguments import number
 
 # Rounding of a matrix of moments, relative to its diagonal, in double precision; and in the product
 # with its factor, beyond which the matrix was not positive semidefinite.
-ROUNDING, MAX_ERROR = 1e-12, 1e-6
+MOMENT_ROUNDING, MAX_MOMENT_ERROR = 1e-12, 1e-6
 # A matrix with fewer elements than this fraction is taken apart into its blocks.
-MAX_DENSITY = 0.5
+MAX_BLOCK_DENSITY = 0.5
 # Blocks are joined up to so many features.
 SMALL = 200
 
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     absent_square: float
 
 
-def factor(gram, rounding=ROUNDING):
+def factor(gram, rounding=MOMENT_ROUNDING):
     """Rows U of which U'U is a positive semidefinite matrix, and the order of the pivots.
 
     Returns
@@ -61,12 +61,12 @@ def factor(gram, rounding=ROUNDING):
     probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))
     expected = gram / scale / scale[:, None] @ probe
     error = abs(U.T @ (U @ probe) - expected).max(initial=0)
-    if not error <= MAX_ERROR * np.sqrt(n) * max(1.0, abs(expected).max(initial=0)):
+    if not error <= MAX_MOMENT_ERROR * np.sqrt(n) * max(1.0, abs(expected).max(initial=0)):
         raise ValueError("not positive semidefinite")
     return U * scale, pivots[:rank] - 1
 
 
-def rows_of(gram, moment, rounding=ROUNDING):
+def rows_of(gram, moment, rounding=MOMENT_ROUNDING):
     """Rows and target with these moments, and what of the moment X'y no rows have.
 
     Parameters
@@ -178,7 +178,7 @@ def blocks_of(matrix, name="gram"):
         return [(np.arange(e - len(part), e), part) for e, part in zip(ends, parts, strict=True)]
     if not sparse.issparse(matrix):
         matrix = np.asarray(matrix, np.float64)
-        dense = matrix.ndim != 2 or np.count_nonzero(matrix) > MAX_DENSITY * matrix.size
+        dense = matrix.ndim != 2 or np.count_nonzero(matrix) > MAX_BLOCK_DENSITY * matrix.size
         if dense or matrix.shape[0] != matrix.shape[1]:
             return [(np.arange(len(matrix)) if matrix.ndim else np.zeros(0, int), matrix)]
         pattern = sparse.csr_array(matrix)

@@ -14,9 +14,9 @@ from fastmf._common.arguments import rows as real_rows
 from fastmf.models._elimination import Marginals, Tables
 from fastmf.models._graph import pairwise_graph
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.priors._domain import columns_of_values, support
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
+from fastmf.priors._queries import columns_of_values, support
 from fastmf.priors.categorical import Categorical
 
 # The exponential of a larger logarithm is infinite, and of its negative, 0.

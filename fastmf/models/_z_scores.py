@@ -18,7 +18,7 @@ import numpy as np
 from fastmf.models._moments import blocks_of, factor, rows_of
 
 # A share below this is the rounding of printed z-scores; one above is said to the user.
-MIN_SHARE, MAX_SHARE = 1e-3, 0.02
+ROUNDING_SHARE, NOTABLE_SHARE = 1e-3, 0.02
 # Smallest eigenvalue of a factorised R: that of correlations printed with some digits.
 MIN_ROUNDING = 1e-10
 # Distance of a z-score from what the others say, and size of both, for a wrong sign.
@@ -49,7 +49,7 @@ class Summary(NamedTuple):
 
     def message(self):
         """What to say of a mismatch, or None."""
-        if self.share <= MAX_SHARE and not len(self.flipped):
+        if self.share <= NOTABLE_SHARE and not len(self.flipped):
             return None
         text = f"R does not fit z: {self.share:.2g} of the variance of z is not of correlations R"
         if len(self.flipped):
@@ -86,7 +86,7 @@ def summary_of(z, R, n):
         _check_correlations(block)
         own, found, wrong = mismatch(z[units], block)
         share, flipped = max(share, found), [*flipped, *units[wrong]]
-        if found > MIN_SHARE:
+        if found > ROUNDING_SHARE:
             block = (1 - found) * block + found * np.eye(len(own))
         X, y = _rows(block, own / np.sqrt(n))
         # Features explain at most all of y. (Blocks together may seem to explain more, if they are
@@ -145,11 +145,11 @@ def mismatch(z, R):
     z = z.copy()
     values, _, vectors = _eigen(z, R)
     # Precisions of z under noise of nearly this covariance, without effects.
-    shrunk = (1 / (values + MIN_SHARE) - 1 / MIN_SHARE)[:, None] * vectors
-    diagonal = 1 / MIN_SHARE + (vectors * shrunk).sum(0)
+    shrunk = (1 / (values + ROUNDING_SHARE) - 1 / ROUNDING_SHARE)[:, None] * vectors
+    diagonal = 1 / ROUNDING_SHARE + (vectors * shrunk).sum(0)
     flipped = []
     while len(flipped) < MAX_FLIPS:
-        solved = z / MIN_SHARE + (vectors @ z) @ shrunk
+        solved = z / ROUNDING_SHARE + (vectors @ z) @ shrunk
         expected, distance = z - solved / diagonal, abs(solved) / np.sqrt(diagonal)
         large = np.minimum(abs(expected), abs(z)) > FLIP_SIZE
         wrong = np.where(large & (expected * z < 0), distance, 0)
@@ -183,8 +183,8 @@ def _share(z, values, vectors):
         key=lambda result: result.fun,
     )
     share = float(np.exp(found.x[1]))
-    none = minus_likelihood([found.x[0], np.log(MIN_SHARE)])
-    return share if share > MIN_SHARE and none - found.fun > MIN_GAIN else 0.0
+    none = minus_likelihood([found.x[0], np.log(ROUNDING_SHARE)])
+    return share if share > ROUNDING_SHARE and none - found.fun > MIN_GAIN else 0.0
 
 
 def _eigen(z, R):

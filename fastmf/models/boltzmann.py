@@ -9,7 +9,6 @@ from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
 from fastmf.models._gauge import in_gauge, sparse_in_gauge
 from fastmf.models._io import Model
-from fastmf.priors._domain import with_shifted_field
 from fastmf.priors._groups import (
     column_is_group,
     column_sizes,
@@ -17,6 +16,7 @@ from fastmf.priors._groups import (
     has_groups,
     only_groups,
 )
+from fastmf.priors._queries import with_shifted_field
 
 
 @dataclass(frozen=True, eq=False, repr=False)

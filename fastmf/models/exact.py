@@ -24,12 +24,12 @@ from fastmf.models._state_tables import (
     with_all_pairs,
 )
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.priors._domain import columns_of_values, number_of_states
+from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors.concatenated import concatenate
 
 # Largest enumerations: units, and states of them together.
 MAX_UNITS = 20
-MAX_STATES = 1 << 24
+MAX_LAYER_STATES = 1 << 24
 NO_STATES = "model has no states that are possible: all have the energy +inf."
 # Numbers in one chunk of states or fields.
 CHUNK_SIZE = 1 << 20
@@ -166,7 +166,9 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
 def _enumerable(prior):
     columns = columns_of_values(prior)
     return (
-        columns is not None and len(columns) <= MAX_UNITS and number_of_states(prior) <= MAX_STATES
+        columns is not None
+        and len(columns) <= MAX_UNITS
+        and number_of_states(prior) <= MAX_LAYER_STATES
     )
 
 
@@ -314,8 +316,8 @@ def _exact_graph(model, averages, max_bytes):
         found = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
     except ValueError as error:
         raise ValueError(
-            f"exact needs a layer of at most {MAX_UNITS} discrete units and {MAX_STATES} states, "
-            f"got {model}; and as a graph: {error}"
+            f"exact needs a layer of at most {MAX_UNITS} discrete units and {MAX_LAYER_STATES} "
+            f"states, got {model}; and as a graph: {error}"
         ) from None
     if not averages:
         return found

@@ -362,7 +362,7 @@ def units_of(prior, dtype, names=("moments",)):
 # those of quadrature 5 ms; loading compiled code, once in a process, takes some 30 ms.
 LARGE, LARGE_QUADRATURE = 1 << 15, 1 << 12
 # Units of one task of a thread.
-TASK_UNITS = 1 << 12
+CHECK_UNITS = 1 << 12
 
 
 @kernel
@@ -379,11 +379,11 @@ def _fill_rows(units, moments, b, a, queue, out):
     out : array of shape (2, n_rows, n_units), or (1, n_rows, n_units)
     """
     n_rows, n_units = b.shape
-    n_tasks = -(-n_units // TASK_UNITS)
+    n_tasks = -(-n_units // CHECK_UNITS)
     task = next_task(queue)
     while task < n_rows * n_tasks:
-        row, start = task // n_tasks, task % n_tasks * TASK_UNITS
-        here = slice(start, min(start + TASK_UNITS, n_units))
+        row, start = task // n_tasks, task % n_tasks * CHECK_UNITS
+        here = slice(start, min(start + CHECK_UNITS, n_units))
         b_row, a_row = b[row, here], a[min(row, a.shape[0] - 1), here]
         if moments:
             tilted_moments(units, start, b_row, a_row, out[0, row, here], out[1, row, here])
@@ -408,7 +408,7 @@ def compiled_if_large(class_, name):
         units = units_of(alike, b.dtype, (name,))
         out = np.empty((2 if name == "moments" else 1, *b.shape), b.dtype)
         arguments = units, name == "moments", b, a.reshape(-1, n_units), np.zeros(1, np.int64), out
-        in_parallel(_fill_rows, arguments, workers_for(b.size // TASK_UNITS + 1, 100 * b.size))
+        in_parallel(_fill_rows, arguments, workers_for(b.size // CHECK_UNITS + 1, 100 * b.size))
         out = out.reshape(-1, *shape)
         return tuple(out) if name == "moments" else out[0]
 

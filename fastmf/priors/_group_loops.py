@@ -14,7 +14,7 @@ from fastmf._jit.kernel import emitted
 from fastmf._jit.vectors import INT32, INT64, Vectors, integer
 
 # Groups are small: the widest vectors would be used less often.
-VECTOR_BYTES = 32
+GROUP_VECTOR_BYTES = 32
 
 
 def normalise(weights, first, last, out):
@@ -74,7 +74,7 @@ def _loops(context, builder, signature, values, inputs, out):
     dtype, n = signature.args[out].dtype, builder.sub(last, first)
     wide, narrow = (
         _Loops(Vectors(context, builder, dtype, n_bytes), pointers, n)
-        for n_bytes in (VECTOR_BYTES, dtype.bitwidth // 8)
+        for n_bytes in (GROUP_VECTOR_BYTES, dtype.bitwidth // 8)
     )
     return wide, narrow
 

@@ -164,7 +164,7 @@ def values_of_columns(prior, support):
     ----------
     prior : unit prior
     support : callable
-        The values of the units of a part, (n_values, n_units) padded with NaN: that of `_domain`.
+        The values of the units of a part, (n_values, n_units) padded with NaN: that of `_queries`.
 
     Returns
     -------

@@ -8,7 +8,7 @@ A unit prior is a NamedTuple of per-unit arrays with two methods,
 written as array expressions with the functions of `fastmf.special`. The same text serves NumPy
 (fields of shape (n_units,), `b` and `a` broadcasting against them) and kernels (one unit: every
 field and argument a scalar). A tilt for which the integral diverges has log-partition and variance
-+inf, and any finite mean. Everything else is optional, and has a default here or in `_domain`:
++inf, and any finite mean. Everything else is optional, and has a default here or in `_queries`:
 
     log_prob(self, x)             log of the unnormalised prior itself, -inf outside the support
     sample(self, b, a, rng)       draws from the tilted distribution
@@ -32,8 +32,9 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     hidden_unit                   parameters of one hidden unit before learning, a tuple
 
 Fields named `lower`, `upper`, `precision` and `log_odds` mean what they do in `TruncatedGaussian`
-and `TruncatedGaussBernoulli`: `_domain` derives bounds and largest variances from them. Only this
-package `priors` looks at fields; all others call the functions here and in `_domain`.
+and `TruncatedGaussBernoulli`: `_queries` derives bounds and largest variances from them. Only this
+package `priors` looks at fields; all others call the functions here, in `_queries`
+and, about data, in `_values`.
 """
 
 import numpy as np

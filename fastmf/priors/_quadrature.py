@@ -30,7 +30,7 @@ MAX_DROP = 33.0
 # Larger tilts and bounds are as good as infinite; their products still fit into a float64. Mass
 # beyond MAX_BOUND on an interval without end counts as infinite too: cut off there, the mean of
 # a diverging iteration would stop growing, and look like a fixed point.
-MAX_TILT = 1e100
+MAX_QUADRATURE_TILT = 1e100
 MAX_BOUND = 1e50
 MIN_DECAY = 1e-50
 
@@ -47,9 +47,9 @@ def _panel_rule(n_nodes, linear):
     return linear * y + (1 - linear) * y**2, weights * (linear + 2 * (1 - linear) * y)
 
 
-NODES, WEIGHTS = _panel_rule(20, 0.6)
+NODES, NODE_WEIGHTS = _panel_rule(20, 0.6)
 # Of the integrals of t and t^2.
-FIRST_WEIGHTS, SECOND_WEIGHTS = WEIGHTS * NODES, WEIGHTS * NODES**2
+FIRST_WEIGHTS, SECOND_WEIGHTS = NODE_WEIGHTS * NODES, NODE_WEIGHTS * NODES**2
 
 
 @compilable(inline=True)
@@ -129,8 +129,8 @@ def panels(field, precision, lower, upper, b, a):
     b, b_low = two_sum(field, b)
     s, s_low = two_sum(precision, a)
     infinite = diverges(b, s, lower, upper)
-    b = where(infinite, 0.0, clip(b, -MAX_TILT, MAX_TILT))
-    s = where(infinite, 1.0, clip(s, -MAX_TILT, MAX_TILT))
+    b = where(infinite, 0.0, clip(b, -MAX_QUADRATURE_TILT, MAX_QUADRATURE_TILT))
+    s = where(infinite, 1.0, clip(s, -MAX_QUADRATURE_TILT, MAX_QUADRATURE_TILT))
     b_low, s_low = where(infinite, 0.0, b_low), where(infinite, 0.0, s_low)
     lower = where(lower < -MAX_BOUND, -MAX_BOUND, lower)
     upper = where(upper > MAX_BOUND, MAX_BOUND, upper)
@@ -194,7 +194,7 @@ class Sums(NamedTuple):
 def _add_node(k, linear, quadratic, m0, m1, m2):
     """Add node k of the integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1]."""
     e = exp_of_small(-(linear + quadratic * NODES[k]) * NODES[k])
-    return m0 + WEIGHTS[k] * e, m1 + FIRST_WEIGHTS[k] * e, m2 + SECOND_WEIGHTS[k] * e
+    return m0 + NODE_WEIGHTS[k] * e, m1 + FIRST_WEIGHTS[k] * e, m2 + SECOND_WEIGHTS[k] * e
 
 
 @compilable(inner=True, fastmath=REORDER)
@@ -261,9 +261,9 @@ def log_integral(field, precision, lower, upper, b, a):
 
 # Units per block, and the numbers kept of each, so that they stay in the L1 cache: the arguments of
 # `integrate`, its results, the panels of a unit and the sums over its nodes.
-BLOCK_UNITS = 64
-ARGUMENTS, RESULTS, PANELS, SUMS, _END = (k * BLOCK_UNITS for k in (0, 6, 10, 23, 29))
-EXPONENTS, MASSES, MEANS, VARIANCES = (k * BLOCK_UNITS for k in (6, 7, 8, 9))
+PANEL_UNITS = 64
+ARGUMENTS, RESULTS, PANEL_SUMS, SUMS, _END = (k * PANEL_UNITS for k in (0, 6, 10, 23, 29))
+EXPONENTS, MASSES, NODE_MEANS, NODE_VARIANCES = (k * PANEL_UNITS for k in (6, 7, 8, 9))
 MEMORY_SIZE = _END
 # Nodes added at a time, so that a unit's sums stay in registers.
 NODES_PER_PASS = 5
@@ -271,14 +271,14 @@ NODES_PER_PASS = 5
 
 @calls()
 def integrate_block(address, memory, n):
-    """`integrate` for up to BLOCK_UNITS units, for kernels.
+    """`integrate` for up to PANEL_UNITS units, for kernels.
 
     Parameters
     ----------
     address : int
         Address of the compiled function: see `block_address`.
     memory : float64 array of shape (MEMORY_SIZE,)
-        From ARGUMENTS on, BLOCK_UNITS entries each, those of `integrate`. Filled, from RESULTS on,
+        From ARGUMENTS on, PANEL_UNITS entries each, those of `integrate`. Filled, from RESULTS on,
         with exponents, masses, means and variances.
     n : int
         Number of units.
@@ -326,7 +326,7 @@ def integrate_units(prior, start, b, a, first, n, memory):
 
     The prior has the fields of a `Slab`; its unit `start` belongs to the first tilt.
     """
-    u, i0 = BLOCK_UNITS, start + first
+    u, i0 = PANEL_UNITS, start + first
     for i in range(n):
         memory[i], memory[i + u] = prior.field[i0 + i], prior.precision[i0 + i]
         memory[i + 2 * u], memory[i + 3 * u] = prior.lower[i0 + i], prior.upper[i0 + i]
@@ -348,8 +348,11 @@ def block_address():
 @kernel(by_address=True, views=True)
 def _integrate_block(memory, n):
     widest_vectors()
-    x, kept = row(memory, (ARGUMENTS,), 6 * BLOCK_UNITS), row(memory, (PANELS,), 13 * BLOCK_UNITS)
-    u = BLOCK_UNITS
+    x, kept = (
+        row(memory, (ARGUMENTS,), 6 * PANEL_UNITS),
+        row(memory, (PANEL_SUMS,), 13 * PANEL_UNITS),
+    )
+    u = PANEL_UNITS
     for i in range(n):
         p = panels(x[i], x[i + u], x[i + 2 * u], x[i + 3 * u], x[i + 4 * u], x[i + 5 * u])
         scatter(p, kept, i, u)

@@ -8,7 +8,6 @@ states are not independent: their sparse rows are made dense, some rows at a tim
 import numpy as np
 
 from fastmf._common.rows import column_sums, is_sparse, row_blocks
-from fastmf.priors._domain import binary_field, check_between, mean_log_prob, two_values
 from fastmf.priors._groups import as_states, columns_by_parts, has_groups
 from fastmf.priors._protocol import (
     is_concatenated,
@@ -16,6 +15,7 @@ from fastmf.priors._protocol import (
     parameter_names,
     take,
 )
+from fastmf.priors._queries import binary_field, check_between, mean_log_prob, two_values
 
 # Products with sparse rows take as long as with dense ones at about this fraction of stored
 # entries (200 hidden units, float32: 0.15).
@@ -53,7 +53,7 @@ def sparse_or_states(prior, X, dtype):
 
 
 def log_prob_of_rows(prior, X, dtype):
-    """Sum over units of `fastmf.priors._domain.mean_log_prob`.
+    """Sum over units of `fastmf.priors._queries.mean_log_prob`.
 
     Parameters
     ----------

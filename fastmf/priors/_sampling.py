@@ -15,13 +15,13 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.priors import _quadrature
 from fastmf.priors._quadrature import (
     ARGUMENTS,
-    BLOCK_UNITS,
+    NODE_WEIGHTS,
     NODES,
     NODES_PER_PASS,
-    PANELS,
+    PANEL_SUMS,
+    PANEL_UNITS,
     RESULTS,
     SUMS,
-    WEIGHTS,
 )
 from fastmf.special import clip, exp, exp_of_small, log_of_normal, where, widen
 
@@ -91,8 +91,8 @@ def _invert(slab, b, a, u, queue, out):
 def draw_units(slab, start, b, a, u, out):
     """Fill in the quantiles of the units `start`, ... tilted by `b` and `a`, inside kernels."""
     memory = _quadrature.block_memory()
-    for first in range(0, b.shape[0], BLOCK_UNITS):
-        n = smaller(BLOCK_UNITS, b.shape[0] - first)
+    for first in range(0, b.shape[0], PANEL_UNITS):
+        n = smaller(PANEL_UNITS, b.shape[0] - first)
         _quadrature.integrate_units(slab, start, b, a, first, n, memory)
         for i in range(n):
             memory[PROBABILITIES + i] = u[first + i]
@@ -109,7 +109,7 @@ def _add_nodes(first, t, linear, quadratic, integral):
         total = 0.0
         for k in range(NODES_PER_PASS):
             x = t[i] * NODES[first + k]
-            total += WEIGHTS[first + k] * exp_of_small(-(linear[i] + quadratic[i] * x) * x)
+            total += NODE_WEIGHTS[first + k] * exp_of_small(-(linear[i] + quadratic[i] * x) * x)
         integral[i] += t[i] * total
 
 
@@ -144,7 +144,7 @@ def fill_quantiles(memory, n):
     n : int
         Number of units.
     """
-    u = BLOCK_UNITS
+    u = PANEL_UNITS
     value, lower, upper = (
         row(memory, (PROBABILITIES,), n),
         row(memory, (ARGUMENTS + 2 * u,), n),
@@ -157,9 +157,9 @@ def fill_quantiles(memory, n):
         row(memory, (RESULTS + 3 * u,), n),
     )
     widest_vectors()
-    linear, quadratic = row(memory, (PANELS,), n), row(memory, (PANELS + u,), n)
-    reach, position = row(memory, (PANELS + 4 * u,), n), row(memory, (PANELS + 8 * u,), n)
-    panels, sums = row(memory, (PANELS,), 13 * u), row(memory, (SUMS,), 6 * u)
+    linear, quadratic = row(memory, (PANEL_SUMS,), n), row(memory, (PANEL_SUMS + u,), n)
+    reach, position = row(memory, (PANEL_SUMS + 4 * u,), n), row(memory, (PANEL_SUMS + 8 * u,), n)
+    panels, sums = row(memory, (PANEL_SUMS,), 13 * u), row(memory, (SUMS,), 6 * u)
     for i in range(n):
         mass1 = panels[6 * u + i] * sums[i]
         mass2 = panels[7 * u + i] * sums[3 * u + i]

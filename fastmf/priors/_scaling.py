@@ -7,7 +7,6 @@ in y, with the field scale (field - precision offset) and the precision scale^2 
 import numpy as np
 from scipy.special import expit
 
-from fastmf.priors._domain import unbounded
 from fastmf.priors._protocol import (
     by_parts,
     is_concatenated,
@@ -15,6 +14,7 @@ from fastmf.priors._protocol import (
     n_units,
     parameter_names,
 )
+from fastmf.priors._queries import unbounded
 from fastmf.priors._registry import REGISTRY
 
 # Standard deviation of unbounded units in the units of measurement in which they are learned. A

@@ -10,7 +10,7 @@ from fastmf._common.rows import column_sums, is_sparse
 from fastmf._jit.intrinsics import row, smaller
 from fastmf._jit.kernel import compilable, compiled_from, kernel
 from fastmf.priors._protocol import sample_by_draw
-from fastmf.priors._quadrature import BLOCK_UNITS, block_memory
+from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import (
@@ -100,7 +100,7 @@ class Binomial(NamedTuple):
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units at once, inside kernels."""
-        memory, u = block_memory(), BLOCK_UNITS
+        memory, u = block_memory(), PANEL_UNITS
         for first in range(0, b.shape[0], u):
             n = smaller(u, b.shape[0] - first)
             here = row(b, (first,), n), row(a, (first,), n)
@@ -137,7 +137,7 @@ class Binomial(NamedTuple):
     @staticmethod
     def draws_of_units(prior, start, b, a, u, out, scratch):
         """The draws of many units at once, inside kernels."""
-        memory, size = block_memory(), BLOCK_UNITS
+        memory, size = block_memory(), PANEL_UNITS
         for first in range(0, b.shape[0], size):
             n = smaller(size, b.shape[0] - first)
             _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
@@ -282,7 +282,7 @@ def _past_value(k, t, a, n, log_total, u, drawn):
 @kernel(merged=True)
 def _sum_block(prior, start, b, a, memory):
     """`_sums` for some units at once: inside kernels their loop is the inner one."""
-    n, u, last = b.shape[0], BLOCK_UNITS, 0
+    n, u, last = b.shape[0], PANEL_UNITS, 0
     t, s, trials = row(memory, (0,), n), row(memory, (u,), n), row(memory, (2 * u,), n)
     coefficient, top = row(memory, (3 * u,), n), row(memory, (4 * u,), n)
     total, mean, squares = (
@@ -306,7 +306,7 @@ def _sum_block(prior, start, b, a, memory):
 @kernel(merged=True)
 def _draw_block(memory, u, out):
     """Draws of some units, whose sums are in memory; what is drawn is there in the end."""
-    n, size, last = u.shape[0], BLOCK_UNITS, 0
+    n, size, last = u.shape[0], PANEL_UNITS, 0
     t, s, trials = row(memory, (0,), n), row(memory, (size,), n), row(memory, (2 * size,), n)
     coefficient, top = row(memory, (3 * size,), n), row(memory, (4 * size,), n)
     total, x, below = (

@@ -7,7 +7,7 @@ and in each group
     log_partition = log sum_a exp(t_a),     mean = softmax(t),     var = mean (1 - mean)
 
 The states of a group are correlated: C = diag(mean) - mean mean'. Solvers ask for the groups of a
-layer (`_domain.groups_of`) and multiply with C themselves.
+layer (`_groups.groups`) and multiply with C themselves.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import constant, exp, log
 
 # Exponentials of smaller numbers can be summed without a shift.
-MAX_EXPONENT = 60.0
+MAX_UNSHIFTED = 60.0
 # Labels beyond are taken for a mistake in the data.
 MAX_STATES = 2**16
 
@@ -435,7 +435,7 @@ def _draw(probabilities, u):
 def _fill_moments(prior, start, b, a, mean, var):
     """The moments of whole groups, inside kernels."""
     n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
-    largest, n_large = constant(MAX_EXPONENT, b[0]), 0
+    largest, n_large = constant(MAX_UNSHIFTED, b[0]), 0
     field = row(prior.field, (start,), n)
     for i in range(n):
         var[i] = field[i] + b[i] - half * a[i]

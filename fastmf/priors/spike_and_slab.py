@@ -390,8 +390,8 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
     def draws_of_units(prior, start, b, a, u, out, scratch):
         """The draws of many units at once, inside kernels."""
         memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
+            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
                 integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
@@ -407,23 +407,23 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units at once, inside kernels."""
         memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
+            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
                 integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
                 mean[first + i], var[first + i] = _mixture(
                     prior.log_weight[start + first + i] + integral,
-                    memory[_quadrature.MEANS + i],
-                    memory[_quadrature.VARIANCES + i],
+                    memory[_quadrature.NODE_MEANS + i],
+                    memory[_quadrature.NODE_VARIANCES + i],
                 )
 
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
         """The log-partitions of many units at once, inside kernels."""
         memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
+            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
                 integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])

@@ -199,19 +199,19 @@ class CompiledTruncatedGaussian(_quadrature.Slab):
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units at once, inside kernels."""
         memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
+            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
-                mean[first + i] = memory[_quadrature.MEANS + i]
-                var[first + i] = memory[_quadrature.VARIANCES + i]
+                mean[first + i] = memory[_quadrature.NODE_MEANS + i]
+                var[first + i] = memory[_quadrature.NODE_VARIANCES + i]
 
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
         """The log-partitions of many units at once, inside kernels."""
         memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
+            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
                 mass = memory[_quadrature.MASSES + i]

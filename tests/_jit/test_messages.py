@@ -256,7 +256,7 @@ def test_an_exit_in_the_middle_is_clean():
 SLOW_CALL = """
 import numpy as np, fastmf as mf
 from fastmf._jit import messages
-messages.DELAY = 0.05
+messages.SILENT_SECONDS = 0.05
 mf.Bernoulli(np.zeros(100_000)).moments(np.zeros(100_000), 0.0)
 """
 

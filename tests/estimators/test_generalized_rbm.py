@@ -9,7 +9,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fastmf.estimators import GeneralizedRBM
-from fastmf.estimators._units import check_support
 from fastmf.evaluation import log_likelihood
 from fastmf.models import RBM, exact, load
 from fastmf.priors import (
@@ -18,7 +17,6 @@ from fastmf.priors import (
     GaussBernoulli,
     Gaussian,
     Ising,
-    TruncatedGaussian,
 )
 
 PATTERNS = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0, 1, 0]])
@@ -406,14 +404,6 @@ def test_kinds_of_units(visible, hidden):
 def test_bad_input(options, X, error, message):
     with pytest.raises(error, match=message):
         small(**options).fit(X)
-
-
-def test_bounds_belong_to_the_support():
-    prior = TruncatedGaussian([0.0, 0.0], 1.0, 0.0, 1.0)
-    check_support(prior, np.eye(2))
-    for beyond in (-1e-9, 1 + 1e-9):
-        with pytest.raises(ValueError, match="between the bounds"):
-            check_support(prior, np.array([[0.5, beyond]]))
 
 
 @pytest.mark.parametrize("n_threads", [0, -1, 1.5, "two"])

@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from fastmf.estimators._labels import (
-    MAX_STATES,
+    MAX_BYTE_STATES,
     checked_sizes,
     coded_labels,
     site_categories,
@@ -105,7 +105,7 @@ def test_sizes():
     [
         ([2, 2], ValueError, "one entry per site"),
         ([2, 2, 1], ValueError, r"in \[2, "),
-        (MAX_STATES + 1, ValueError, r"in \[2, "),
+        (MAX_BYTE_STATES + 1, ValueError, r"in \[2, "),
         (2.5, TypeError, "n_states"),
         ("three", TypeError, "n_states"),
     ],
@@ -117,7 +117,7 @@ def test_bad_sizes(n_states, error, message):
 
 def test_too_many_states():
     with pytest.raises(ValueError, match="at most"):
-        categories([[0, MAX_STATES]])
-    assert len(categories([[0, MAX_STATES - 1]])[0]) == MAX_STATES
+        categories([[0, MAX_BYTE_STATES]])
+    assert len(categories([[0, MAX_BYTE_STATES - 1]])[0]) == MAX_BYTE_STATES
     with pytest.raises(ValueError, match="at most 254 states"):
         categories(1000 + 2 * np.arange(300)[:, None])

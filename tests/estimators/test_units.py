@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators._units import check_support, hidden_prior, visible_prior
+from fastmf.estimators._units import hidden_prior, visible_prior
 
 X = np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
@@ -39,14 +39,3 @@ def test_hidden_units_given_by_name_have_finite_moments(name):
 def test_an_unknown_name_lists_the_known_ones(make):
     with pytest.raises(ValueError, match=r"must be one of .*'bernoulli'.* got 'poisson'"):
         make("poisson")
-
-
-def test_values_outside_the_support_are_named():
-    binary = mf.Bernoulli(np.zeros(3))
-    check_support(binary, X / 2)
-    with pytest.raises(ValueError, match=r"got 0\.5 in row 0, column 1"):
-        check_support(binary, X / 2, means=False)
-    both = mf.Concatenated(mf.Gaussian(np.zeros(2), 1.0), mf.Ising(np.zeros(1)))
-    check_support(both, np.array([[7.0, -3.0, 1.0]]))
-    with pytest.raises(ValueError, match="got 3 in row 0, column 2"):
-        check_support(both, np.array([[7.0, -3.0, 3.0]]))

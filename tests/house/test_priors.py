@@ -1,4 +1,4 @@
-"""Outside the package of priors nobody looks at their fields or optional methods: see `_domain`."""
+"""Only the package of priors looks at their fields and optional methods: see `_queries`."""
 
 import ast
 from pathlib import Path

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.pseudo_likelihood.ordinal import TASK_ROWS
+from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME
 from kernel_cases.case import Case, chosen, with_options
 
 
@@ -20,7 +20,7 @@ def conditional_arguments(size, dtype, rows=None, *, strength=1.0):
     n = len(wanted)
     return (
         *(products[wanted], thresholds, states[wanted]),
-        np.empty((8, n_categories + 3, TASK_ROWS * d), dtype),
+        np.empty((8, n_categories + 3, ROWS_AT_A_TIME * d), dtype),
         np.zeros(2, np.int64),
         *(np.zeros((n_categories, n, d), dtype), np.zeros((n, d), dtype), np.zeros(n, dtype)),
     )

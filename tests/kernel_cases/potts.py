@@ -70,7 +70,7 @@ def hessian_arguments(size, dtype, *, n_states):
 
 
 def tile_arguments(size, dtype, *, gather):
-    """Arguments of `spread` or `collect`."""
+    """Arguments of `scatter_tiles` or `gather_gradient`."""
     layout, _ = layout_and_rows(size, dtype, 11)
     rng, width, n_blocks = np.random.default_rng(10), layout.width, layout.n_blocks
     places = np.stack(np.tril_indices(n_blocks), 1)
@@ -129,7 +129,7 @@ CASES = [
         large=True,
     ),
     Case(
-        "pseudo_likelihood.potts.spread",
+        "pseudo_likelihood.potts.scatter_tiles",
         "tiles",
         with_options(tile_arguments, gather=False),
         _last("couplings"),
@@ -137,7 +137,7 @@ CASES = [
         large=True,
     ),
     Case(
-        "pseudo_likelihood.potts.collect",
+        "pseudo_likelihood.potts.gather_gradient",
         "tiles",
         with_options(tile_arguments, gather=True),
         _last("tiles"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.pseudo_likelihood.binary import TASK_ROWS, bslm_addresses
+from fastmf.kernels.pseudo_likelihood.binary import ROWS_AT_A_TIME, bslm_addresses
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data
@@ -18,7 +18,7 @@ def residual_arguments(size, dtype, rows=None):
     weights = np.random.default_rng(2).random(size.n_rows).astype(dtype)
     return (
         *(products[wanted], machine.prior.field, states[wanted], weights[wanted]),
-        np.empty((8, 6, TASK_ROWS * products.shape[1]), dtype),
+        np.empty((8, 6, ROWS_AT_A_TIME * products.shape[1]), dtype),
         np.zeros(2, np.int64),
         *(np.zeros_like(products[wanted]), np.zeros_like(weights[wanted])),
     )

@@ -46,10 +46,10 @@ TOGETHER = {
     "sampling.effective_couplings.effective_couplings",
     "pseudo_likelihood.hamming.count_similar",
     "pseudo_likelihood.hamming.spanning_trees",
-    "pseudo_likelihood.potts.collect",
+    "pseudo_likelihood.potts.gather_gradient",
     "pseudo_likelihood.potts.conditionals",
     "pseudo_likelihood.potts.hessian_product",
-    "pseudo_likelihood.potts.spread",
+    "pseudo_likelihood.potts.scatter_tiles",
     "pseudo_likelihood.potts.value_and_gradient",
     "training.train.train",
 }
@@ -164,8 +164,8 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "pseudo_likelihood.hamming.spanning_trees-groups",
         "pseudo_likelihood.potts.value_and_gradient-proteins",
         "pseudo_likelihood.potts.hessian_product-proteins",
-        "pseudo_likelihood.potts.spread-tiles",
-        "pseudo_likelihood.potts.collect-tiles",
+        "pseudo_likelihood.potts.scatter_tiles-tiles",
+        "pseudo_likelihood.potts.gather_gradient-tiles",
         "pseudo_likelihood.hamming.count_similar-rows",
     ]
     size = Size(14, 9, 2)

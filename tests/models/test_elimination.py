@@ -307,7 +307,7 @@ def test_models_that_are_too_large_are_refused_before_tables_are_made():
 
 
 def test_a_search_that_is_given_up(monkeypatch):
-    monkeypatch.setattr("fastmf.models._elimination_order.MAX_WORK", 20_000)
+    monkeypatch.setattr("fastmf.models._elimination_order.MAX_NEIGHBOURS", 20_000)
     n = 40
     site = np.arange(n * n).reshape(n, n)
     edges = [(site[:, :-1], site[:, 1:]), (site[:-1], site[1:])]

@@ -9,7 +9,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.priors import Bernoulli, Binomial
-from fastmf.priors._domain import independent_units, largest_variance
+from fastmf.priors._queries import independent_units, largest_variance
 from fastmf.priors.binomial import MAX_TRIALS
 
 pytestmark = pytest.mark.filterwarnings("error")

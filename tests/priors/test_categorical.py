@@ -9,9 +9,9 @@ import pytest
 import fastmf as mf
 from fastmf._jit.kernel import kernel
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
-from fastmf.priors._domain import independent_units, number_of_states
 from fastmf.priors._groups import as_states, column_sizes, groups
 from fastmf.priors._protocol import as_dtype, gradient, project, take
+from fastmf.priors._queries import independent_units, number_of_states
 from fastmf.priors.concatenated import concatenate
 
 UNITS = mf.Categorical([[-0.3, 0.2, 0.9], [1.0, 0.0], [0.3, -2.0, 0.1, 0.4]])

@@ -14,12 +14,10 @@ from fastmf.priors import (
     TruncatedGaussBernoulli,
     TruncatedGaussian,
 )
-from fastmf.priors._domain import (
+from fastmf.priors._queries import (
     PRECISION_MARGIN,
-    admissible,
     binary_field,
     common_support,
-    describe_support,
     directions,
     field_is_tilt,
     fields_of,
@@ -36,6 +34,7 @@ from fastmf.priors._domain import (
     with_shifted_field,
     without_units,
 )
+from fastmf.priors._values import admissible, describe_support
 
 
 class Own(NamedTuple):

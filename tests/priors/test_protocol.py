@@ -16,7 +16,6 @@ from fastmf.priors._compiled import (
     tilted_moments,
     units_of,
 )
-from fastmf.priors._domain import average_gradient, has_average_gradient, support
 from fastmf.priors._protocol import (
     as_dtype,
     contains,
@@ -31,6 +30,7 @@ from fastmf.priors._protocol import (
     sample,
     take,
 )
+from fastmf.priors._queries import average_gradient, has_average_gradient, support
 from fastmf.priors._registry import REGISTRY
 from fastmf.special import exp, log
 

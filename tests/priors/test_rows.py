@@ -18,8 +18,8 @@ from fastmf.priors import (
     TruncatedGaussBernoulli,
     TruncatedGaussian,
 )
-from fastmf.priors._domain import fitted, independent_units, mean_log_prob
 from fastmf.priors._protocol import log_prob_gradient, parts_of
+from fastmf.priors._queries import fitted, independent_units, mean_log_prob
 from fastmf.priors._rows import (
     MAX_DENSITY,
     few_stored,

@@ -12,7 +12,7 @@ from fastmf.priors import (
     TruncatedGaussian,
 )
 from fastmf.priors import _scaling as measures
-from fastmf.priors._domain import average_gradient, with_shifted_field
+from fastmf.priors._queries import average_gradient, with_shifted_field
 
 N = 3
 FIELD = np.array([0.4, -1.0, 2.0])

@@ -9,8 +9,8 @@ from copy import copy
 import numpy as np
 
 from fastmf.models import RBM
-from fastmf.priors._domain import binary_field, two_values
 from fastmf.priors._protocol import has_log_prob
+from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair
 
 # Number of the largest fields whose sum is a number of the model's type.

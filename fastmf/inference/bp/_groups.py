@@ -10,13 +10,13 @@ from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.inference.fixed_point import trace_of
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import groups as bp_groups
-from fastmf.priors._domain import binary_field, two_values
 from fastmf.priors._protocol import has_log_prob
+from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair, softplus
 
 # Largest |weight|, less the mean of the extremes of its group, for which ratios are numbers, and
 # largest logarithm of a product.
-MAX_WEIGHT, MAX_LOG_PRODUCT = 340.0, 690.0
+MAX_GROUP_WEIGHT, MAX_GROUP_LOG_PRODUCT = 340.0, 690.0
 
 
 class GroupUnits:
@@ -66,7 +66,7 @@ class GroupUnits:
         c = self.scale * c + middle.sum(0)
         self.max_weight = float(abs(weights).max(initial=0))
         starts = np.append(visible.starts, len(weights)).astype(np.int64)
-        exponentials = np.exp(np.minimum(weights, MAX_WEIGHT))
+        exponentials = np.exp(np.minimum(weights, MAX_GROUP_WEIGHT))
         self.problem = bp_groups.GroupProblem(weights, exponentials, starts, b, c)
 
 
@@ -95,9 +95,9 @@ def propagate(options, model, fields, n_rows):
     """
     _refuse(options)
     units = GroupUnits(model, fields)
-    if units.max_weight > MAX_WEIGHT and options.algorithm != "max":
+    if units.max_weight > MAX_GROUP_WEIGHT and options.algorithm != "max":
         raise ValueError(
-            f"weights of a group may differ by {2 * MAX_WEIGHT / units.scale:g} at most, got "
+            f"weights of a group may differ by {2 * MAX_GROUP_WEIGHT / units.scale:g} at most, got "
             f"{2 * units.max_weight / units.scale:g}."
         )
     settings, record = _prepared(options, units, n_rows or 1)
@@ -134,7 +134,7 @@ def _prepared(options, units, n_rows):
         tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
         rounding_error=rounding_error if options.tol else -1.0,
         max_iter=int(options.max_iter),
-        max_factors=max(1, int(MAX_LOG_PRODUCT / max(0.1, units.max_weight))),
+        max_factors=max(1, int(MAX_GROUP_LOG_PRODUCT / max(0.1, units.max_weight))),
         sweep=bp_groups.sweep_address(),
     )
     record = bp_groups.GroupRecord(

@@ -15,7 +15,7 @@ from fastmf.kernels.bp.arguments import BPProblem, BPRecord, BPSettings, BPWorks
 # Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
 MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
 # Largest logarithm of a product of messages in the type.
-MAX_LOG_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
+MAX_LOG_OF_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
 # Rounding errors of a message in a sweep, in units of the last place.
 ROUNDINGS = 4.0
 # Field of the units that pad the hidden layer: their belief is 0, their log-odds are finite.
@@ -26,7 +26,7 @@ SHARED_ROW_SIZE = 2_000_000
 # Largest number of groups of rows whose pair beliefs are added apart, and smallest mean number of
 # rows of one: the sums of a group are read and written for each of its rows, and added to those of
 # the others in the end, which takes as long as a sweep of a row each.
-MAX_GROUPS, GROUP_ROWS = 16, 2.5
+MAX_GROUPS, MIN_GROUP_ROWS = 16, 2.5
 
 
 class MessageLayout(NamedTuple):
@@ -64,7 +64,7 @@ def message_layout(options, units, n_rows, has_init):
     if options.pairwise == "mean":
         # What replaces rows that have not converged replaces their messages.
         for_each_row = for_each_row or options.on_failure == "minimise"
-        n_groups = 0 if for_each_row else min(MAX_GROUPS, ceil(n_rows / GROUP_ROWS))
+        n_groups = 0 if for_each_row else min(MAX_GROUPS, ceil(n_rows / MIN_GROUP_ROWS))
     n_messages = n_rows if for_each_row else n_workers
     return MessageLayout(shared, n_workers, (n_messages, n, _padded(m)), n_groups)
 
@@ -116,8 +116,8 @@ def prepared(options, units, dtype, n_rows, starts=None):
 
 def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
-    flush_every = max(1, int(MAX_LOG_PRODUCT[dtype] / max_weight))
-    max_factors = max(1, int(MAX_LOG_PRODUCT[np.dtype(np.float64)] / max_weight))
+    flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))
+    max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
     summed = max_weight if options.algorithm == "max" else 1.0
     rounding_error = rounding(units.model.weights.shape, dtype, max_weight, summed)
     addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
@@ -129,7 +129,7 @@ def _settings(options, units, dtype):
         tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
         rounding_error=rounding_error if options.tol else -1.0,
         max_iter=int(options.max_iter),
-        grouped=4 * max_weight < MAX_LOG_PRODUCT[dtype],
+        grouped=4 * max_weight < MAX_LOG_OF_PRODUCT[dtype],
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,

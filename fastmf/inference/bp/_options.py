@@ -11,7 +11,7 @@ ALGORITHMS = {
     "mixed": bp_types.MIXED_PRODUCT,
 }
 ON_GRAPHS = "tree_reweighted"
-SCHEDULES = "parallel", "sequential", "residual"
+BP_SCHEDULES = "parallel", "sequential", "residual"
 # Residuals beyond this number are kept only if asked for; cycles are then not recognised.
 MAX_HISTORY_SIZE = 2**26
 
@@ -66,7 +66,7 @@ class BPOptions:
                 "assignment."
             )
         self.n_restarts = check.count("n_restarts", self.n_restarts, 0)
-        check.one_of("schedule", self.schedule, (None, *SCHEDULES))
+        check.one_of("schedule", self.schedule, (None, *BP_SCHEDULES))
         self.n_tree_updates = check.count("n_tree_updates", self.n_tree_updates, 0)
         if self.n_tree_updates and self.algorithm != ON_GRAPHS:
             raise ValueError("n_tree_updates needs algorithm='tree_reweighted'.")

@@ -20,14 +20,14 @@ from scipy.linalg import cho_factor, cho_solve
 from fastmf.special import sigmoid, sigmoid_pair, softplus
 
 # Beliefs of larger log-odds are 1 in float64; products of four such probabilities do not underflow.
-MAX_LOG_ODDS = 150.0
+MAX_BETHE_LOG_ODDS = 150.0
 # Largest change of the log-odds of a unit in a step.
-MAX_STEP = 8.0
+MAX_BETHE_STEP = 8.0
 MAX_NEWTON_STEPS = 300
 # The shift of the Hessian: the smallest that is not 0, and the one at which the search ends.
 MIN_SHIFT, MAX_SHIFT = 0.1, 1e9
 # A decrease of the free energy below this fraction of its terms is rounding.
-ENERGY_TOLERANCE = 1e-13
+BETHE_ROUNDING = 1e-13
 
 
 class StationaryPoint(NamedTuple):
@@ -81,15 +81,17 @@ def minimise_bethe(weights, visible_field, hidden_field, log_odds, tol):
     """
     n = len(visible_field)
     fields = np.concatenate([visible_field, hidden_field])
-    x = np.concatenate(log_odds).clip(-MAX_LOG_ODDS, MAX_LOG_ODDS)
+    x = np.concatenate(log_odds).clip(-MAX_BETHE_LOG_ODDS, MAX_BETHE_LOG_ODDS)
     now, shift, n_iter = _BetheFreeEnergy(weights, fields, x), 0.0, 0
     while now.residual > tol and n_iter < MAX_NEWTON_STEPS and shift < MAX_SHIFT:
         n_iter += 1
         step = now.step(shift)
         if step is not None:
-            trial = (x + step.clip(-MAX_STEP, MAX_STEP)).clip(-MAX_LOG_ODDS, MAX_LOG_ODDS)
+            trial = (x + step.clip(-MAX_BETHE_STEP, MAX_BETHE_STEP)).clip(
+                -MAX_BETHE_LOG_ODDS, MAX_BETHE_LOG_ODDS
+            )
             after = _BetheFreeEnergy(weights, fields, trial)
-            rounding_error = ENERGY_TOLERANCE * now.scale
+            rounding_error = BETHE_ROUNDING * now.scale
             falls = after.value < now.value - rounding_error
             stays = after.value <= now.value + rounding_error
             if falls or (stays and after.residual < now.residual):

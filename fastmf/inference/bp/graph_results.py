@@ -10,7 +10,7 @@ from fastmf.inference.bp.graph_radius import spectral_radius
 from fastmf.inference.bp.graph_reliability import GraphCheck
 from fastmf.inference.bp.graph_starts import returned_messages
 from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
-from fastmf.priors._domain import binary_field, two_values
+from fastmf.priors._queries import binary_field, two_values
 
 NOT_CERTIFIED = "; its log-partition is not certified as an upper bound"
 

@@ -11,8 +11,13 @@ from fastmf._outcomes import is_converged
 from fastmf.inference.bp.graph_reliability import couplings_of, softmax
 from fastmf.inference.bp.graph_results import fixed_points_of
 from fastmf.inference.bp.graph_starts import returned_messages
-from fastmf.inference.bp.solutions import SMALLEST, Ends, fixed_points, random_probabilities
-from fastmf.priors._domain import two_values
+from fastmf.inference.bp.solutions import (
+    MIN_START_PROBABILITY,
+    Ends,
+    fixed_points,
+    random_probabilities,
+)
+from fastmf.priors._queries import two_values
 
 # Largest size of exponents from which states of starts are found, in the place of those of -inf.
 FORBIDDEN = 1e3
@@ -154,7 +159,7 @@ def _starts(units, n_starts, rng):
         p[kinds == kind] = x
     random, uniform = kinds == 0, np.repeat(1 / units.graph.n_states, units.graph.n_states)
     p[random] += (uniform - p[random]) * rng.random((random.sum(), 1))
-    messages = _messages_of(units, np.maximum(p, SMALLEST))
+    messages = _messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
     messages = returned_messages(messages, units)
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
 

@@ -16,7 +16,6 @@ from fastmf._threads.workers import in_parallel
 from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
 from fastmf.kernels.bp.graph_layout import GraphLayout, graph_layout
 from fastmf.models._graph import pairwise_graph
-from fastmf.priors._domain import binary_field, support, two_values
 from fastmf.priors._groups import (
     as_states,
     check_clamped_groups,
@@ -25,6 +24,7 @@ from fastmf.priors._groups import (
     only_groups,
 )
 from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
+from fastmf.priors._queries import binary_field, support, two_values
 
 # Largest logarithm of a product of messages of two-valued units.
 MAX_LOG_PRODUCT = 680.0

@@ -7,7 +7,12 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp.solutions import SMALLEST, Ends, fixed_points, random_probabilities
+from fastmf.inference.bp.solutions import (
+    MIN_START_PROBABILITY,
+    Ends,
+    fixed_points,
+    random_probabilities,
+)
 from fastmf.special import sigmoid
 
 # Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
@@ -83,7 +88,7 @@ def _starts(units, n_starts, rng):
         p[kinds == kind] = x
     random = kinds == 0
     p[random] = np.abs(p[random] - rng.random((random.sum(), 1)) / 2)
-    p = np.clip(p, SMALLEST, 1 - SMALLEST)[:, :, None]
+    p = np.clip(p, MIN_START_PROBABILITY, 1 - MIN_START_PROBABILITY)[:, :, None]
     messages = np.logaddexp(np.log(1 - p), np.log(p) + weights)
     middle = weights[None] / 2
     return np.concatenate([middle, messages])

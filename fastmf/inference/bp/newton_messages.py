@@ -21,7 +21,7 @@ N_STAGES = 16
 MAX_STAGE_STEPS, MAX_LAST_STEPS = 10, 50
 # Tolerance of the log-messages in all stages but the last.
 STAGE_TOLERANCE = 1e-3
-MIN_STEP_SIZE = 0.1
+MIN_NEWTON_STEP = 0.1
 # Lower bound of 1 - a b in `_MessageSweep.step`: for strongly coupled pairs it would be rounding.
 MIN_PIVOT = 1e-12
 
@@ -131,7 +131,7 @@ class _MessageSweep:
         """The sweep from messages moved along a step, with a step size at which `norm` falls."""
         low, high = np.minimum(self.weights, 0), np.maximum(self.weights, 0)
         step_size = 1.0
-        while step_size > MIN_STEP_SIZE:
+        while step_size > MIN_NEWTON_STEP:
             moved = (self.messages + step_size * step).clip(low, high)
             after = _MessageSweep(self.weights, *self.fields, moved)
             if after.norm < (1 - 1e-4 * step_size) * self.norm:

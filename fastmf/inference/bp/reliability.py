@@ -7,7 +7,7 @@ import numpy as np
 from fastmf.inference.mean_field.naive_bound import bounds_from, starts_elsewhere
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.priors._domain import two_values
+from fastmf.priors._queries import two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solver.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6

@@ -22,7 +22,7 @@ MERGE_TOL = 1e-2
 # Standard deviation of the changes of log-messages at fixed points that are solved again.
 DISTANCE = 1e-2
 # Smallest probability of a state from which messages start.
-SMALLEST = 1e-6
+MIN_START_PROBABILITY = 1e-6
 
 
 class Ends(NamedTuple):

@@ -27,12 +27,12 @@ from fastmf.inference.ep.inner_loop import LBFGS
 from fastmf.kernels.ep.site_blocks import block_curvature
 
 # Steps of L-BFGS after which the preconditioner is computed anew.
-RENEWAL = 8
-MAX_STEPS, MAX_HALVINGS = 100, 30
+PRECONDITIONER_STEPS = 8
+MAX_OUTER_STEPS, MAX_HALVINGS = 100, 30
 # Evaluations of the inner objective that stand for an iteration of `max_iter`.
 EVALUATIONS_PER_ITERATION = 2
 # Outer steps that are kept for the extrapolation.
-OUTER_MEMORY = 5
+BLOCK_MEMORY = 5
 
 
 class BlockInnerPoint(NamedTuple):
@@ -194,8 +194,8 @@ def maximise(problem, marginal, site, tol, decrement):
     point = evaluate(problem, marginal, site)
     if point is None:
         return None
-    direction = LBFGS(partial(Curvature, problem), RENEWAL)
-    for _ in range(MAX_STEPS):
+    direction = LBFGS(partial(Curvature, problem), PRECONDITIONER_STEPS)
+    for _ in range(MAX_OUTER_STEPS):
         gradient = gradient_of(problem, point)
         try:
             step = direction(point, gradient)
@@ -321,8 +321,8 @@ class NaturalsExtrapolation:
 
     def __call__(self, old, new):
         """Extrapolated naturals, from naturals and those that one step gives; None at first."""
-        self.inputs = [*self.inputs[-OUTER_MEMORY:], old]
-        self.outputs = [*self.outputs[-OUTER_MEMORY:], new]
+        self.inputs = [*self.inputs[-BLOCK_MEMORY:], old]
+        self.outputs = [*self.outputs[-BLOCK_MEMORY:], new]
         if len(self.inputs) < 2:
             return None
         scale = 1 / (abs(new) + 1e-3 * abs(new).max())

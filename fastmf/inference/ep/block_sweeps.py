@@ -11,17 +11,17 @@ import numpy as np
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 
 # Steps that are kept.
-MEMORY = 8
+SWEEP_MEMORY = 8
 # Part of a step that is made, at first, and how it shrinks and grows.
 FIRST_LENGTH, SHRINKING, GROWTH = 0.9, 0.4, 1.5
 # How many times larger than the largest of the last ones differences of moments may become.
 MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
-MAX_REJECTED, PATIENCE = 12, 16
+MAX_REJECTED, MAX_BARREN_ITERATIONS = 12, 16
 # What is added to the diagonal of the scaled normal equations of the extrapolation: results
 # would else depend on rounding.
-RIDGE = 1e-8
+EXTRAPOLATION_RIDGE = 1e-8
 
 
 def block_sweeps(problem, state, damping, trace):
@@ -71,7 +71,7 @@ class _Sweeps:
                 return state, CONVERGED, "parallel"
             closest, since = (state, 0) if residual < smallest else (closest, since + 1)
             smallest = min(smallest, residual)
-            if since > PATIENCE or k == self.problem.max_iter:
+            if since > MAX_BARREN_ITERATIONS or k == self.problem.max_iter:
                 break
             recent = [*recent[1 - N_RECENT :], residual]
             state = self._step(state, max(recent))
@@ -108,7 +108,7 @@ class Extrapolation:
 
     def add(self, state):
         """Remember a state."""
-        kept = slice(1 - MEMORY, None)
+        kept = slice(1 - SWEEP_MEMORY, None)
         self.sites = [*self.sites[kept], state.site]
         self.steps = [*self.steps[kept], state.proposal - state.site]
         self.differences = [*self.differences[kept], self._difference(state)]
@@ -146,7 +146,7 @@ class Extrapolation:
             scale = np.sqrt(gram.diagonal())
         if not ((scale > 0) & (scale < np.inf)).all():
             return site + length * step
-        gram = gram / scale / scale[:, None] + RIDGE * np.eye(len(gram))
+        gram = gram / scale / scale[:, None] + EXTRAPOLATION_RIDGE * np.eye(len(gram))
         weights = np.linalg.solve(gram, right / scale) / scale
         sites, steps = np.array(self.sites), np.array(self.steps)
         moved = site - weights @ (sites[1:] - sites[:-1])

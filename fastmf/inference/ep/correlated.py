@@ -8,14 +8,14 @@ from fastmf._common.stored_columns import StoredColumns
 
 # Features of a block correlate by more than this, and by so many standard errors more than the
 # largest correlation of independent columns, up to a limit.
-MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.35, 0.5, 0.95
+MIN_BLOCK_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.35, 0.5, 0.95
 # Features beyond which only pairs above that limit are in blocks: along chains of correlated
 # features effects cross the borders of blocks, and of thousands a fit would take minutes.
 MAX_MODERATE = 1200
 # Features of the largest block; larger ones are cut where they correlate least.
 MAX_FEATURES = 60
 # Columns whose correlations with all others are computed at a time.
-CHUNK = 512
+COLUMNS_AT_A_TIME = 512
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
@@ -51,13 +51,13 @@ def correlated_blocks(X, n_rows=None):
     n, p = n_rows or len(X), X.shape[1]
     columns = unit_columns(X)
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
-    threshold = max(MIN_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
+    threshold = max(MIN_BLOCK_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
     threshold = threshold if p <= MAX_MODERATE else MAX_THRESHOLD
     # A pair at the threshold may be in or out: in single precision this takes half the time.
     stored, pairs = isinstance(X, StoredColumns), [np.empty((2, 0), np.int64)]
     single = columns if stored else columns.astype(np.float32)
-    for start in range(0, p, CHUNK):
-        own = single[:, start : start + CHUNK]
+    for start in range(0, p, COLUMNS_AT_A_TIME):
+        own = single[:, start : start + COLUMNS_AT_A_TIME]
         products = (single.T @ own)[start:] if stored else single[:, start:].T @ own
         np.abs(products, out=products)
         other, own = np.divmod(np.flatnonzero(products > threshold), products.shape[1])

@@ -40,7 +40,7 @@ from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 
 # Outer steps: smallest curvature where the energy is not convex, and longest step, in units of the
 # update of the proof; lengths that are tried.
-MIN_CURVATURE, MAX_STEP, LENGTHS = 1e-6, 2.0, (1.0, 0.3, 0.1)
+MIN_CURVATURE_OF_STEP, MAX_STEP, LENGTHS = 1e-6, 2.0, (1.0, 0.3, 0.1)
 # Anderson acceleration: steps that are kept, and the largest change of a log-variance.
 OUTER_MEMORY, MAX_EXTRAPOLATION = 6, 3
 # The energy may rise so much, in units of it, by rounding.
@@ -130,7 +130,7 @@ def _joint_step(problem, point, model, active):
     right = tilted @ jacobian
     response = scaled_cholesky(total).solve(right)
     hessian = marginals + right.T @ response - jacobian.T @ right
-    step = newton_step(hessian, model.gradient[:, active].ravel(), MIN_CURVATURE)
+    step = newton_step(hessian, model.gradient[:, active].ravel(), MIN_CURVATURE_OF_STEP)
     return step.reshape(2, -1), (response @ step).reshape(2, -1)
 
 
@@ -149,7 +149,7 @@ def _separate_steps(point, model, others):
     right = tilted @ jacobian
     response = np.linalg.solve(total, right)
     hessian = marginals + np.swapaxes(right, 1, 2) @ response - np.swapaxes(jacobian, 1, 2) @ right
-    steps = newton_step(hessian, model.gradient[:, others].T, MIN_CURVATURE)
+    steps = newton_step(hessian, model.gradient[:, others].T, MIN_CURVATURE_OF_STEP)
     return steps.T, np.einsum("kij,kj->ik", response, steps)
 
 

@@ -19,11 +19,11 @@ from numpy.linalg import LinAlgError
 from fastmf.inference.ep.curvature import InverseCurvature, few_units
 from fastmf.inference.ep.sites import mismatch, tilted_units
 
-MAX_STEPS, MAX_HALVINGS = 200, 40
+MAX_INNER_STEPS, MAX_INNER_HALVINGS = 200, 40
 # Of L-BFGS: steps that are kept, and steps after which the preconditioner is computed anew.
-MEMORY, RENEWAL = 12, 5
+INNER_MEMORY, RENEWAL = 12, 5
 # Evaluations of the objective that stand for an iteration of `max_iter`: with few units, and many.
-EVALUATIONS_PER_ITERATION = 20, 2
+FEW_AND_MANY_EVALUATIONS = 20, 2
 # Passes of the bounded problem, each from where the last one has ended.
 MAX_PASSES = 5
 
@@ -69,7 +69,7 @@ def evaluate(problem, marginal, site):
 
 def exhausted(problem):
     """Whether the double loop has made all evaluations that `max_iter` allows."""
-    per_iteration = EVALUATIONS_PER_ITERATION[0 if few_units(problem) else 1]
+    per_iteration = FEW_AND_MANY_EVALUATIONS[0 if few_units(problem) else 1]
     return problem.evaluations[0] > per_iteration * problem.max_iter
 
 
@@ -98,7 +98,7 @@ class LBFGS:
         if self.last is not None:
             s, y = point.site - self.last[0], self.last[1] - gradient
             if (s * y).sum() > 1e-12 * np.sqrt((s * s).sum() * (y * y).sum()):
-                self.pairs = [*self.pairs[-MEMORY + 1 :], (s, y, 1 / (s * y).sum())]
+                self.pairs = [*self.pairs[-INNER_MEMORY + 1 :], (s, y, 1 / (s * y).sum())]
         if self.age % self.renewal == 0:
             self.inverse = self.inverse_at(point)
         self.age += 1
@@ -127,7 +127,7 @@ def maximise(problem, marginal, site, tol, decrement):
         return None
     newton = few_units(problem)
     direction = LBFGS(partial(InverseCurvature.at, problem))
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_INNER_STEPS):
         gradient = point.gradient()
         try:
             inverse = InverseCurvature.at(problem, point) if newton else None
@@ -152,7 +152,7 @@ def maximise(problem, marginal, site, tol, decrement):
 def _line_search(problem, marginal, point, step, derivative):
     """The first point along the step that is high enough; None if there is none."""
     rounding, length = 1e-12 * (abs(point.value) + 1), 1.0
-    for _ in range(MAX_HALVINGS):
+    for _ in range(MAX_INNER_HALVINGS):
         new = evaluate(problem, marginal, point.site + length * step)
         if new is not None:
             hidden = length * derivative < rounding

@@ -11,7 +11,7 @@ from numpy.linalg import LinAlgError
 # that succeeded, and where the search is given up.
 FIRST_LEVENBERG, MIN_RAISED, MIN_LEVENBERG, MAX_LEVENBERG = 1.0, 1e-6, 1e-12, 1e8
 # Lengths of a step that are tried, and what Levenberg's parameter is multiplied by if they succeed.
-LENGTHS = (1.0, 0.3), (0.3, 2), (0.1, 5)
+LENGTHS_AND_FACTORS = (1.0, 0.3), (0.3, 2), (0.1, 5)
 # The energy falls enough if it does so by this fraction of the linear prediction (Armijo).
 ARMIJO = 1e-4
 # Falls below so many times the rounding error of the energy cannot be told from rounding. Then the
@@ -57,7 +57,7 @@ def _advance(problem, point, levenberg, residual):
         step = point.step(problem, levenberg)
     except (LinAlgError, ValueError):
         return None, raised
-    for length, factor in LENGTHS:
+    for length, factor in LENGTHS_AND_FACTORS:
         new = step.at(length)
         if new is not None and _accepted(problem, step, length, new, residual):
             # The parameter should vanish as fast as the derivative, for quadratic convergence.

@@ -26,7 +26,7 @@ from fastmf._common.linalg import Cholesky, cholesky, newton_step
 from fastmf.inference.ep.sites import state_of, tilted_units
 
 # Matrices of all units are made: for more units they are too large.
-MAX_UNITS = 2500
+MAX_MATRIX_UNITS = 2500
 # Linear tilt at which a unit has one of its two values.
 SATURATING_FIELD = 1e6
 # Largest error of the variance, in units of the squared distance of the values, of a binary unit.
@@ -42,7 +42,7 @@ MIN_CURVATURE = 0.01
 MAX_LOG_ODDS_STEP = 2.0
 # Steps towards the sites that match the variances, how often correlations are computed anew, the
 # error of the energy in units of its predicted decrease, and halvings of a step.
-MATCHING_STEPS, RENEWAL, ENERGY_TOLERANCE, MAX_HALVINGS = 60, 6, 1e-3, 30
+MATCHING_STEPS, CORRELATION_STEPS, DECREASE_TOLERANCE, MAX_HALVINGS = 60, 6, 1e-3, 30
 
 
 class TwoValuedUnits(NamedTuple):
@@ -134,7 +134,7 @@ class MeanPoint(NamedTuple):
 def first_point(problem, state):
     """The point with the tilted means of a state; None if units are not binary, or too many."""
     n, zero = problem.side.n_units, np.zeros(problem.side.n_units)
-    if n > MAX_UNITS:
+    if n > MAX_MATRIX_UNITS:
         return None
     low, high = (
         tilted_units(problem, np.stack([zero + field, zero]))[0][0]
@@ -192,7 +192,7 @@ def evaluate(units, field, start, predicted_decrease):
     terms = np.stack([field * mean, -mean * (form.field - form.precision @ mean / 2), np.log(var)])
     rounding = 1e-15 * (abs(terms).sum() + abs(log_partition))
     terms[2] = (terms[2] + 1) / 2
-    error = max(ENERGY_TOLERANCE * predicted_decrease, (0.1 * problem.tol) ** 2)
+    error = max(DECREASE_TOLERANCE * predicted_decrease, (0.1 * problem.tol) ** 2)
     try:
         sites = _matching_sites(units, var, start, error, rounding)
     except LinAlgError:
@@ -235,7 +235,7 @@ def _matching_sites(units, var, start, error, rounding):
             return None
         precision = precision + length * step / scale
         inverse, marginal, value = new
-        if length < 1 or k % RENEWAL == RENEWAL - 1:
+        if length < 1 or k % CORRELATION_STEPS == CORRELATION_STEPS - 1:
             correlations = _correlations(inverse)
     return None
 

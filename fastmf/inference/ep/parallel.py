@@ -16,7 +16,7 @@ from fastmf.inference.gaussian.bipartite import Bipartite
 
 # Adaptive damping: the first, which is the smallest, and the strongest, and the iterations within
 # which the residual must have reached a new low.
-FIRST_DAMPING, MAX_DAMPING, PATIENCE = 0.1, 0.95, 8
+FIRST_DAMPING, STRONGEST_DAMPING, DAMPING_PATIENCE = 0.1, 0.95, 8
 # A residual is a new low below this fraction of the last one.
 NEW_LOW = 0.95
 MAX_HALVINGS = 30
@@ -93,7 +93,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     adaptive = damping is None
     damping = FIRST_DAMPING if adaptive else damping
     low, since_low, n_raises = np.inf, 0, 0
-    last, n_falls, enough = np.inf, 0, PATIENCE
+    last, n_falls, enough = np.inf, 0, DAMPING_PATIENCE
     closest, smallest = state, np.inf
     longest = np.inf
     for k in range(1, problem.max_iter + 1):
@@ -107,15 +107,17 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
             low, since_low = residual, 0
         else:
             since_low += 1
-        if since_low >= PATIENCE and adaptive and damping < MAX_DAMPING:
-            damping, since_low, low = min((1 + damping) / 2, MAX_DAMPING), 0, residual
+        if since_low >= DAMPING_PATIENCE and adaptive and damping < STRONGEST_DAMPING:
+            damping, since_low, low = min((1 + damping) / 2, STRONGEST_DAMPING), 0, residual
             n_raises += 1
         n_falls = n_falls + 1 if residual < last else 0
         if n_falls >= enough and adaptive and damping > FIRST_DAMPING:
             # If it has to be raised again, it will not be lowered as soon again.
             damping, n_falls, enough = max(2 * damping - 1, FIRST_DAMPING), 0, 2 * enough
         last = residual
-        stuck = max_raises is not None and (n_raises > max_raises or since_low >= 4 * PATIENCE)
+        stuck = max_raises is not None and (
+            n_raises > max_raises or since_low >= 4 * DAMPING_PATIENCE
+        )
         if stuck or k == problem.max_iter:
             break
         # Where a step had to be halved, the next one most often has to be, too.

@@ -17,8 +17,8 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.kernels.ep.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
 from fastmf.priors._compiled import Units, units_of
-from fastmf.priors._domain import has_spike, two_values
 from fastmf.priors._protocol import as_dtype, n_units, parts_of
+from fastmf.priors._queries import has_spike, two_values
 from fastmf.priors.concatenated import concatenate
 
 # Smallest second moment of a unit under its prior, relative to that of a free one.

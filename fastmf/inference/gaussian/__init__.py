@@ -28,7 +28,7 @@ from fastmf.inference.gaussian.stored import StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
 
 # Up to so many units matrices of units are cheaper than the Woodbury identity, and more precise.
-MAX_DENSE_UNITS = 64
+MAX_WOODBURY_UNITS = 64
 
 
 def gaussian_side(model, n_threads=None):
@@ -60,6 +60,6 @@ def _kind_of(model):
     n = model.n_samples
     if isinstance(model.X, StoredColumns):
         return StoredLowRank
-    if n >= model.n_units or model.n_units <= MAX_DENSE_UNITS:
+    if n >= model.n_units or model.n_units <= MAX_WOODBURY_UNITS:
         return Dense
     return Latent if model.has_latent and model.n_features < n else LowRank

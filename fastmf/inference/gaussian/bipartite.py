@@ -21,9 +21,9 @@ from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
 
 # Products of pairs of weights, which all rows use, are kept from so many rows on, and up to so many
 # numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
-MIN_ROWS, MAX_PRODUCTS = 12, 1 << 23
+MIN_ROWS, MAX_KEPT_PRODUCTS = 12, 1 << 23
 # Units of the small layer whose products make a block, and numbers that hold matrices of rows.
-BLOCK_UNITS, WORKSPACE = 10, 1 << 22
+SMALL_UNITS, WORKSPACE = 10, 1 << 22
 
 
 class Bipartite(GaussianSide):
@@ -84,7 +84,10 @@ class Bipartite(GaussianSide):
         -------
         list of (GaussianMoments or None)
         """
-        if len(sites) < MIN_ROWS or self.weights.size * self.weights.shape[1] / 2 > MAX_PRODUCTS:
+        if (
+            len(sites) < MIN_ROWS
+            or self.weights.size * self.weights.shape[1] / 2 > MAX_KEPT_PRODUCTS
+        ):
             plain = self.tilted(np.zeros_like(self.tilt))
             return [plain.moments(site) for site in sites]
         step = max(MIN_ROWS, WORKSPACE // self.weights.shape[1] ** 2)
@@ -231,7 +234,7 @@ class _Products:
         """First and last column of each block, and (n_large, pairs) products."""
         if self._blocks is None:
             w, (n, m) = self.weights, self.weights.shape
-            bounds = [slice(k, min(k + BLOCK_UNITS, m)) for k in range(0, m, BLOCK_UNITS)]
+            bounds = [slice(k, min(k + SMALL_UNITS, m)) for k in range(0, m, SMALL_UNITS)]
             self._blocks = [
                 (columns, (w[:, columns, None] * w[:, None, columns.start :]).reshape(n, -1))
                 for columns in bounds

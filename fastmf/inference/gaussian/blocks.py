@@ -254,11 +254,11 @@ class BlockSide(NamedTuple):
         def rotate(X):
             if isinstance(X, StoredColumns):
                 return X.mixed(_mixing(blocks, rotations))
-            turned = X.astype(np.float64)
+            rotated = X.astype(np.float64)
             for units, U in zip(blocks.groups, rotations, strict=True):
-                columns = np.moveaxis(turned[:, units], 0, 1) @ U
-                turned[:, units] = np.moveaxis(columns, 0, 1)
-            return turned
+                columns = np.moveaxis(rotated[:, units], 0, 1) @ U
+                rotated[:, units] = np.moveaxis(columns, 0, 1)
+            return rotated
 
         inverse = self.remake(rotate).inverse(precision)
         if inverse is None:
@@ -267,11 +267,11 @@ class BlockSide(NamedTuple):
 
     def _rotated(self, vector, rotations, back=False):
         """A vector of all units in the rotated ones, or back."""
-        turned = vector.copy()
+        rotated = vector.copy()
         for units, U in zip(self.blocks.groups, rotations, strict=True):
             subscripts = "kij,kj->ki" if back else "kji,kj->ki"
-            turned[units] = np.einsum(subscripts, U, vector[units])
-        return turned
+            rotated[units] = np.einsum(subscripts, U, vector[units])
+        return rotated
 
 
 class BlockInverse(NamedTuple):
@@ -306,10 +306,10 @@ class BlockInverse(NamedTuple):
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix, of all or of the first units."""
         rows = with_zeros(rows, self.blocks.n_units)
-        turned = np.array(rows, np.float64)
+        rotated = np.array(rows, np.float64)
         for units, U in zip(self.blocks.groups, self.rotations, strict=bool(self.rotations)):
-            turned[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
-        return self.inverse.variance_along(turned)
+            rotated[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
+        return self.inverse.variance_along(rotated)
 
 
 def _mixing(blocks, rotations):

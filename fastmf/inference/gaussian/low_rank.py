@@ -20,7 +20,7 @@ from fastmf.kernels.ep.linear_model import data_covariance, whitened_columns
 from fastmf.kernels.linear.product import product_address
 
 # Entries of X that are converted to double precision at a time.
-CHUNK = 1 << 16
+ENTRIES_AT_A_TIME = 1 << 16
 # Largest number of parts of the columns whose products are summed separately, by that many threads.
 MAX_PARTS = 8
 # Multiply-adds of vectors that cost as much as one of scalars.
@@ -59,7 +59,7 @@ class LowRank(GaussianSide):
 
     def _prepared_squares(self):
         """Sums of squares of the columns, and what the kernels need."""
-        X, width = self.X, max(64, CHUNK // self.n_rows // 64 * 64)
+        X, width = self.X, max(64, ENTRIES_AT_A_TIME // self.n_rows // 64 * 64)
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
         self._workspace = np.empty((self.n_rows, width))

@@ -13,7 +13,7 @@ from fastmf.priors._protocol import precomputed
 # Panels of one block: enough to make the overhead of a block small, few enough to stay in the
 # cache. In a machine coupled to itself all units of a block are updated from the same old values.
 BLOCK_PANELS = 8
-BLOCK_UNITS = 48
+SWEEP_UNITS = 48
 # Rows whose state a worker's cache holds.
 MAX_WORKER_ROWS = 52
 
@@ -96,7 +96,7 @@ class Layout:
         layer = Layer(prior, model.n_units, 0, 0, *powers)
         self.layers = Layers([layer])
         self.one_by_one = schedule == "sequential"
-        step = 1 if self.one_by_one else max(1, BLOCK_UNITS // panel_width(model.dtype))
+        step = 1 if self.one_by_one else max(1, SWEEP_UNITS // panel_width(model.dtype))
         blocks = [(0, *v) for v in _pieces(layer, step)]
         self.blocks = np.array(blocks, dtype=np.int64)
 

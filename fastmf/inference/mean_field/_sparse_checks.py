@@ -30,12 +30,12 @@ def radius_exceeds_one(squares, var):
     if len(values) // 2 == squares.shape[0] - n_trees:
         return False  # a forest: walks end at its leaves
     # Entries in the order of the transposed matrix.
-    turned = np.lexsort((rows, columns))
+    in_reverse = np.lexsort((rows, columns))
     weights = values * np.square(var)[rows]
     x, growth = np.full(len(values), 1 / max(len(values), 1)), 0.0
     for _ in range(POWER_ITERATIONS):
         new = weights * x
-        new = (np.bincount(columns, new, len(var))[columns] - new)[turned]
+        new = (np.bincount(columns, new, len(var))[columns] - new)[in_reverse]
         growth = new.sum()
         if not growth > 0:
             return False

@@ -9,9 +9,8 @@ from fastmf.kernels.mean_field.rows import (
     CONFIRMS,
     DAMPING,
     INFINITE,
-    LAST_MIN_RESIDUAL,
+    LAST_WINDOW_RESIDUAL,
     MEAN,
-    MIN_RESIDUAL,
     MOMENTUM,
     OSCILLATING,
     RESIDUAL,
@@ -23,6 +22,7 @@ from fastmf.kernels.mean_field.rows import (
     THIRD,
     VAR,
     VAR_RESIDUAL,
+    WINDOW_RESIDUAL,
     A,
     B,
 )
@@ -44,7 +44,7 @@ def rows_and_memory(layout, record, settings, n_workers):
     slots = np.zeros((n_rows, 1, 1, SLOT_SIZE))
     slots[:, 0, 0, ROW], slots[..., DAMPING] = np.arange(n_rows), settings.damping
     slots[..., STRICTNESS] = 1
-    slots[..., MIN_RESIDUAL] = slots[..., LAST_MIN_RESIDUAL] = np.inf
+    slots[..., WINDOW_RESIDUAL] = slots[..., LAST_WINDOW_RESIDUAL] = np.inf
     return SparseWork(
         queue=np.zeros(2, np.int64),
         state=state,

@@ -20,7 +20,7 @@ from fastmf.inference.mean_field.naive_bound import (
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.state_tables import pair_tables, states_of_units
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.mean_field.tree_reweighted import ROUNDING, complete_bound, layers_bound
+from fastmf.inference.mean_field.tree_reweighted import BOUND_ROUNDING, complete_bound, layers_bound
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import dense_machine
@@ -153,8 +153,8 @@ def _certified(constant, lower, estimate, size, upper):
     """The three numbers of a row, with `size` the sum of the sizes of the terms of `lower`."""
     if constant == np.inf:  # the machine does not exist
         return constant, constant, constant
-    rounding = ROUNDING * (size + abs(constant))
-    lower, upper = constant + lower - rounding, constant + upper + ROUNDING * abs(constant)
+    rounding = BOUND_ROUNDING * (size + abs(constant))
+    lower, upper = constant + lower - rounding, constant + upper + BOUND_ROUNDING * abs(constant)
     return lower, upper, min(max(constant + estimate, lower), upper)
 
 

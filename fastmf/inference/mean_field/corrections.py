@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.inference.gaussian.bipartite import Bipartite
-from fastmf.priors._domain import two_values
+from fastmf.priors._queries import two_values
 
 # Smallest variance, and distance of a mean from the ends of its interval: the terms of a unit that
 # is as certain as that are negligible.

@@ -18,7 +18,7 @@ from fastmf.kernels.linear.product import multiply, product_address
 
 # Entries of the arrays of some rows that are taken together, so that they stay in the cache, and
 # how many rows there are at least: all couplings are read once for each block.
-BLOCK_SIZE, MIN_BLOCK_ROWS = 1 << 17, 16
+CACHED_ENTRIES, MIN_BLOCK_ROWS = 1 << 17, 16
 
 
 def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
@@ -41,7 +41,7 @@ def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
     """
     of_block = _grouped_free_energy.log_partition_of_rows if layout.grouped else _of_block
     n_rows, n_units = state.shape[1:]
-    step = max(MIN_BLOCK_ROWS, BLOCK_SIZE // n_units)
+    step = max(MIN_BLOCK_ROWS, CACHED_ENTRIES // n_units)
     starts, out = range(0, n_rows, step), np.empty(n_rows)
 
     def fill_block(first):

@@ -28,9 +28,9 @@ from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
-from fastmf.priors._domain import fields_of, gaussian_units, precisions, unbounded, without_units
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import as_dtype
+from fastmf.priors._queries import fields_of, gaussian_units, precisions, unbounded, without_units
 
 
 def is_integrated(model):

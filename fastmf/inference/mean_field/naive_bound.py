@@ -16,12 +16,12 @@ from scipy.sparse import issparse
 from fastmf._common import arguments as check
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.models._layered import Layered
-from fastmf.priors._domain import two_values
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import as_dtype, sample
+from fastmf.priors._queries import two_values
 
 # Random starts of naive mean field of a check, and sweeps from each.
-N_STARTS, MAX_SWEEPS = 8, 200
+N_BOUND_STARTS, N_BOUND_SWEEPS = 8, 200
 
 
 class Sides(NamedTuple):
@@ -202,7 +202,7 @@ def bounds_from(solve, model, starts, tilt, values):
     bounds, sizes : array of shape (n_starts,)
     """
     layout, sides = layout_of_checks(model), sides_of(model)
-    found = naive_solutions(solve, model, layout, starts, tilt, values, MAX_SWEEPS)
+    found = naive_solutions(solve, model, layout, starts, tilt, values, N_BOUND_SWEEPS)
     b = found.b if isinstance(found.b, tuple) else (found.b,)
     b = layout.join(b, np.zeros((len(starts), layout.n_units)))
     return found, *naive_bound(sides, b, tilt, values)
@@ -210,5 +210,5 @@ def bounds_from(solve, model, starts, tilt, values):
 
 def starts_elsewhere(model, mean):
     """Starts of the first layer that do not depend on means, and one at the opposite of these."""
-    starts, pair = random_starts(model, N_STARTS, 0), two_values(model.layers[0])
+    starts, pair = random_starts(model, N_BOUND_STARTS, 0), two_values(model.layers[0])
     return np.vstack([starts, sum(pair) - mean]) if pair else starts

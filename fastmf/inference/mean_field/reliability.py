@@ -23,7 +23,7 @@ from scipy.sparse import csr_array, issparse, triu
 from fastmf.inference.mean_field import _sparse_checks, gaussian_layers
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.naive_bound import (
-    MAX_SWEEPS,
+    N_BOUND_SWEEPS,
     best_bound,
     layout_of_checks,
     naive_bound,
@@ -33,9 +33,9 @@ from fastmf.inference.mean_field.naive_bound import (
 )
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._couplings import with_entries
-from fastmf.priors._domain import columns_of_values, two_values
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units, sample
+from fastmf.priors._queries import columns_of_values, two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
@@ -118,7 +118,7 @@ class FixedPointCheck(NamedTuple):
         start = np.where(tilt.clamped, mean, mean + MOVED * (_other_states(sides, state) - mean))
         starts = layout.split(start)
         arguments = self.model, layout, starts if isinstance(starts, tuple) else (starts,)
-        found = naive_solutions(self.solve, *arguments, tilt, mean, MAX_SWEEPS)
+        found = naive_solutions(self.solve, *arguments, tilt, mean, N_BOUND_SWEEPS)
         bounds, sizes = naive_bound(sides, _joined(layout, found.b), tilt, mean)
         for k in range(len(mean)) if self.whole else ():
             row = tilt._make(part[[min(k, len(part) - 1)]] for part in tilt)

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf.priors._domain import columns_of_values
 from fastmf.priors._protocol import has_log_prob
+from fastmf.priors._queries import columns_of_values
 
 
 def states_of_units(prior, field, precision, free):

@@ -19,9 +19,9 @@ rho = (n + m - 1) / (n m): for both the sums over all trees are arrays of the si
 import numpy as np
 
 # Sweeps after which the bound is evaluated are powers of two, and the last.
-MAX_SWEEPS, MESSAGE_TOL, DAMPING = 128, 1e-5, 0.5
+MAX_BOUND_SWEEPS, MESSAGE_TOL, MESSAGE_DAMPING = 128, 1e-5, 0.5
 # Rounding error, relative to the sum of all tables and fields.
-ROUNDING = 32 * np.finfo(np.float64).eps
+BOUND_ROUNDING = 32 * np.finfo(np.float64).eps
 
 
 def log_sum_exp(x, axis):
@@ -32,7 +32,7 @@ def log_sum_exp(x, axis):
         return np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis)
 
 
-def layers_bound(tables, visible, hidden, max_sweeps=MAX_SWEEPS):
+def layers_bound(tables, visible, hidden, max_sweeps=MAX_BOUND_SWEEPS):
     """Upper bound of the log-partition of two layers of discrete units.
 
     Parameters
@@ -81,7 +81,7 @@ def layers_bound(tables, visible, hidden, max_sweeps=MAX_SWEEPS):
     return _lowest(bound, sweep, max_sweeps) + _rounding(rho * tables, visible, hidden)
 
 
-def complete_bound(tables, fields, max_sweeps=MAX_SWEEPS):
+def complete_bound(tables, fields, max_sweeps=MAX_BOUND_SWEEPS):
     """Upper bound of the log-partition of discrete units, all of which may be coupled.
 
     Parameters
@@ -127,7 +127,7 @@ def _damped(messages, new):
     new -= new.max(-1, keepdims=True)
     new -= messages
     change = float(abs(new).max())
-    new *= 1 - DAMPING
+    new *= 1 - MESSAGE_DAMPING
     messages += new
     return change
 
@@ -147,4 +147,4 @@ def _lowest(bound, sweep, max_sweeps):
 
 def _rounding(*parts):
     sizes = (abs(part[np.isfinite(part)]).sum() for part in parts)
-    return ROUNDING * (1 + sum(sizes))
+    return BOUND_ROUNDING * (1 + sum(sizes))

@@ -28,12 +28,12 @@ MAX_EXACT_STATES = 1 << 20
 # Numbers in one block of rows.
 BLOCK_SIZE = 1 << 21
 # Particles of a replicate times missing units, and limits of the first.
-MAX_LABELS, MIN_PARTICLES, MAX_PARTICLES = 25_000, 128, 1024
+MAX_PARTICLE_LABELS, MIN_PARTICLES, MAX_PARTICLES = 25_000, 128, 1024
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.
-TOL, MAX_ERROR = 0.003, 0.01
+GOAL_ERROR, WORST_ERROR = 0.003, 0.01
 # Log-weight of states that do not occur.
-MIN_LOG_WEIGHT = -1e300
-SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "max_replicates": 32}
+LOG_WEIGHT_OF_NO_STATE = -1e300
+ANNEALING_SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "max_replicates": 32}
 
 
 class ConditionalMeans(NamedTuple):
@@ -114,7 +114,7 @@ def _summed(model, columns, X, method, seed, n_threads):
         )
     fields = (columns.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
     # States that do not occur have a finite field, whose products with zero are zero.
-    fields = np.ascontiguousarray(fields + np.maximum(columns.log_weights, MIN_LOG_WEIGHT))
+    fields = np.ascontiguousarray(fields + np.maximum(columns.log_weights, LOG_WEIGHT_OF_NO_STATE))
     problem, p, error = _problem(columns, model.couplings), np.empty_like(fields), np.zeros(len(X))
     if few.any():
         p[few] = _enumerated(problem, fields[few], missing[few])
@@ -127,7 +127,7 @@ def _summed(model, columns, X, method, seed, n_threads):
         totals = np.add.reduceat(p, columns.offsets[:-1], axis=1)
         p /= np.repeat(np.where(totals > 0, totals, 1), np.diff(columns.offsets), axis=1)
     mean = np.where(np.isnan(X), columns.means(p), X)
-    return ConditionalMeans(mean, error, error <= MAX_ERROR)
+    return ConditionalMeans(mean, error, error <= WORST_ERROR)
 
 
 def _problem(columns, couplings):
@@ -182,8 +182,8 @@ def _log_weights(couplings, field, states):
 def _annealed(problem, fields, missing, seed, n_threads):
     """Probabilities of the states of missing columns, and their largest standard errors."""
     n_missing = missing.sum(1)
-    n_particles = np.clip(MAX_LABELS // n_missing, MIN_PARTICLES, MAX_PARTICLES)
-    settings = TreeSettings(seed=np.uint64(seed), tol=TOL, **SETTINGS)
+    n_particles = np.clip(MAX_PARTICLE_LABELS // n_missing, MIN_PARTICLES, MAX_PARTICLES)
+    settings = TreeSettings(seed=np.uint64(seed), tol=GOAL_ERROR, **ANNEALING_SETTINGS)
     n_workers = workers_for(len(fields), int((n_particles * n_missing) @ n_missing) * 4, n_threads)
     work = tree_annealing_work(problem, missing, n_particles, settings, n_workers)
     means, errors = np.zeros_like(fields), np.zeros(len(fields))

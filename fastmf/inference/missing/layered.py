@@ -17,9 +17,9 @@ import numpy as np
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import MAX_UNITS, states_of
-from fastmf.priors._domain import columns_of_values, number_of_states
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import by_parts
+from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors._rows import log_prob_of_rows, states
 
 # Largest enumerations, states times units of the other side: once, and for each row.

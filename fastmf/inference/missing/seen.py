@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import is_sparse, row_blocks
+from fastmf._common.rows import row_blocks
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import exact_given, log_likelihood
-from fastmf.priors._domain import mean_log_prob, two_values
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import by_parts
+from fastmf.priors._queries import mean_log_prob, two_values
 from fastmf.priors._rows import states
 
 
@@ -33,12 +33,6 @@ class MeansGivenSeen(NamedTuple):
     mean: tuple
     log_partition: np.ndarray
     converged: np.ndarray
-
-
-def is_incomplete(X):
-    """Whether values of rows are missing, NaN."""
-    # The smallest of numbers among which one is NaN is NaN, and takes no memory.
-    return bool(not is_sparse(X) and X.dtype.kind == "f" and X.size and np.isnan(X.min()))
 
 
 def incomplete_rows(X):

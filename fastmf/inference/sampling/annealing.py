@@ -16,13 +16,13 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.kernels.linear.product import pack, product_address
 from fastmf.kernels.sampling.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
-from fastmf.kernels.sampling.gibbs import TASK_ROWS, SampledLayer, gibbs_work
+from fastmf.kernels.sampling.gibbs import CHAIN_ROWS, SampledLayer, gibbs_work
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli
 from fastmf.priors._compiled import units_of
-from fastmf.priors._domain import binary_field, tilt_to_mean, two_values
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, n_units, sample
+from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 
 # Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
 # grow from sweep to sweep, and do so long before anything overflows.
@@ -283,7 +283,7 @@ def walk(model, base, betas, v, rng, n_threads, packed=None):
         h = np.empty((len(v), model.n_hidden), model.dtype)
         seed = rng.integers(2**64, dtype=np.uint64)
         work = 2 * len(betas) * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
+        n_workers = workers_for(-(-len(v) // CHAIN_ROWS), work, n_threads)
         if {type(prior) for prior in model.layers} == {Bernoulli}:
             path = AnnealedPath(
                 *(-c for c in base),

@@ -5,7 +5,7 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.linear.product import pack, product_address
-from fastmf.kernels.sampling.gibbs import TASK_ROWS, SampledLayer, gibbs_work
+from fastmf.kernels.sampling.gibbs import CHAIN_ROWS, SampledLayer, gibbs_work
 from fastmf.kernels.sampling.gibbs import gibbs as gibbs_kernel
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import has_groups
@@ -38,7 +38,7 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     if all(map(can_draw, model.layers)):
         seed = rng.integers(2**64, dtype=np.uint64)
         work = 2 * n_sweeps * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
+        n_workers = workers_for(-(-len(v) // CHAIN_ROWS), work, n_threads)
         layers = _sampled_layers(model)
         address, work_of = product_address(model.dtype), gibbs_work(*layers, v.dtype, n_workers)
         in_parallel(gibbs_kernel, (address, *layers, seed, n_sweeps, v, h, work_of), n_workers)

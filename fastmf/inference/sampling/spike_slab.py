@@ -16,7 +16,7 @@ from fastmf._common.stored_columns import column_squares
 
 # Coefficients that are visited with products of one matrix, and the square of a correlation of two
 # of them from which on they are drawn together.
-CHUNK, MIN_SQUARE = 64, 0.04
+COEFFICIENTS_AT_A_TIME, MIN_SQUARE = 64, 0.04
 # Numbers in the states of the chains that are run together.
 MAX_STATE = 1 << 22
 # Log-odds beyond which a coefficient counts as one that is never zero.
@@ -98,8 +98,8 @@ class _Chains:
         """Latent variables, then every coefficient, in this order, then the place of an effect."""
         if self._is_latent:
             self._draw_latent()
-        for first in range(0, len(visits), CHUNK):
-            self._visit(visits[first : first + CHUNK])
+        for first in range(0, len(visits), COEFFICIENTS_AT_A_TIME):
+            self._visit(visits[first : first + COEFFICIENTS_AT_A_TIME])
         self._move()
 
     def _draw_latent(self):

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from fastmf.inference.sampling.trees import tree_draws
-from fastmf.priors._domain import binary_field, two_values
+from fastmf.priors._queries import binary_field, two_values
 
 # Up to so many units all states are enumerated.
 MAX_ENUMERATED_UNITS = 20

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from fastmf.priors._domain import columns_of_values
 from fastmf.priors._groups import column_sizes
+from fastmf.priors._queries import columns_of_values
 
 
 class FlatStates(NamedTuple):

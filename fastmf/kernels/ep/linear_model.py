@@ -15,13 +15,13 @@ from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.linear.copies import transpose_tile
 from fastmf.kernels.linear.product import panel_width, product
 
-WIDTH = panel_width(np.float64)
+PANEL_WIDTH = panel_width(np.float64)
 # Columns whose products with each other are summed at a time: a panel of them and the rows that it
 # is multiplied with stay in the first-level cache.
 COLUMNS = 192
 # Panels of columns that a worker takes at a time; rows of a triangular factor taken together: the
 # entries that are zero are left out for all of them but the last.
-PANELS, ROWS = 8, 8
+PANELS_AT_A_TIME, ROWS = 8, 8
 
 
 @kernel(fastmath=REORDER)
@@ -41,11 +41,11 @@ def data_covariance(address, X, scale, vector, queue, sums):
         X diag(scale) vector.
     """
     n_rows, n_units = X.shape
-    n_parts, n_panels = sums.shape[0], -(-n_rows // WIDTH)
+    n_parts, n_panels = sums.shape[0], -(-n_rows // PANEL_WIDTH)
     # Rows of zeros fill the last panel. They are not a multiple of a page apart, which would give
     # all of them the same few lines of the cache.
-    scaled = np.zeros((n_panels * WIDTH, COLUMNS + 8))
-    panel, tile = np.zeros((1, COLUMNS, WIDTH)), np.empty((n_rows, WIDTH))
+    scaled = np.zeros((n_panels * PANEL_WIDTH, COLUMNS + 8))
+    panel, tile = np.zeros((1, COLUMNS, PANEL_WIDTH)), np.empty((n_rows, PANEL_WIDTH))
     while True:
         part = next_task(queue)
         if part >= n_parts:
@@ -59,9 +59,11 @@ def data_covariance(address, X, scale, vector, queue, sums):
             n_here = smaller(COLUMNS, end - start)
             here = slice(start, start + n_here)
             _scale_columns(X, start, scale[here], vector[here], scaled, total[n_rows])
-            for first in range(0, n_rows, WIDTH):
-                _turn(scaled, first, n_here, panel[0])
-                product(address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, WIDTH)
+            for first in range(0, n_rows, PANEL_WIDTH):
+                _transpose_panel(scaled, first, n_here, panel[0])
+                product(
+                    address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, PANEL_WIDTH
+                )
                 _add_lower(tile, first, total)
 
 
@@ -79,15 +81,15 @@ def _scale_columns(X, start, scale, vector, scaled, products):
 
 
 @kernel(merged=True)
-def _turn(scaled, first, n_columns, panel):
+def _transpose_panel(scaled, first, n_columns, panel):
     """Write a panel's rows of some columns as its columns."""
     lanes = VECTOR_BYTES // 8
     n_tiled = n_columns // lanes * lanes
     for k in range(0, n_tiled, lanes):
-        for c in range(0, WIDTH, lanes):
+        for c in range(0, PANEL_WIDTH, lanes):
             transpose_tile(scaled, first + c, k, panel, c, lanes)
     for k in range(n_tiled, n_columns):
-        for c in range(WIDTH):
+        for c in range(PANEL_WIDTH):
             panel[k, c] = scaled[first + c, k]
 
 
@@ -96,10 +98,10 @@ def _add_lower(tile, first, total):
     """Add a panel of products, from row and column `first` on, to a lower triangle."""
     n_rows = total.shape[1]
     for i in range(first, n_rows):
-        n = smaller(i - first + 1, WIDTH)
+        n = smaller(i - first + 1, PANEL_WIDTH)
         added, more = row(total, (i, first), n), row(tile, (i - first, 0), n)
-        if n == WIDTH:
-            for c in range(WIDTH):
+        if n == PANEL_WIDTH:
+            for c in range(PANEL_WIDTH):
                 added[c] += more[c]
         else:
             for c in range(n):
@@ -127,15 +129,15 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
         Filled with |W x|^2 - |V x|^2 and z'W x - offset'V x for every column x.
     """
     n_rows, n_units = X.shape
-    n_directions, width = len(offset), PANELS * WIDTH
-    packed, tile = np.zeros((PANELS, n_rows, WIDTH)), np.zeros((ROWS, width))
+    n_directions, width = len(offset), PANELS_AT_A_TIME * PANEL_WIDTH
+    packed, tile = np.zeros((PANELS_AT_A_TIME, n_rows, PANEL_WIDTH)), np.zeros((ROWS, width))
     sums = np.empty((2, width))
     while True:
         first = next_task(queue) * width
         if first >= n_units:
             break
         last = smaller(first + width, n_units)
-        panels = packed[: -(-(last - first) // WIDTH)]
+        panels = packed[: -(-(last - first) // PANEL_WIDTH)]
         pack_columns(X, first, last, packed)
         sums[:] = 0
         for i in range(0, n_rows, ROWS):
@@ -154,15 +156,18 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
 @kernel(inner=True)
 def pack_columns(X, first, last, packed):
     """Cut few columns into panels, row by row: other orders are several times slower here."""
-    n_whole, rest = (last - first) // WIDTH, (last - first) % WIDTH
+    n_whole, rest = (last - first) // PANEL_WIDTH, (last - first) % PANEL_WIDTH
     for i in range(X.shape[0]):
         given = X[i, first:last]
         for p in range(n_whole):
-            here, panel = given[p * WIDTH : (p + 1) * WIDTH], row(packed, (p, i, 0), WIDTH)
-            for c in range(WIDTH):
+            here, panel = (
+                given[p * PANEL_WIDTH : (p + 1) * PANEL_WIDTH],
+                row(packed, (p, i, 0), PANEL_WIDTH),
+            )
+            for c in range(PANEL_WIDTH):
                 panel[c] = here[c]
         for c in range(rest):
-            packed[n_whole, i, c] = given[n_whole * WIDTH + c]
+            packed[n_whole, i, c] = given[n_whole * PANEL_WIDTH + c]
 
 
 @kernel(inner=True)

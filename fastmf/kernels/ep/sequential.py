@@ -19,7 +19,7 @@ import numpy as np
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.ep.linear_model import WIDTH, pack_columns
+from fastmf.kernels.ep.linear_model import PANEL_WIDTH, pack_columns
 from fastmf.kernels.ep.sites import new_site
 from fastmf.kernels.linear.product import product
 from fastmf.priors._compiled import tilted_moments
@@ -28,7 +28,7 @@ from fastmf.priors._compiled import tilted_moments
 BLOCK = 24
 # Smallest modulus of a site's precision, relative to that of site and cavity, where inverse site
 # precisions are kept.
-MIN_RELATIVE_PRECISION = 1e-7
+MIN_SITE_MODULUS = 1e-7
 
 
 @kernel
@@ -80,18 +80,18 @@ def project_block(address, X, start, matrix, rows, vector):
         The vector; its fields are filled.
     """
     n_panels, n, _ = matrix.shape
-    columns, turned = np.zeros((BLOCK // WIDTH, n, WIDTH)), np.empty((BLOCK, n))
+    columns, transposed = np.zeros((BLOCK // PANEL_WIDTH, n, PANEL_WIDTH)), np.empty((BLOCK, n))
     pack_columns(X, start, smaller(start + BLOCK, X.shape[1]), columns)
     for panel in range(len(columns)):
-        first = panel * WIDTH
-        field, target = vector[first : first + WIDTH], turned[first : first + WIDTH]
+        first = panel * PANEL_WIDTH
+        field, target = vector[first : first + PANEL_WIDTH], transposed[first : first + PANEL_WIDTH]
         field[:] = 0
         for i in range(n):
             x, g = columns[panel, i], vector[BLOCK + i]
-            for c in range(WIDTH):
+            for c in range(PANEL_WIDTH):
                 field[c] += g * x[c]
                 target[c, i] = x[c]
-    product(address, turned, BLOCK, 0, matrix, rows[:, BLOCK:], n_panels * WIDTH)
+    product(address, transposed, BLOCK, 0, matrix, rows[:, BLOCK:], n_panels * PANEL_WIDTH)
     product(address, rows, BLOCK, BLOCK, columns, rows, BLOCK)
 
 
@@ -178,7 +178,7 @@ def _change(low_rank, q, u, cavity_precision, old, new):
     (t1, t2), (new1, new2) = old, new
     if low_rank:
         # D is the inverse of the precisions: none of them may be zero.
-        smallest = MIN_RELATIVE_PRECISION * (cavity_precision + abs(new2))
+        smallest = MIN_SITE_MODULUS * (cavity_precision + abs(new2))
         if abs(new2) < smallest:
             new2 = smallest if new2 >= 0 else -smallest
         change, shift = 1 / new2 - 1 / t2, t1 / t2 - new1 / new2
@@ -203,23 +203,23 @@ def downdate(address, rows, rates, matrix):
         M, packed for `product`; updated in place.
     """
     n_panels, n, _ = matrix.shape
-    turned, tile = np.empty((n_panels * WIDTH, BLOCK)), np.empty((n, WIDTH))
-    scaled = np.empty((n_panels, BLOCK, WIDTH))
+    transposed, tile = np.empty((n_panels * PANEL_WIDTH, BLOCK)), np.empty((n, PANEL_WIDTH))
+    scaled = np.empty((n_panels, BLOCK, PANEL_WIDTH))
     for k in range(BLOCK):
         for panel in range(n_panels):
-            first = panel * WIDTH
-            z, here = rows[k, BLOCK + first : BLOCK + first + WIDTH], scaled[panel, k]
-            for c in range(WIDTH):
+            first = panel * PANEL_WIDTH
+            z, here = rows[k, BLOCK + first : BLOCK + first + PANEL_WIDTH], scaled[panel, k]
+            for c in range(PANEL_WIDTH):
                 here[c] = rates[k] * z[c]
-                turned[first + c, k] = z[c]
+                transposed[first + c, k] = z[c]
     for panel in range(n_panels):
-        first = panel * WIDTH
+        first = panel * PANEL_WIDTH
         z = scaled[panel : panel + 1]
-        product(address, turned[first:], n - first, 0, z, tile, WIDTH)
+        product(address, transposed[first:], n - first, 0, z, tile, PANEL_WIDTH)
         lower = matrix[panel, first:]
         for i in range(n - first):
             row, change = lower[i], tile[i]
-            for c in range(WIDTH):
+            for c in range(PANEL_WIDTH):
                 row[c] -= change[c]
         _mirror(matrix, panel)
 
@@ -228,10 +228,10 @@ def downdate(address, rows, rates, matrix):
 def _mirror(matrix, panel):
     """Copy the rows of M below a panel's own into the columns of the panels after it."""
     n_panels, n, _ = matrix.shape
-    first = panel * WIDTH
+    first = panel * PANEL_WIDTH
     for other in range(panel + 1, n_panels):
-        upper, start = matrix[other, first : first + WIDTH], other * WIDTH
-        for i in range(smaller(WIDTH, n - start)):
+        upper, start = matrix[other, first : first + PANEL_WIDTH], other * PANEL_WIDTH
+        for i in range(smaller(PANEL_WIDTH, n - start)):
             row = matrix[panel, start + i]
-            for c in range(WIDTH):
+            for c in range(PANEL_WIDTH):
                 upper[c, i] = row[c]

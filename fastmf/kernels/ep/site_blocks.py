@@ -20,7 +20,7 @@ from fastmf._jit.kernel import kernel
 # A pattern counts if its weight is at least exp(-this) of the largest so far.
 MAX_LOG_RATIO = 42.0
 # Smallest pivot, relative to the diagonal of Q, of a pattern that is proper.
-MIN_PIVOT = 1e-14
+MIN_PATTERN_PIVOT = 1e-14
 
 
 class SiteBlocks(NamedTuple):
@@ -123,7 +123,7 @@ def block_curvature(prior, linear, precision, largest, curvature):
 # of its first units.
 WHITENED, MEANS, LOG_WEIGHTS = range(3)
 # Rows of `units`.
-MEAN, INCLUDED, ALONE = range(3)
+MEAN, INCLUDED, INCLUDED_ALONE = range(3)
 
 
 @kernel(inline=True)
@@ -143,7 +143,7 @@ def _append(given, s, j, memory):
         factor[s, r] = value
         rest -= value * value
         along -= value * vectors[WHITENED, r]
-    if not rest > MIN_PIVOT * abs(scale):
+    if not rest > MIN_PATTERN_PIVOT * abs(scale):
         return np.nan
     members[s] = j
     pivot = np.sqrt(rest)
@@ -170,7 +170,7 @@ def _add(s, weight, memory, sums):
             mean += vectors[WHITENED, r] * whiten[r, a]
         vectors[MEANS, a] = mean
     if s == 1:
-        units[ALONE, members[0]] += weight
+        units[INCLUDED_ALONE, members[0]] += weight
     for a in range(s):
         i, m = members[a], vectors[MEANS, a]
         units[MEAN, i] += weight * m

@@ -30,7 +30,7 @@ MATCHED_UNITS = 32
 MAX_RELATIVE_PRECISION = 1e9
 # Matching moments: largest number of Newton's steps, and of trial points in each; the relative
 # mismatch that ends them, and the one that is accepted if rounding stops them earlier.
-MAX_STEPS, MAX_TRIALS = 60, 30
+MAX_STEPS, MAX_TRIAL_POINTS = 60, 30
 GOAL_MISMATCH, ACCEPTED_MISMATCH = 1e-12, 1e-7
 
 
@@ -173,7 +173,7 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
 
 
 # Rows of what is known of some units under a tilt exp(b w - a w^2 / 2).
-B, A, MEAN, VAR, LOG_Z = range(5)
+MEAN, VAR, B, A, LOG_Z = range(5)
 # Rows of a search: Newton's step, the derivative of the objective along it, and the part of it that
 # is tried; the largest relative difference between the moments of a unit and those wanted; whether
 # the unit still moves, 1 or 0; and the change of b for differences of variances.
@@ -278,7 +278,7 @@ def _search(units, first, moving, wanted, memory):
     (now, trial, search), (begin, end) = memory, moving
     for i in range(begin, end):
         search[LENGTH, i] = search[MOVING, i]
-    for t in range(MAX_TRIALS + 1):
+    for t in range(MAX_TRIAL_POINTS + 1):
         for i in range(begin, end):
             length = search[LENGTH, i]
             trial[B, i] = now[B, i] + (length * search[STEP_B, i] if length > 0 else 0.0)
@@ -293,7 +293,7 @@ def _search(units, first, moving, wanted, memory):
             nearer = _mismatch(trial, i, wanted) < search[MISMATCH, i] / 2
             better = _objective(trial, i, wanted) >= enough or nearer
             if not (better and trial[VAR, i] > 0 and np.isfinite(trial[LOG_Z, i])):
-                last = t >= MAX_TRIALS - 1
+                last = t >= MAX_TRIAL_POINTS - 1
                 search[LENGTH, i] = 0 if last else length / 3
                 search[MOVING, i] = 0 if last else 1
                 n_worse += 1

@@ -13,7 +13,7 @@ from fastmf.kernels.linear.copies import copy, transpose_tile
 
 # The columns of a table of copies: addresses of the packed couplings, squares and cubes, number of
 # sources in all, and the first one that belongs to these weights.
-N_SOURCE, FIRST_SOURCE = 3, 4
+N_COPIED, FIRST_SOURCE = 3, 4
 
 
 @kernel(merged=True)
@@ -38,14 +38,14 @@ def pack_panel(weights, width, copies, n_powers, panel):
     source = (of_below[FIRST_SOURCE] + first) * width
     # Where no product takes them there are none.
     for p in range(-(-n_above // width) if of_below[0] != 0 else 0):
-        begin, n = p * of_below[N_SOURCE] * width + source, smaller(width, n_above - p * width)
+        begin, n = p * of_below[N_COPIED] * width + source, smaller(width, n_above - p * width)
         for i in range(n_rows):
             address = of_below[0] + (begin + i * width) * weights.itemsize
             copy(row(weights, (first + i, p * width), n), view(address, (n,), weights))
         _multiply_rows(of_below, n_powers, begin, n_rows * width, weights)
     if of_above[0] == 0:
         return
-    begin = (panel * of_above[N_SOURCE] + of_above[FIRST_SOURCE]) * width
+    begin = (panel * of_above[N_COPIED] + of_above[FIRST_SOURCE]) * width
     packed = view(of_above[0] + begin * weights.itemsize, (n_above, width), weights)
     lanes = VECTOR_BYTES // weights.itemsize
     n_tiled = n_above // lanes * lanes if n_rows == width else 0

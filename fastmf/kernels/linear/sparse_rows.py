@@ -123,9 +123,9 @@ def begin_of(rows, r):
 
 
 @kernel(merged=True)
-def transpose(rows, first, last, scale, turned):
+def transpose(rows, first, last, scale, transposed):
     """Set sparse rows to the transpose of some others, times a number."""
-    values, columns, positions, ends = turned
+    values, columns, positions, ends = transposed
     set_to_zero(ends)
     for k in range(begin_of(rows, first), rows.ends[last - 1]):
         ends[rows.columns[k]] += 1

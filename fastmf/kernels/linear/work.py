@@ -24,5 +24,5 @@ class Work(NamedTuple):
 
 
 def new_work(scratch):
-    """Work of which nothing has been done."""
+    """Scratch memory with a new queue."""
     return Work(scratch, np.zeros(2, np.int64))

@@ -31,7 +31,7 @@ from fastmf.kernels.mean_field.arguments import (
     VAR_ROUNDING,
     WINDOW_SWEEPS,
 )
-from fastmf.kernels.mean_field.units import SMALLEST
+from fastmf.kernels.mean_field.units import SMALLEST_NORMAL
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 from fastmf.special import constant
 
@@ -43,7 +43,15 @@ MEAN, VAR, B, A, OWN_B, OWN_A = range(6)
 # before damping; that of a variance; largest effects on the log-partition (see
 # `fastmf.kernels.mean_field.units`); largest absolute mean, or variance up to 1; and 1 where
 # moments do not exist.
-MARGINAL_CHANGE, MEAN_CHANGE, VAR_CHANGE, EFFECT, VAR_EFFECT, SCALE, INFINITE = range(7)
+(
+    MARGINAL_CHANGE,
+    MEAN_CHANGE,
+    VAR_CHANGE,
+    MESSAGE_EFFECT,
+    MESSAGE_VAR_EFFECT,
+    LARGEST_MEAN,
+    WITHOUT_MOMENTS,
+) = range(7)
 # Whether messages are measured, too: once marginal means change by no more than so many times what
 # they do in a row that has converged.
 WATCHED, N_MEASURES, WATCHED_CHANGE = 7, 8, 100
@@ -139,22 +147,22 @@ def _update_marginals(layer, damping, work):
     for i in range(n):
         finite = finite and np.isfinite(new_mean[i]) and np.isfinite(new_var[i])
     if not finite:
-        measures[INFINITE] = 1
+        measures[WITHOUT_MOMENTS] = 1
         return
     new = 1 - old
     for i in range(n):
         change, var_change = new_mean[i] - mean[i], new_var[i] - var[i]
-        precision = 1 / larger(new_var[i], SMALLEST)
+        precision = 1 / larger(new_var[i], SMALLEST_NORMAL)
         onsager_change = (new_a[i] - external[i]) * var_change
         effect, var_effect = precision * change * change, onsager_change * onsager_change
         per_var = smaller(1.0, precision)
         per_sd = np.sqrt(per_var)
         measures[MARGINAL_CHANGE] = larger(measures[MARGINAL_CHANGE], per_sd * abs(change))
         measures[VAR_CHANGE] = larger(measures[VAR_CHANGE], per_var * abs(var_change))
-        measures[EFFECT] = larger(measures[EFFECT], effect)
-        measures[VAR_EFFECT] = larger(measures[VAR_EFFECT], var_effect)
+        measures[MESSAGE_EFFECT] = larger(measures[MESSAGE_EFFECT], effect)
+        measures[MESSAGE_VAR_EFFECT] = larger(measures[MESSAGE_VAR_EFFECT], var_effect)
         scale = larger(per_sd * abs(new_mean[i]), smaller(1.0, new_var[i]))
-        measures[SCALE] = larger(measures[SCALE], scale)
+        measures[LARGEST_MEAN] = larger(measures[LARGEST_MEAN], scale)
         mean[i], var[i], own_b[i], own_a[i] = new_mean[i], new_var[i], new_b[i], new_a[i]
         b[i] = old * b[i] + new * new_b[i]
         a[i] = old * a[i] + new * new_a[i]
@@ -190,7 +198,7 @@ def _update_layer(layer, incoming, damping, work):
     `incoming` is the plane of the means of the messages into the layer; `work.measures` grow.
     """
     _update_marginals(layer, damping, work)
-    if work.measures[INFINITE] == 1:
+    if work.measures[WITHOUT_MOMENTS] == 1:
         return
     n_source, n = layer.couplings.shape
     outgoing = 2 - incoming
@@ -290,14 +298,14 @@ def _status(measures, sweep, damping, settings):
     """
     tol, resolution = settings.tol, settings.resolution
     steepness = (1 + damping) / (1 - damping)
-    rounding = MEAN_ROUNDING * resolution * measures[SCALE]
+    rounding = MEAN_ROUNDING * resolution * measures[LARGEST_MEAN]
     var_tol = larger(tol, VAR_ROUNDING * resolution)
     settled = steepness * measures[MARGINAL_CHANGE] <= larger(tol, rounding)
     # Messages may be larger than marginal means.
     sent = steepness * measures[MEAN_CHANGE] <= larger(rounding, var_tol)
-    still = steepness * measures[VAR_CHANGE] <= var_tol and measures[VAR_EFFECT] <= var_tol
-    small = measures[MARGINAL_CHANGE] <= rounding or measures[EFFECT] <= var_tol
-    if measures[INFINITE] == 1:
+    still = steepness * measures[VAR_CHANGE] <= var_tol and measures[MESSAGE_VAR_EFFECT] <= var_tol
+    small = measures[MARGINAL_CHANGE] <= rounding or measures[MESSAGE_EFFECT] <= var_tol
+    if measures[WITHOUT_MOMENTS] == 1:
         return DIVERGED, settled
     watched = measures[WATCHED] == 1
     measures[WATCHED] = measures[MARGINAL_CHANGE] <= WATCHED_CHANGE * larger(tol, rounding)
@@ -319,7 +327,7 @@ def _iterate_row(layers, settings, index, queue, record, work):
         old = damping if sweep > 0 else 0.0
         for k in range(2):
             call(settings.update, (layers[k], 2 * k, old, work))
-            if measures[INFINITE] == 1:
+            if measures[WITHOUT_MOMENTS] == 1:
                 break
         residual = larger(measures[MARGINAL_CHANGE], measures[MEAN_CHANGE])
         residual = larger(residual, measures[VAR_CHANGE])

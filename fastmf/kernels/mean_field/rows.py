@@ -38,7 +38,7 @@ SQUARED_CHANGE, STEP_DOT = 14, 15
 # Squared norm of the last step, and running mean of the cosine between it and the change.
 SQUARED_STEP, MEAN_COSINE = 16, 17
 # Smallest residuals of this window of sweeps and of the one before.
-MIN_RESIDUAL, LAST_MIN_RESIDUAL = 18, 19
+WINDOW_RESIDUAL, LAST_WINDOW_RESIDUAL = 18, 19
 # How many times smaller than `tol` changes must be before a row is stored and confirmed.
 STRICTNESS = 20
 SLOT_SIZE = 21
@@ -161,8 +161,8 @@ def assess_row(active, s, slot, fresh, settings, record):
     lengths = np.sqrt(slot[SQUARED_CHANGE] * slot[SQUARED_STEP])
     cosine = slot[STEP_DOT] / lengths if lengths > 0 else 0.0
     slot[MEAN_COSINE] += 0.1 * (cosine - slot[MEAN_COSINE])
-    smallest, before = smaller(slot[MIN_RESIDUAL], residual), slot[LAST_MIN_RESIDUAL]
-    slot[MIN_RESIDUAL] = smallest
+    smallest, before = smaller(slot[WINDOW_RESIDUAL], residual), slot[LAST_WINDOW_RESIDUAL]
+    slot[WINDOW_RESIDUAL] = smallest
     if sweep >= settings.max_iter:
         falling = smallest <= before / 2 or slot[MEAN_COSINE] >= 0.9
         return OUT_OF_ITERATIONS if falling else CYCLING
@@ -176,7 +176,7 @@ def assess_row(active, s, slot, fresh, settings, record):
             if slot[OSCILLATING] == 1 or settings.order < 2:
                 slot[DAMPING] = smaller((1 + slot[DAMPING]) / 2, MAX_DAMPING)
             slot[OSCILLATING] = 1
-        slot[LAST_MIN_RESIDUAL], slot[MIN_RESIDUAL] = smallest, np.inf
+        slot[LAST_WINDOW_RESIDUAL], slot[WINDOW_RESIDUAL] = smallest, np.inf
 
     momentum = slot[MOMENTUM]
     slot[SQUARED_STEP] = slot[SQUARED_CHANGE] + momentum * (

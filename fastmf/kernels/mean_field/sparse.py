@@ -32,7 +32,7 @@ from fastmf.kernels.mean_field.units import update_units
 # Planes of products: fields, variances of fields, products of third cumulants, and, of groups of
 # states, fields without what leaves out the effect of the group on its neighbours.
 FIELD, ONSAGER, CUBIC, WHOLE_FIELD = range(4)
-# Columns between two looks at the keyboard of a chunk whose units are updated one by one.
+# Columns between two checks for KeyboardInterrupt, where units are updated one by one.
 COLUMNS_BETWEEN_CHECKS = 1 << 12
 
 

@@ -37,9 +37,8 @@ from fastmf.kernels.mean_field.arguments import (
 from fastmf.kernels.mean_field.rows import (
     CONFIRMS,
     DAMPING,
-    LAST_MIN_RESIDUAL,
+    LAST_WINDOW_RESIDUAL,
     MEAN,
-    MIN_RESIDUAL,
     RESIDUAL,
     ROW,
     SLOT_SIZE,
@@ -48,6 +47,7 @@ from fastmf.kernels.mean_field.rows import (
     SWEEP,
     THIRD,
     VAR_RESIDUAL,
+    WINDOW_RESIDUAL,
     A,
     ActiveRows,
     assess_row,
@@ -139,7 +139,7 @@ def _load_rows(layers, active, n_active, queue, settings, record):
         for k in range(SLOT_SIZE):
             slot[k] = 0
         slot[ROW], slot[DAMPING], slot[STRICTNESS] = index, settings.damping, 1
-        slot[MIN_RESIDUAL] = slot[LAST_MIN_RESIDUAL] = np.inf
+        slot[WINDOW_RESIDUAL] = slot[LAST_WINDOW_RESIDUAL] = np.inf
         for k in range(layers.shape[0] if settings.order == 3 else 0):
             n, start = layers[k, N_UNITS], layers[k, START]
             mean = row(active.state, (MEAN, n_active, start), n)

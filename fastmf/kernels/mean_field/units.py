@@ -46,7 +46,7 @@ from fastmf.priors._compiled import third_cumulants, tilted_moments
 from fastmf.special import where
 
 # A variance whose inverse is finite in any floating type.
-SMALLEST = 2.0**-126
+SMALLEST_NORMAL = 2.0**-126
 
 
 def _magnitude_bits(x):
@@ -88,7 +88,7 @@ def _relax(state, new, clamped, slot):
     (mean, var, step, a), (new_mean, new_var) = state, new
     number = mean.dtype.type
     # Not 0: in Numba an integer would make float64 of what follows.
-    zero, one, smallest = number(0), number(1), number(SMALLEST)
+    zero, one, smallest = number(0), number(1), number(SMALLEST_NORMAL)
     missing, n = zero, mean.shape[0]
     for i in range(n):
         # 0, unless one of them is infinite or NaN.

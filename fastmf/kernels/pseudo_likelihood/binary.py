@@ -35,7 +35,7 @@ from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettin
 from fastmf.special import exp, log
 
 # Rows of one task that a thread takes from the queue.
-TASK_ROWS = 64
+ROWS_AT_A_TIME = 64
 # Units whose softplus(t) = max(t, 0) + log(1 + exp(-|t|)) are added up with one logarithm: the
 # product of their factors 1 + exp(-|t|), each in [1, 2], does not overflow.
 UNITS_PER_LOG = 100
@@ -61,7 +61,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
     states : array of shape (n_rows, n_units)
         Spins, -1 and +1.
     weights : array of shape (n_rows,)
-    workspaces : array of shape (n_workers, 6, TASK_ROWS * n_units)
+    workspaces : array of shape (n_workers, 6, ROWS_AT_A_TIME * n_units)
         Memory of each thread that calls this.
     queue : int64 array of shape (2,)
         Next group of rows to be computed, next worker; shared by all threads that call this.
@@ -72,13 +72,13 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
     """
     n_rows, n_units = out.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
-    fields = row(workspaces, (worker, 0, 0), TASK_ROWS * n_units)
-    for i in range(TASK_ROWS):
+    fields = row(workspaces, (worker, 0, 0), ROWS_AT_A_TIME * n_units)
+    for i in range(ROWS_AT_A_TIME):
         for j in range(n_units):
             fields[i * n_units + j] = field[j]
-    first = next_task(queue) * TASK_ROWS
+    first = next_task(queue) * ROWS_AT_A_TIME
     while first < n_rows:
-        n = smaller(TASK_ROWS, n_rows - first)
+        n = smaller(ROWS_AT_A_TIME, n_rows - first)
         # As one long row and into other memory: a short loop, or one in place, does not vectorise.
         _scaled_residuals(products, states, weights, workspaces, worker, first, n)
         scaled, whole = (
@@ -88,7 +88,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
         for j in range(whole.shape[0]):
             whole[j] = scaled[j]
         _values(weights, workspaces, worker, first, n, n_units, value)
-        first = next_task(queue) * TASK_ROWS
+        first = next_task(queue) * ROWS_AT_A_TIME
 
 
 @kernel(merged=True)
@@ -209,11 +209,11 @@ def scores(states, residuals, queue, out):
         Filled: fields, then couplings of units j < k in lexicographic order.
     """
     n_rows = states.shape[0]
-    first = next_task(queue) * TASK_ROWS
+    first = next_task(queue) * ROWS_AT_A_TIME
     while first < n_rows:
-        for i in range(first, smaller(first + TASK_ROWS, n_rows)):
+        for i in range(first, smaller(first + ROWS_AT_A_TIME, n_rows)):
             _set_scores(states, residuals, i, out)
-        first = next_task(queue) * TASK_ROWS
+        first = next_task(queue) * ROWS_AT_A_TIME
 
 
 @kernel(inline=True, fastmath=REORDER)

@@ -15,7 +15,7 @@ from fastmf._threads.interrupts import next_task, stopped
 
 # Rows of one task of a worker, and rows that they are compared with at a time: these stay in the
 # second-level cache.
-TASK_ROWS, TILE_ROWS = 32, 256
+QUERY_ROWS, COMPARED_ROWS = 32, 256
 # Columns after which a comparison ends if the rows are too different already.
 _SEGMENT_BYTES = 4 * VECTOR_BYTES
 
@@ -85,7 +85,7 @@ def _are_similar(labels, i, j, most):
 @kernel(merged=True)
 def _compare_with_tile(labels, i, tile, most, counts):
     """Count the rows before row i in a tile that are similar, for both."""
-    for j in range(tile, smaller(tile + TILE_ROWS, i)):
+    for j in range(tile, smaller(tile + COMPARED_ROWS, i)):
         if _are_similar(labels, i, j, most):
             counts[i] += 1
             counts[j] += 1
@@ -109,17 +109,17 @@ def count_similar(labels, most, queue, counts):
     """
     n_rows = labels.shape[0]
     mine = row(counts, (fetch_and_increment(row(queue, (1,), 1)), 0), n_rows)
-    begin = next_task(queue) * TASK_ROWS
+    begin = next_task(queue) * QUERY_ROWS
     while begin < n_rows:
-        end = smaller(begin + TASK_ROWS, n_rows)
-        for tile in range(0, end, TILE_ROWS):
+        end = smaller(begin + QUERY_ROWS, n_rows)
+        for tile in range(0, end, COMPARED_ROWS):
             if stopped(queue):
                 return
             for i in range(begin, end):
                 _compare_with_tile(labels, i, tile, most, mine)
         for i in range(begin, end):
             mine[i] += 1
-        begin = next_task(queue) * TASK_ROWS
+        begin = next_task(queue) * QUERY_ROWS
 
 
 @kernel(merged=True)

@@ -15,7 +15,7 @@ from fastmf._threads.interrupts import next_task
 from fastmf.special import exp, log, where
 
 # Rows of one task that a thread takes from the queue.
-TASK_ROWS = 64
+ROWS_AT_A_TIME = 64
 
 
 @kernel(fastmath=REORDER, views=True)
@@ -30,7 +30,7 @@ def conditionals(products, thresholds, states, workspaces, queue, probabilities,
         Zero in the first row, -inf for categories that an item lacks.
     states : array of shape (n_rows, n_items)
         Categories as numbers of the floating type.
-    workspaces : array of shape (n_workers, n_categories + 3, TASK_ROWS * n_items)
+    workspaces : array of shape (n_workers, n_categories + 3, ROWS_AT_A_TIME * n_items)
         Memory of each thread that calls this.
     queue : int64 array of shape (2,)
         Next group of rows to be computed, next worker; shared by all threads that call this.
@@ -44,16 +44,16 @@ def conditionals(products, thresholds, states, workspaces, queue, probabilities,
     n_rows, n_items = states.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
     for c in range(thresholds.shape[0]):
-        fields = row(workspaces, (worker, c, 0), TASK_ROWS * n_items)
-        for i in range(TASK_ROWS):
+        fields = row(workspaces, (worker, c, 0), ROWS_AT_A_TIME * n_items)
+        for i in range(ROWS_AT_A_TIME):
             for j in range(n_items):
                 fields[i * n_items + j] = thresholds[c, j]
-    first = next_task(queue) * TASK_ROWS
+    first = next_task(queue) * ROWS_AT_A_TIME
     while first < n_rows:
-        n = smaller(TASK_ROWS, n_rows - first)
+        n = smaller(ROWS_AT_A_TIME, n_rows - first)
         _set_probabilities(products, states, workspaces, worker, first, n * n_items, probabilities)
         _set_residuals(states, workspaces, worker, first, n, residuals, value)
-        first = next_task(queue) * TASK_ROWS
+        first = next_task(queue) * ROWS_AT_A_TIME
 
 
 @kernel(merged=True)

@@ -31,7 +31,12 @@ from fastmf._jit.kernel import kernel
 from fastmf._jit.vectors import VECTOR_BYTES, lanes_of
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.linear.copies import copy, set_to_zero
-from fastmf.kernels.pseudo_likelihood.potts_vectors import add_to_rows, curve, softmax, sum_rows
+from fastmf.kernels.pseudo_likelihood.potts_vectors import (
+    add_to_rows,
+    softmax,
+    softmax_derivative,
+    sum_rows,
+)
 from fastmf.special import widen
 
 # Label of a site that is absent from a row.
@@ -249,7 +254,9 @@ def hessian_product(
                 labels = row(rows.labels, (s, block * n_sites), n_sites)
                 _set_scales(labels, rows.weights[s], lanes, scales)
                 fields = row(changes, ((s - first) * width,), width)
-                curve(fields, row(probabilities, (s, block, 0), width), scales, n_sites)
+                softmax_derivative(
+                    fields, row(probabilities, (s, block, 0), width), scales, n_sites
+                )
             _add_gradient(rows, changes, gradient[block], of_h, first, last)
         block = next_task(queue)
 
@@ -272,7 +279,7 @@ def _symmetrize(tile, width):
 
 
 @kernel(views=True)
-def spread(tiles, scale, places, width, queue, couplings):
+def scatter_tiles(tiles, scale, places, width, queue, couplings):
     """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides.
 
     Parameters
@@ -303,8 +310,8 @@ def spread(tiles, scale, places, width, queue, couplings):
 
 
 @kernel(views=True)
-def collect(tables, vectors, l2, scale, places, queue, tiles):
-    """Derivatives by tiles of centred couplings from the tables of both sides; see `spread`.
+def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
+    """Derivatives by tiles of centred couplings from the tables of both sides; see `scatter_tiles`.
 
     Of a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
     are tables of the gradient and of couplings, f the frequencies of states, by which they are
@@ -318,7 +325,7 @@ def collect(tables, vectors, l2, scale, places, queue, tiles):
         f, g.
     l2 : float
     scale, places, queue
-        As in `spread`.
+        As in `scatter_tiles`.
     tiles : array of shape (n_tiles, width * width)
         Filled.
     """

@@ -62,7 +62,7 @@ def softmax(fields, scales, n_sites, statistics):
     by_state[:] = -e * (scales[:n_sites] / e.sum(0))
 
 
-def curve(fields, probabilities, scales, n_sites):
+def softmax_derivative(fields, probabilities, scales, n_sites):
     """Replace the change of fields by that of minus the scaled probabilities, p (t - p't) scale.
 
     `probabilities` has the shape of `fields`; the rest is as in `softmax`.
@@ -259,8 +259,8 @@ def _softmax(typing_context, fields, scales, n_sites, statistics):
     return types.void(fields, scales, types.int64, statistics), generate
 
 
-@emitted(curve)
-def _curve(typing_context, fields, probabilities, scales, n_sites):
+@emitted(softmax_derivative)
+def _softmax_derivative(typing_context, fields, probabilities, scales, n_sites):
     _checked(fields, probabilities, scales)
 
     def generate(context, builder, signature, values):

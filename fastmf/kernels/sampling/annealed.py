@@ -22,7 +22,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.linear.product import product
-from fastmf.kernels.sampling.gibbs import TASK_ROWS, draw_rows
+from fastmf.kernels.sampling.gibbs import CHAIN_ROWS, draw_rows
 from fastmf.kernels.sampling.random import row_key, uniform
 from fastmf.priors._compiled import tilted_log_partition
 from fastmf.special import constant, exp, softplus
@@ -165,11 +165,11 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
     """
     n_rows, n_visible = v.shape
     n_columns = max(to_hidden.shape[0], to_visible.shape[0]) * to_hidden.shape[2]
-    shifts = np.zeros((TASK_ROWS, n_columns), v.dtype)
+    shifts = np.zeros((CHAIN_ROWS, n_columns), v.dtype)
     uniforms = np.zeros(max(n_visible, h.shape[1]), v.dtype)
-    first = next_task(queue) * TASK_ROWS
+    first = next_task(queue) * CHAIN_ROWS
     while first < n_rows:
-        last = min(n_rows, first + TASK_ROWS)
+        last = min(n_rows, first + CHAIN_ROWS)
         rows = AnnealedRows(
             first, v[first:last], h[first:last], log_weights[first:last], shifts, uniforms
         )
@@ -177,7 +177,7 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
             if stopped(queue):
                 return
             _step(to_hidden, to_visible, path, seed, step, rows)
-        first = next_task(queue) * TASK_ROWS
+        first = next_task(queue) * CHAIN_ROWS
 
 
 @kernel(inner=True)
@@ -248,14 +248,14 @@ def annealed_units(address, visible, hidden, path, seed, chains, log_weights, wo
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.rows.shape[0]:
         return
-    fields, vectors = scratch.rows[w, :TASK_ROWS], scratch.rows[w, TASK_ROWS:]
+    fields, vectors = scratch.rows[w, :CHAIN_ROWS], scratch.rows[w, CHAIN_ROWS:]
     memory = fields, (vectors, scratch.uniforms[w])
-    first = next_task(queue) * TASK_ROWS
+    first = next_task(queue) * CHAIN_ROWS
     while first < n_rows:
-        here = first, smaller(n_rows, first + TASK_ROWS)
+        here = first, smaller(n_rows, first + CHAIN_ROWS)
         for step in range(1, path.betas.shape[0]):
             if stopped(queue):
                 return
             layers = visible, hidden
             _step_of_units(address, layers, path, (seed, step), here, chains, log_weights, memory)
-        first = next_task(queue) * TASK_ROWS
+        first = next_task(queue) * CHAIN_ROWS

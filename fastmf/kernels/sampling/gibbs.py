@@ -17,7 +17,7 @@ from fastmf.kernels.sampling.random import row_key, uniform
 from fastmf.priors._compiled import tilted_draws
 
 # Rows of one task; they share a pass over the couplings.
-TASK_ROWS = 24
+CHAIN_ROWS = 24
 
 
 class SampledLayer(NamedTuple):
@@ -43,7 +43,7 @@ class GibbsMemory(NamedTuple):
 
     Parameters
     ----------
-    rows : array of shape (n_workers, TASK_ROWS + 3, n_columns)
+    rows : array of shape (n_workers, CHAIN_ROWS + 3, n_columns)
         The last but two is zero.
     uniforms : float64 array of shape (n_workers, n_columns)
     """
@@ -96,7 +96,7 @@ def gibbs_work(visible, hidden, dtype, n_workers=1):
     n_columns = max(
         layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
     )
-    rows = np.zeros((n_workers, TASK_ROWS + 3, n_columns), dtype)
+    rows = np.zeros((n_workers, CHAIN_ROWS + 3, n_columns), dtype)
     return new_work(GibbsMemory(rows, np.zeros((n_workers, n_columns))))
 
 
@@ -121,10 +121,13 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.rows.shape[0]:
         return
-    fields, memory = scratch.rows[w, :TASK_ROWS], (scratch.rows[w, TASK_ROWS:], scratch.uniforms[w])
-    first = next_task(queue) * TASK_ROWS
+    fields, memory = (
+        scratch.rows[w, :CHAIN_ROWS],
+        (scratch.rows[w, CHAIN_ROWS:], scratch.uniforms[w]),
+    )
+    first = next_task(queue) * CHAIN_ROWS
     while first < n_rows:
-        last = smaller(n_rows, first + TASK_ROWS)
+        last = smaller(n_rows, first + CHAIN_ROWS)
         n_here, v_rows, h_rows = last - first, v[first:last], h[first:last]
         for sweep in range(n_sweeps):
             if stopped(queue):
@@ -135,4 +138,4 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
             product(address, h_rows, n_here, start, visible.couplings, fields, n_visible)
             counter = seed, 2 * sweep + 2, first, last
             draw_rows(visible, counter, fields, memory, (start, n_visible), v)
-        first = next_task(queue) * TASK_ROWS
+        first = next_task(queue) * CHAIN_ROWS

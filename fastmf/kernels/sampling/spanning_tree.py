@@ -16,8 +16,8 @@ from fastmf.special import exp, log
 # Largest differences of the fields of a column, and of the couplings of two, in a weakened tree.
 MAX_FIELD_RANGE, MAX_COUPLING_RANGE = 6.0, 3.0
 # Rows of `TreeMemory.vectors`, and of `TreeMemory.numbers`.
-FIELD, BASE_FIELD, MIXED_FIELD, BELIEF, MARGINAL, LOGS, PROBABILITY, BEST = range(8)
-STATE, FIRST, ORDER, PARENT, COLUMN = range(5)
+FIELD, BASE_FIELD, MIXED_FIELD, BELIEF, MARGINAL, LOG_WEIGHT, PROBABILITY, BEST = range(8)
+STATE, FIRST_EDGE, ORDER, PARENT, COLUMN = range(5)
 
 
 class TreeProblem(NamedTuple):
@@ -121,7 +121,7 @@ def _factor(low, high, max_range):
 @kernel(inner=True)
 def load_columns(problem, fields, missing, m):
     """Copy fields and couplings of the missing columns; returns how many columns and states."""
-    states, first, columns = m.numbers[STATE], m.numbers[FIRST], m.numbers[COLUMN]
+    states, first, columns = m.numbers[STATE], m.numbers[FIRST_EDGE], m.numbers[COLUMN]
     k = n = np.int64(0)
     for c in range(missing.shape[0]):
         if missing[c]:
@@ -173,7 +173,7 @@ def _is_coupled(m, rows, columns):
 @kernel(inner=True)
 def is_tree(m, k):
     """Whether no couplings but those of the tree differ from zero."""
-    first, parent = m.numbers[FIRST], m.numbers[PARENT]
+    first, parent = m.numbers[FIRST_EDGE], m.numbers[PARENT]
     for i in range(k):
         for j in range(i):
             edge = parent[i] == j or parent[j] == i
@@ -185,7 +185,7 @@ def is_tree(m, k):
 @kernel(inner=True)
 def set_base(m, k, weakened):
     """Fields and couplings of the tree, limited in range if it is not the whole model."""
-    first, order, parent = m.numbers[FIRST], m.numbers[ORDER], m.numbers[PARENT]
+    first, order, parent = m.numbers[FIRST_EDGE], m.numbers[ORDER], m.numbers[PARENT]
     field, base_field, n = m.vectors[FIELD], m.vectors[BASE_FIELD], first[k]
     for a in range(n):
         for b in range(n):
@@ -223,8 +223,8 @@ def _set_edge(m, child, parent, weakened):
 @kernel(inner=True)
 def solve_tree(m, k):
     """Conditional probabilities and marginals of the tree; returns its log-partition."""
-    first, order, parent = m.numbers[FIRST], m.numbers[ORDER], m.numbers[PARENT]
-    belief, logs, p = m.vectors[BELIEF], m.vectors[LOGS], m.vectors[PROBABILITY]
+    first, order, parent = m.numbers[FIRST_EDGE], m.numbers[ORDER], m.numbers[PARENT]
+    belief, logs, p = m.vectors[BELIEF], m.vectors[LOG_WEIGHT], m.vectors[PROBABILITY]
     marginal = m.vectors[MARGINAL]
     for a in range(first[k]):
         belief[a] = m.vectors[BASE_FIELD, a]

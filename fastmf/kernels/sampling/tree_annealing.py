@@ -26,8 +26,8 @@ from fastmf.kernels.sampling.random import row_key, uniform
 from fastmf.kernels.sampling.spanning_tree import (
     BASE_FIELD,
     FIELD,
-    FIRST,
-    LOGS,
+    FIRST_EDGE,
+    LOG_WEIGHT,
     MARGINAL,
     MIXED_FIELD,
     ORDER,
@@ -48,7 +48,7 @@ from fastmf.special import exp, log
 # Share of the particles that a step leaves effective: (sum of weights)^2 / sum of squares.
 MIN_EFFECTIVE_SHARE = 0.5
 # Halvings of the interval in which a step is looked for; steps at most.
-N_BISECTIONS, MAX_STEPS = 30, 1000
+N_BISECTIONS, MAX_ANNEALING_STEPS = 30, 1000
 
 
 class TreeSettings(NamedTuple):
@@ -111,7 +111,7 @@ def tree_annealing_work(problem, missing, n_particles, settings, n_workers=1):
 @kernel(inner=True)
 def _draw(m, k, n_particles, counter):
     """Labels of all particles, drawn from the tree."""
-    first, order, parent = m.numbers[FIRST], m.numbers[ORDER], m.numbers[PARENT]
+    first, order, parent = m.numbers[FIRST_EDGE], m.numbers[ORDER], m.numbers[PARENT]
     (seed, step), p = counter, m.vectors[PROBABILITY]
     for r in range(n_particles):
         key = row_key(seed, step, r)
@@ -136,7 +136,7 @@ def _mix(m, n, beta):
 @kernel(inner=True)
 def _set_residuals(m, k, n_particles):
     """Log-weight of each particle in the model, less that in the tree; returns the largest."""
-    first, top = m.numbers[FIRST], -np.inf
+    first, top = m.numbers[FIRST_EDGE], -np.inf
     field, base_field = m.vectors[FIELD], m.vectors[BASE_FIELD]
     for r in range(n_particles):
         total = 0.0
@@ -205,7 +205,7 @@ def _add(means, weight, p, start, end):
 @kernel(inner=True)
 def _sweep(m, k, n_particles, counter, means, share):
     """Draw all columns of all particles in turn; adds their weighted probabilities to `means`."""
-    first, logs, p = m.numbers[FIRST], m.vectors[LOGS], m.vectors[PROBABILITY]
+    first, logs, p = m.numbers[FIRST_EDGE], m.vectors[LOG_WEIGHT], m.vectors[PROBABILITY]
     (seed, step), n = counter, first[k]
     for r in range(n_particles):
         key, weight = row_key(seed, step, r), share * m.weights[1, r]
@@ -236,7 +236,7 @@ def _sweep(m, k, n_particles, counter, means, share):
 @kernel(inner=True)
 def _correct_tree(m, k, n_particles, total, means):
     """Marginals of the tree, corrected by weighted particles that were drawn from it."""
-    first, marginal = m.numbers[FIRST], m.vectors[MARGINAL]
+    first, marginal = m.numbers[FIRST_EDGE], m.vectors[MARGINAL]
     for a in range(first[k]):
         means[a] = marginal[a]
     for r in range(n_particles):
@@ -248,7 +248,7 @@ def _correct_tree(m, k, n_particles, total, means):
 @kernel(inner=True)
 def _replicate(m, k, n_particles, settings, replicate, log_partition, queue):
     """Write the probabilities of one set of particles, and its log-partition."""
-    first, means = m.numbers[FIRST], m.replicates[replicate]
+    first, means = m.numbers[FIRST_EDGE], m.replicates[replicate]
     n, counter, beta, total, n_steps = first[k], replicate << 32, 0.0, 0.0, np.int64(0)
     counter += 1
     _draw(m, k, n_particles, (settings.seed, counter))
@@ -257,7 +257,11 @@ def _replicate(m, k, n_particles, settings, replicate, log_partition, queue):
             return
         top = _set_residuals(m, k, n_particles)
         n_steps += 1
-        step = 1 - beta if n_steps == MAX_STEPS else _largest_step(m, n_particles, 1 - beta, top)
+        step = (
+            1 - beta
+            if n_steps == MAX_ANNEALING_STEPS
+            else _largest_step(m, n_particles, 1 - beta, top)
+        )
         total = _set_weights(m, n_particles, step, top)[0]
         log_partition += step * top + log(total / n_particles)
         if step == 1 - beta:
@@ -313,7 +317,7 @@ def _combine(m, n, n_replicates, means):
 @kernel(inner=True)
 def _solve_row(m, k, n_particles, settings, means, queue):
     """Probabilities of the missing columns of one row; returns their largest standard error."""
-    n, states = m.numbers[FIRST, k], m.numbers[STATE]
+    n, states = m.numbers[FIRST_EDGE, k], m.numbers[STATE]
     whole = is_tree(m, k)
     set_base(m, k, not whole)
     log_partition = solve_tree(m, k)

@@ -21,8 +21,8 @@ ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
 # of states add to the gradient, and of the packed gradient times the preconditioner above, or 0 for
 # the last two; the first of its terms, and the one after the last.
 (
-    WEIGHTS, VELOCITY, OFFSET_PRODUCTS, EFFECT, GRADIENT_TIMES_PRECONDITIONER, FIRST_TERM, END_TERM,
-    N_COUPLING_COLUMNS,
+    WEIGHT_MATRIX, VELOCITY, OFFSET_PRODUCTS, GROUP_GRADIENT, GRADIENT_TIMES_PRECONDITIONER,
+    FIRST_TERM, END_TERM, N_COUPLING_COLUMNS,
 ) = range(8)  # fmt: skip
 # The columns of a table of preconditioners: addresses of the matrix and of the packed one.
 MATRIX, PANELS = range(2)
@@ -231,7 +231,7 @@ class Scratch(NamedTuple):
     Parameters
     ----------
     products : array of shape (n_rows, n_columns)
-    slab : array of shape (panel_width, n_above)
+    weight_rows : array of shape (panel_width, n_above)
         As wide as the largest layer but the lowest.
     left : array of shape (n_rows, panel_width)
         Some visible units in all rows of a term.
@@ -247,7 +247,7 @@ class Scratch(NamedTuple):
     """
 
     products: Real[2]
-    slab: Real[2]
+    weight_rows: Real[2]
     left: Real[2]
     right: Real[3]
     vectors: Real[2]

@@ -12,7 +12,7 @@ from fastmf.kernels.linear.packing import pack_panel
 from fastmf.kernels.linear.product import product
 from fastmf.kernels.mean_field.arguments import N_PANELS, N_UNITS, PRODUCT, START, packed_couplings
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
-from fastmf.kernels.training.arguments import WEIGHTS
+from fastmf.kernels.training.arguments import WEIGHT_MATRIX
 from fastmf.kernels.training.gradients import weights_between
 from fastmf.kernels.training.rows import copy_row_of_data, start_from_row
 
@@ -76,9 +76,9 @@ def repack_hidden(step, batches, parameters, sweep, settings, statistics, memory
     """Fill in the packed couplings of the machine of the hidden layers."""
     tasks, task = statistics.slabs, fetch_and_increment(queue)
     while task < tasks.shape[0]:
-        k, width = tasks[task, 0], memory.slab.shape[0]
+        k, width = tasks[task, 0], memory.weight_rows.shape[0]
         if k > 0:
-            weights = weights_between(sweep.layers, k, parameters, WEIGHTS)
+            weights = weights_between(sweep.layers, k, parameters, WEIGHT_MATRIX)
             copies, panel = parameters.copies[k, 2:], tasks[task, 1] // width
             pack_panel(weights, width, copies, settings.order, panel)
         task = fetch_and_increment(queue)

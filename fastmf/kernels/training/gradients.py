@@ -14,12 +14,12 @@ from fastmf.kernels.mean_field.arguments import (
 )
 from fastmf.kernels.mean_field.rows import MEAN
 from fastmf.kernels.training.arguments import (
-    EFFECT,
     END_TERM,
     FIRST,
     FIRST_RIGHT,
     FIRST_TERM,
     GRADIENT,
+    GROUP_GRADIENT,
     HIDDEN,
     N_HIDDEN,
     N_RIGHTS,
@@ -31,10 +31,10 @@ from fastmf.kernels.training.arguments import (
     SQUARES,
     STEP_DOT_OFFSET,
     VELOCITY,
-    WEIGHTS,
+    WEIGHT_MATRIX,
 )
 from fastmf.kernels.training.ascent import ascend_row, finish_gradient
-from fastmf.kernels.training.statistics import N_ROWS, POWER, STRIDE, UNITS
+from fastmf.kernels.training.statistics import N_TERM_ROWS, POWER, STRIDE, UNITS
 
 # Largest number of rows in one task of a worker.
 TASK_ROWS = 24
@@ -100,7 +100,7 @@ def average(step, batches, parameters, sweep, settings, statistics, memory, queu
         add_means(statistics.data.mean, first, offset)
         subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
-    pack_hidden(statistics, memory.slab.shape[0], task, queue)
+    pack_hidden(statistics, memory.weight_rows.shape[0], task, queue)
 
 
 # --- couplings and fields -------------------------------------------------------------------------
@@ -115,27 +115,28 @@ def weights_between(layers, k, parameters, entry):
 
 @kernel(merged=True)
 def sum_of_terms(layers, panel, parameters, statistics, memory):
-    """The terms of the gradient by the couplings of a panel of units, in `memory.slab`."""
+    """The terms of the gradient by the couplings of a panel of units, in `memory.weight_rows`."""
     k, first, n = panel[0], panel[1], panel[2]
-    weights, terms = weights_between(layers, k, parameters, WEIGHTS), statistics.terms
-    n_hidden, left, slab, products = weights.shape[1], memory.left, memory.slab, memory.products
-    width, end_term = slab.shape[0], parameters.couplings[k, END_TERM]
+    weights, terms = weights_between(layers, k, parameters, WEIGHT_MATRIX), statistics.terms
+    n_hidden, left, products = weights.shape[1], memory.left, memory.products
+    weight_rows = memory.weight_rows
+    width, end_term = weight_rows.shape[0], parameters.couplings[k, END_TERM]
     begin = np.int64(0)
     for t in range(parameters.couplings[k, FIRST_TERM], end_term):
         stride, end = terms[t, STRIDE] * weights.itemsize, terms[t, FIRST_RIGHT]
-        for r in range(terms[t, N_ROWS]):
+        for r in range(terms[t, N_TERM_ROWS]):
             # Products read them close together.
             source = view(terms[t, UNITS] + r * stride + first * weights.itemsize, (n,), weights)
             copy(source, row(left, (end - begin + r, 0), n))
         if t + 1 < end_term and terms[t + 1, POWER] == terms[t, POWER]:
             continue  # one product is of all terms of this power
-        end += terms[t, N_ROWS]
+        end += terms[t, N_TERM_ROWS]
         shape = -(-n_hidden // width), terms[t, N_RIGHTS], width
         right = view(terms[t, RIGHTS], shape, weights)[:, begin:end]
         states = left[: end - begin].T
         product(layers[0, PRODUCT], states, n, np.int64(0), right, products, n_hidden)
         for r in range(n):
-            g, p = row(slab, (r, 0), n_hidden), row(products, (r, 0), n_hidden)
+            g, p = row(weight_rows, (r, 0), n_hidden), row(products, (r, 0), n_hidden)
             w = row(weights, (first + r, 0), n_hidden)
             if begin == 0:
                 copy(p, g)
@@ -143,10 +144,10 @@ def sum_of_terms(layers, panel, parameters, statistics, memory):
             for j in range(n_hidden):
                 g[j] = g[j] * w[j] + p[j]
         begin = end
-    if parameters.couplings[k, EFFECT] != 0:
-        effect = weights_between(layers, k, parameters, EFFECT)
+    if parameters.couplings[k, GROUP_GRADIENT] != 0:
+        effect = weights_between(layers, k, parameters, GROUP_GRADIENT)
         for r in range(n):
-            g, e = row(slab, (r, 0), n_hidden), row(effect, (first + r, 0), n_hidden)
+            g, e = row(weight_rows, (r, 0), n_hidden), row(effect, (first + r, 0), n_hidden)
             for j in range(n_hidden):
                 g[j] += e[j]
 
@@ -163,27 +164,27 @@ def _sides(layers, k, settings, units, zero):
 @kernel(merged=True)
 def finish_panel(layers, panel, memory, parameters, settings, statistics):
     """Subtract weight decay, and what fields account for, from the gradient of a panel of units."""
-    units, slab, centred = statistics.units, memory.slab, settings.centred
+    units, weight_rows, centred = statistics.units, memory.weight_rows, settings.centred
     k, first, n_here = panel[0], panel[1], panel[2]
-    weights = weights_between(layers, k, parameters, WEIGHTS)
+    weights = weights_between(layers, k, parameters, WEIGHT_MATRIX)
     n, dtype = weights.shape[1], units.dtype.type
     above = _sides(layers, k, settings, units, row(memory.vectors, (0, 0), n))
     has_offset, has_gradient = dtype(centred[k + 1]), dtype(centred[k])
     for r in range(n_here):
         i = layers[k, START] + first + r
         below = has_offset * units[OFFSET, i], has_gradient * units[FIRST, i]
-        w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
+        w, g = row(weights, (first + r, 0), n), row(weight_rows, (r, 0), n)
         finish_gradient(w, g, settings.decay, below, above)
 
 
 @kernel(merged=True)
 def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
     """Update the couplings of a panel of units along their gradient, and packed copies."""
-    units, slab = statistics.units, memory.slab
+    units, weight_rows = statistics.units, memory.weight_rows
     k, first, n_here = panel[0], panel[1], panel[2]
-    weights = weights_between(layers, k, parameters, WEIGHTS)
+    weights = weights_between(layers, k, parameters, WEIGHT_MATRIX)
     velocity = weights_between(layers, k, parameters, VELOCITY)
-    (n_below, n), width = weights.shape, slab.shape[0]
+    (n_below, n), width = weights.shape, weight_rows.shape[0]
     step = rate, settings.momentum, settings.l1
     task, has_offset = first // width, units.dtype.type(settings.centred[k + 1])
     offsets, _ = _sides(layers, k, settings, units, row(memory.vectors, (0, 0), n))
@@ -192,7 +193,7 @@ def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
     set_to_zero(offset_products)
     for r in range(n_here):
         i = layers[k, START] + first + r
-        w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
+        w, g = row(weights, (first + r, 0), n), row(weight_rows, (r, 0), n)
         v = row(velocity, (first + r, 0), n)
         found = ascend_row(w, g, v, step, offsets)
         units[STEP_DOT_OFFSET, i], units[SQUARES, i] = found
@@ -220,7 +221,7 @@ def move_fields(step, batches, parameters, sweep, settings, statistics, memory, 
     """What the steps of couplings between deviations do to the fields, and the fields' own step."""
     if fetch_and_increment(queue) > 0:
         return
-    layers, units, width = sweep.layers, statistics.units, memory.slab.shape[0]
+    layers, units, width = sweep.layers, statistics.units, memory.weight_rows.shape[0]
     n_units, dtype = units.shape[1], units.dtype.type
     rate, momentum = dtype(batches.rates[step]), dtype(settings.momentum)
     gradient, rows = row(units, (GRADIENT, 0), n_units), parameters.fields

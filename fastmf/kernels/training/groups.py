@@ -32,7 +32,7 @@ from fastmf.kernels.mean_field.arguments import (
     targets_of,
 )
 from fastmf.kernels.mean_field.rows import MEAN, VAR
-from fastmf.kernels.training.arguments import EFFECT, WEIGHTS
+from fastmf.kernels.training.arguments import GROUP_GRADIENT, WEIGHT_MATRIX
 from fastmf.kernels.training.gradients import weights_between
 from fastmf.priors._group_loops import subtract_response
 
@@ -168,7 +168,7 @@ def find_effects(step, batches, parameters, sweep, settings, statistics, memory,
     """Second moments of units, and what the groups add to the gradient, target by target."""
     layers, state = (sweep.layers[0], sweep.layers[1]), statistics.model.state
     second_moments = statistics.second_moments
-    effect = weights_between(sweep.layers, 0, parameters, EFFECT)
+    effect = weights_between(sweep.layers, 0, parameters, GROUP_GRADIENT)
     n_visible, t = layers[0][N_TARGETS], fetch_and_increment(queue)
     while t < n_visible + layers[1][N_TARGETS]:
         if t >= n_visible:
@@ -225,7 +225,7 @@ def _pack_panel(layer, k, panel, weights, order):
 @kernel(by_address=True, views=True)
 def repack_groups(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Fill in the packed couplings, panel by panel."""
-    weights = weights_between(sweep.layers, 0, parameters, WEIGHTS)
+    weights = weights_between(sweep.layers, 0, parameters, WEIGHT_MATRIX)
     n_visible, p = sweep.layers[0, N_PANELS], fetch_and_increment(queue)
     while p < n_visible + sweep.layers[1, N_PANELS]:
         k = 1 if p >= n_visible else 0

@@ -52,14 +52,14 @@ def _precondition_fields(layers, task, parameters, units):
 
 @kernel(merged=True)
 def _multiply_above(layers, panel, memory, parameters):
-    """Fill in some rows of G Q, packed; those of G are in `memory.slab`."""
+    """Fill in some rows of G Q, packed; those of G are in `memory.weight_rows`."""
     k, first, n_here = panel[0], panel[1], panel[2]
-    slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
-    width, address = slab.shape[0], parameters.preconditioners[k + 1, PANELS]
-    packed = _packed(address, n, n, width, slab)
+    weight_rows, products, n = memory.weight_rows, memory.products, layers[k + 1, N_UNITS]
+    width, address = weight_rows.shape[0], parameters.preconditioners[k + 1, PANELS]
+    packed = _packed(address, n, n, width, weight_rows)
     address = parameters.couplings[k, GRADIENT_TIMES_PRECONDITIONER]
-    out = _packed(address, layers[k, N_UNITS], n, width, slab)
-    product(layers[0, PRODUCT], slab, n_here, 0, packed, products, n)
+    out = _packed(address, layers[k, N_UNITS], n, width, weight_rows)
+    product(layers[0, PRODUCT], weight_rows, n_here, 0, packed, products, n)
     for p in range(out.shape[0]):
         n_columns = smaller(width, n - p * width)
         for r in range(n_here):
@@ -69,15 +69,15 @@ def _multiply_above(layers, panel, memory, parameters):
 
 @kernel(merged=True)
 def _multiply_below(layers, panel, memory, parameters):
-    """Rows of P (G Q), in `memory.slab`."""
+    """Rows of P (G Q), in `memory.weight_rows`."""
     k, first, n_here = panel[0], panel[1], panel[2]
-    slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
+    weight_rows, products, n = memory.weight_rows, memory.products, layers[k + 1, N_UNITS]
     address = parameters.couplings[k, GRADIENT_TIMES_PRECONDITIONER]
-    packed = _packed(address, layers[k, N_UNITS], n, slab.shape[0], slab)
+    packed = _packed(address, layers[k, N_UNITS], n, weight_rows.shape[0], weight_rows)
     rows = _matrix_of(layers, k, parameters)[first : first + n_here]
     product(layers[0, PRODUCT], rows, n_here, 0, packed, products, n)
     for r in range(n_here):
-        copy(row(products, (r, 0), n), row(slab, (r, 0), n))
+        copy(row(products, (r, 0), n), row(weight_rows, (r, 0), n))
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)

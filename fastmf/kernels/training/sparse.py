@@ -16,7 +16,7 @@ from fastmf.kernels.linear.sparse_rows import (
 )
 from fastmf.kernels.mean_field.arguments import N_UNITS, START
 from fastmf.kernels.mean_field.rows import MEAN, VAR, B
-from fastmf.kernels.training.arguments import OFFSET, WEIGHTS
+from fastmf.kernels.training.arguments import OFFSET, WEIGHT_MATRIX
 from fastmf.kernels.training.gradients import (
     add_means,
     finish_panel,
@@ -46,7 +46,7 @@ def read_sparse_rows(step, batches, parameters, sweep, settings, statistics, mem
     n_starts = 0 if settings.persistent else state.shape[1]
     # Those that are read: of samples the units alone, and not the tilts after half a sweep.
     n_planes = (2 if n_starts <= n_batch else 4) if settings.solved else 1
-    weights, begin = weights_between(sweep.layers, 0, parameters, WEIGHTS), step * n_batch
+    weights, begin = weights_between(sweep.layers, 0, parameters, WEIGHT_MATRIX), step * n_batch
     weights, zero = row(weights, (0, 0), weights.size), row(memory.vectors, (0, 0), n)
     task = fetch_and_increment(queue)
     if task == 0:
@@ -95,7 +95,7 @@ def _fields_given_sample(address, v, weights, memory, out):
 def sample_sparse_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the visible units, and moments of the hidden ones given these."""
     layers, state = sweep.layers, statistics.model.state
-    weights = weights_between(layers, 0, parameters, WEIGHTS)
+    weights = weights_between(layers, 0, parameters, WEIGHT_MATRIX)
     products, seed, (n, n_hidden) = memory.products, batches.seeds[step], weights.shape
     weights = row(weights, (0, 0), n * n_hidden)
     zero = row(memory.vectors, (0, 0), n_hidden)
@@ -139,34 +139,34 @@ def average_sparse(step, batches, parameters, sweep, settings, statistics, memor
         _average_data(statistics, k, first, n_visible, row(statistics.units, (OFFSET, first), n))
         subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
-    pack_hidden(statistics, memory.slab.shape[0], task, queue)
+    pack_hidden(statistics, memory.weight_rows.shape[0], task, queue)
 
 
 @kernel(merged=True)
-def _subtract_samples(state, first, n_visible, n_here, slab):
+def _subtract_samples(state, first, n_visible, n_here, weight_rows):
     """Subtract the average over samples of products of some visible units with the hidden ones."""
-    n = slab.shape[1]
+    n = weight_rows.shape[1]
     scale = -1 / state.dtype.type(state.shape[1])
     for r in range(state.shape[1]):
         v, h = row(state, (MEAN, r, first), n_here), row(state, (MEAN, r, n_visible), n)
         for i in range(n_here):
             if v[i] != 0:
-                add_multiple(scale * v[i], h, row(slab, (i, 0), n))
+                add_multiple(scale * v[i], h, row(weight_rows, (i, 0), n))
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
 def move_sparse(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
-    layers, slab, data = sweep.layers, memory.slab, statistics.transposed_batch
-    n_visible, n, mean = layers[0, N_UNITS], slab.shape[1], statistics.data.mean
+    layers, weight_rows, data = sweep.layers, memory.weight_rows, statistics.transposed_batch
+    n_visible, n, mean = layers[0, N_UNITS], weight_rows.shape[1], statistics.data.mean
     hidden = row(mean, (0, 0), mean.size)
     tasks, rate, task = statistics.slabs, batches.rates[step], fetch_and_increment(queue)
     while task < tasks.shape[0]:
         panel, first, n_here = tasks[task], tasks[task, 1], tasks[task, 2]
-        g = row(slab, (0, 0), n_here * n)
+        g = row(weight_rows, (0, 0), n_here * n)
         if not settings.solved:
             set_to_zero(g)
-            _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
+            _subtract_samples(statistics.model.state, first, n_visible, n_here, weight_rows)
         sum_of_terms(layers, panel, parameters, statistics, memory)
         add_rows(settings.add_rows, data, first, first + n_here, hidden, n, g)
         finish_panel(layers, panel, memory, parameters, settings, statistics)

@@ -74,7 +74,7 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
 
 # The columns of a table of pair terms: address of the units of one layer, number of rows, entries
 # from one row to the next, and the power of the weights that the term is a coefficient of.
-UNITS, N_ROWS, STRIDE, POWER = range(4)
+UNITS, N_TERM_ROWS, STRIDE, POWER = range(4)
 
 
 @kernel(merged=True)
@@ -121,7 +121,7 @@ def pair_averages(address, terms, rights, weights, work, out):
         begin, power = start, terms[0, POWER]
         out[units] = 0
         for k in range(terms.shape[0]):
-            n_rows = terms[k, N_ROWS]
+            n_rows = terms[k, N_TERM_ROWS]
             left = view(terms[k, UNITS], (n_rows, terms[k, STRIDE]), weights)[:, units].T
             right = rights[:, begin : begin + n_rows]
             product(address, left, n_here, start, right, products, n_right)

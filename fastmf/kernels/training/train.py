@@ -40,7 +40,7 @@ from fastmf.kernels.training.arguments import (
 )
 
 # Pauses after which a waiting thread lets others run on its processor.
-PATIENCE = 2000
+PAUSES = 2000
 
 
 @kernel(inner=True)
@@ -53,7 +53,7 @@ def _leave(queue):
     while left != load(queue, ENTERED):
         pause()
         n_pauses += 1
-        if n_pauses > PATIENCE:
+        if n_pauses > PAUSES:
             leave_processor()
         left = load(queue, LEFT)
 
@@ -81,8 +81,8 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
     w = fetch_and_increment(workers)
     if w >= scratch.products.shape[0]:
         return
-    products, slab, left, right, vectors, uniforms, active, n_active = scratch
-    of_all = products[w], slab[w], left[w], right[w], vectors[w]
+    products, weight_rows, left, right, vectors, uniforms, active, n_active = scratch
+    of_all = products[w], weight_rows[w], left[w], right[w], vectors[w]
     memory = Scratch(*of_all, uniforms[w], active[w], n_active[w])
     sweep = solvers[MODEL].sweep
     for step in range(batches.rows.shape[0]):

@@ -7,7 +7,7 @@ and whether x is not 0, so that averages of these three are all that a step has 
 
 with moments m, v under a tilt; over data and samples they are averages of these themselves. The
 last is that of units with a spike at zero, whose weight there is 1. See
-`fastmf.priors._domain.average_gradient`.
+`fastmf.priors._queries.average_gradient`.
 """
 
 from fastmf._jit.intrinsics import fetch_and_increment, row
@@ -84,4 +84,4 @@ def average_moments(step, batches, parameters, sweep, settings, statistics, memo
             place = r if of_data else r - n_data
             _add_row(sweep.layers, here, are_values, moments, place, scale, sums)
         task = fetch_and_increment(queue)
-    pack_hidden(statistics, memory.slab.shape[0], task, queue)
+    pack_hidden(statistics, memory.weight_rows.shape[0], task, queue)

@@ -26,8 +26,8 @@ from fastmf.learning.layered.phases import (
 from fastmf.learning.training.ascent import diverged
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.dbm import machine_of
-from fastmf.priors._domain import has_spike
 from fastmf.priors._protocol import precomputed
+from fastmf.priors._queries import has_spike
 
 
 def phases_of(problem):
@@ -181,7 +181,7 @@ class CompiledSteps:
         in_parallel(train_kernel, self.arguments(rows, seeds, rates), self.n_workers)
 
     def arguments(self, rows, seeds, rates):
-        """Arguments of the kernel; see `take`."""
+        """Arguments of the kernel for the steps of some rows."""
         rows, seeds = np.ascontiguousarray(rows, np.int64), np.array(seeds, np.uint64)
         batches = self.rows.batches(rows, seeds, np.array(rates, np.float64))
         layouts = self.layout, self.layouts[-1]

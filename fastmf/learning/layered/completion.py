@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from fastmf.inference.missing.seen import incomplete_rows, is_incomplete
+from fastmf._common.rows import is_incomplete
+from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.training.completion import FIRST_SWEEPS, Completion
-from fastmf.priors._domain import admissible, independent_units
 from fastmf.priors._groups import column_sizes, columns_by_parts, has_groups
 from fastmf.priors._protocol import by_parts, is_concatenated, take
+from fastmf.priors._queries import independent_units
+from fastmf.priors._values import admissible
 
 
 def completion(X, model):
@@ -109,7 +111,7 @@ def independent_of_seen(prior, X):
     Returns
     -------
     unit prior
-        See `fastmf.priors._domain.independent_units`.
+        See `fastmf.priors._queries.independent_units`.
     """
     if not is_incomplete(X):
         return independent_units(prior, X)

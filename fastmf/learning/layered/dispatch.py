@@ -15,8 +15,8 @@ from fastmf.learning.layered.general_step import is_solved, step
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.phases import Problem
 from fastmf.learning.layered.starts import starts
-from fastmf.priors._domain import unbounded
 from fastmf.priors._groups import has_groups
+from fastmf.priors._queries import unbounded
 from fastmf.priors._rows import few_stored, states
 
 LOGGER = logging.getLogger("fastmf")

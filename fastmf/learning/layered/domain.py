@@ -21,14 +21,14 @@ import numpy as np
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.priors._domain import (
+from fastmf.priors._protocol import project as project_prior
+from fastmf.priors._queries import (
     PRECISION_MARGIN,
     directions,
     largest_variance,
     precisions,
     unbounded,
 )
-from fastmf.priors._protocol import project as project_prior
 from fastmf.priors._scaling import with_log_steps
 
 # Halvings of a step that would leave the domain.

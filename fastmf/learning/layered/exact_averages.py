@@ -11,17 +11,13 @@ import numpy as np
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models.exact import states_of
-from fastmf.priors._domain import (
-    average_gradient,
-    gaussian_units,
-    number_of_states,
-)
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
+from fastmf.priors._queries import average_gradient, gaussian_units, number_of_states
 from fastmf.priors._scaling import is_real
 
 # Most states that are enumerated, and most that take no longer than mean-field solutions.
-MAX_STATES, FEW_STATES = 2**14, 2**10
+MAX_SUMMED_STATES, FEW_STATES = 2**14, 2**10
 
 
 class ExactAverages(NamedTuple):
@@ -46,7 +42,7 @@ def enumerated_layer(model):
     if model.deep:
         return None
     counts = [number_of_states(layer) for layer in model.layers]
-    return int(np.argmin(counts)) if min(counts) <= MAX_STATES else None
+    return int(np.argmin(counts)) if min(counts) <= MAX_SUMMED_STATES else None
 
 
 def is_exact(model):

@@ -2,19 +2,19 @@
 
 import numpy as np
 
-from fastmf._common.rows import row_blocks
+from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap_of_means
-from fastmf.inference.missing.seen import is_incomplete, log_likelihood_of_seen, with_means
+from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
 from fastmf.learning.layered.completion import completion
 from fastmf.learning.layered.dispatch import steps
 from fastmf.learning.layered.domain import can_follow
 from fastmf.learning.layered.exact_averages import exact_averages, is_cheaply_exact
 from fastmf.learning.layered.general_step import is_solved, step
-from fastmf.learning.layered.gradients import ORDERS
+from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, take_step
 from fastmf.learning.layered.state_check import MAX_SOLUTIONS, check
@@ -27,14 +27,17 @@ MONITOR = {"tol": 1e-4, "max_iter": 200}
 # Quasi-Newton steps in an epoch: they take no longer than other steps from small batches.
 STEPS_PER_EPOCH = 2
 # States of hidden or missing units that are summed over for a row, after each epoch.
-MAX_WORK_OF_ROW = 1 << 16
+MAX_STATES_OF_ROW = 1 << 16
 
 
 def _metrics(state, monitored, validation, settings, n_threads):
     """Log-likelihoods per unit."""
     model = state.model
     # Naive mean fields have moments for any machine.
-    size, order = sum(model.sizes), ORDERS.get(settings.gradient, 2) if can_follow(model) else 1
+    size, order = (
+        sum(model.sizes),
+        ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1,
+    )
     if settings.gradient == "exact" or is_cheaply_exact(model):
         log_partition = exact_averages(model).log_partition
     else:
@@ -49,7 +52,7 @@ def _metrics(state, monitored, validation, settings, n_threads):
 
     def per_unit(X):
         if is_incomplete(X):
-            given = MONITOR | {"order": order, "n_threads": n_threads, "most": MAX_WORK_OF_ROW}
+            given = MONITOR | {"order": order, "n_threads": n_threads, "most": MAX_STATES_OF_ROW}
             return float(log_likelihood_of_seen(model, X, log_partition, **given).mean()) / size
         parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
         return float(np.concatenate(parts).mean()) / size

@@ -9,7 +9,7 @@ from fastmf.learning.layered.domain import after_step, can_follow
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
-    ORDERS,
+    ORDER_OF_GRADIENT,
     conditional_moments,
     gradient_and_means,
 )
@@ -55,7 +55,7 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
         return exact_averages(model)
     from_data = settings.starts == "data" and n_starts <= X.shape[0]
     apart = any(has_groups(prior) for prior in model.layers) or is_integrated(model)
-    if hidden is not None and from_data and gradient in ORDERS and not apart:
+    if hidden is not None and from_data and gradient in ORDER_OF_GRADIENT and not apart:
         X = states(model.layers[0], X[:n_starts], model.dtype)
         hidden = [part[:n_starts] for part in hidden]
         return sweeps_from_data(model, X, hidden, order, settings.n_sweeps, n_threads)
@@ -95,7 +95,7 @@ def batch_gradient(state, X, settings, rng, n_threads=None):
     -------
     ModelParameters, list of arrays of shape (n_units,)
     """
-    model, order = state.model, ORDERS.get(settings.gradient, 1)
+    model, order = state.model, ORDER_OF_GRADIENT.get(settings.gradient, 1)
     X = sparse_or_states(model.layers[0], X, model.dtype)
     hidden = None if model.deep else conditional_moments(model, X, order, n_threads)
     of_model = states_of_model(state, X, settings, order, rng, n_threads, hidden)

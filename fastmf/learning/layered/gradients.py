@@ -34,15 +34,15 @@ from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
-from fastmf.priors._domain import average_gradient, gaussian_units
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
+from fastmf.priors._queries import average_gradient, gaussian_units
 from fastmf.priors._rows import mean_log_prob_gradient
 
-ORDERS = {"mean_field": 1, "tap": 2, "tap3": 3}
+ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2, "tap3": 3}
 # Gradients that are made of fixed points.
-MEAN_FIELD = (*ORDERS, "adaptive_tap")
+MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
 def pair_averages(weights, terms, n_threads=None):

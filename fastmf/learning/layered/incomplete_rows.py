@@ -14,15 +14,8 @@ from fastmf._common.rows import blocks
 from fastmf.inference.missing.layered import BLOCK_SIZE
 from fastmf.inference.missing.seen import log_prob_of_seen, with_means
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.learning.layered.exact_averages import MAX_STATES
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES
 from fastmf.models.exact import states_of
-from fastmf.priors._domain import (
-    average_gradient,
-    fields_of,
-    mean_log_prob,
-    number_of_states,
-    precisions,
-)
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import (
     by_parts,
@@ -32,6 +25,13 @@ from fastmf.priors._protocol import (
     parts_of,
 )
 from fastmf.priors._protocol import gradient as prior_gradient
+from fastmf.priors._queries import (
+    average_gradient,
+    fields_of,
+    mean_log_prob,
+    number_of_states,
+    precisions,
+)
 
 
 def of_complete(model, x, w):
@@ -84,9 +84,9 @@ def of_incomplete(model, X, w):
     derivatives : list
     """
     X = np.asarray(X, np.float64)
-    if number_of_states(model.layers[1]) <= MAX_STATES:
+    if number_of_states(model.layers[1]) <= MAX_SUMMED_STATES:
         return _over_hidden_states(model, X, w)
-    if number_of_states(model.layers[0]) <= MAX_STATES:
+    if number_of_states(model.layers[0]) <= MAX_SUMMED_STATES:
         return _over_missing_states(model, X, w)
     return _of_gaussian_units(model, X, w)
 

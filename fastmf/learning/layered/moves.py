@@ -16,12 +16,12 @@ from fastmf.learning.layered.memory import (
     terms_of,
 )
 from fastmf.learning.layered.phases import Phase
-from fastmf.learning.training.ascent import MAX_WEIGHT
+from fastmf.learning.training.ascent import MAX_MODULUS
 from fastmf.learning.training.centring import tilts, with_moved_fields
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.dbm import machine_of
-from fastmf.priors._domain import average_gradient, has_average_gradient
 from fastmf.priors._protocol import learned_fields, map_parameters
+from fastmf.priors._queries import average_gradient, has_average_gradient
 from fastmf.priors._scaling import by_log_precision
 
 # Units whose averages are taken in one task: where fields alone are learned, and otherwise.
@@ -56,13 +56,13 @@ class MoveCouplings(Phase):
             "hidden": gradient.hidden,
             "averages": tasks_of(starts, run.sizes, n_units),
             "slabs": tasks_of([0] * n_couplings, run.sizes[:-1], width),
-            "slab": np.zeros((run.n_workers, width, max(run.sizes[1:])), run.dtype),
+            "weight_rows": np.zeros((run.n_workers, width, max(run.sizes[1:])), run.dtype),
             "left": np.zeros((run.n_workers, gradient.n_rows, width), run.dtype),
             "momentum": float(options.momentum),
             "decay": (float(options.l2), float(options.l1) * conditioned),
             "l1": float(options.l1) * (not conditioned),
             "centred": np.array(tilts(problem.model.layers), np.int64) * options.centred,
-            "max_weight": MAX_WEIGHT,
+            "max_weight": MAX_MODULUS,
         }
         if conditioned:
             arguments["preconditioners"] = self.preconditioners.table
@@ -168,7 +168,7 @@ class MoveUnits(Phase):
         """Move the parameters of the units along their gradient; whether all stay finite."""
         statistics, couplings = self.run.statistics.units, self.run.couplings
         # Written so that NaN counts as diverged.
-        if not statistics[types.SQUARES].max() < MAX_WEIGHT**2:
+        if not statistics[types.SQUARES].max() < MAX_MODULUS**2:
             return False
         # As numbers of NumPy they would make float64 of the parameters, and a run that resumes from
         # those of the model would go on from others.

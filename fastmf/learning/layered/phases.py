@@ -22,7 +22,7 @@ from fastmf.kernels.mean_field.rows import MEAN
 from fastmf.kernels.training import arguments as types
 from fastmf.kernels.training import deep, gradients, groups, rows, sparse
 from fastmf.learning.layered.general_step import hidden_layers
-from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
+from fastmf.learning.layered.gradients import MEAN_FIELD, ORDER_OF_GRADIENT
 from fastmf.learning.layered.memory import solver_of
 from fastmf.learning.layered.starts import starts
 from fastmf.models.dbm import machine_of
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
     @property
     def order(self):
         """Order of the expansion of mean-field solutions, or 0 for samples."""
-        return ORDERS.get(self.settings.gradient, 0)
+        return ORDER_OF_GRADIENT.get(self.settings.gradient, 0)
 
     @property
     def persistent(self):

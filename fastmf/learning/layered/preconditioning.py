@@ -25,9 +25,9 @@ from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.learning.layered.general_step import hidden_layers
-from fastmf.learning.layered.gradients import ORDERS, conditional_moments
-from fastmf.priors._domain import field_is_tilt
+from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT, conditional_moments
 from fastmf.priors._protocol import parameter_names
+from fastmf.priors._queries import field_is_tilt
 from fastmf.priors._rows import states
 
 # Rows of data after which covariances are estimated anew.
@@ -75,7 +75,7 @@ def prepare(state, X, settings, n_threads=None):
                 f"ones, got {type(prior).__name__}; use None."
             )
     X = states(model.layers[0], X, model.dtype)
-    order = ORDERS.get(settings.gradient, 1)
+    order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
     if model.deep:
         solutions = posterior(
             model, X, order=order, n_threads=n_threads, **hidden_layers(model, settings)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import row_blocks
-from fastmf.inference.missing.seen import incomplete_rows, is_incomplete
+from fastmf._common.rows import is_incomplete, row_blocks
+from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
-from fastmf._common.rows import is_sparse
-from fastmf.inference.missing.seen import is_incomplete
-from fastmf.priors._domain import has_tilts, with_shifted_field
+from fastmf._common.rows import is_incomplete, is_sparse
+from fastmf.priors._queries import has_tilts, with_shifted_field
 from fastmf.priors._scaling import (
     is_real,
     log_volume,

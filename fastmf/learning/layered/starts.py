@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastmf.priors._domain import perturbed
 from fastmf.priors._protocol import sample
+from fastmf.priors._queries import perturbed
 from fastmf.priors._rows import states
 
 STARTS = ("data", "noise", "persistent", "random")
@@ -24,7 +24,7 @@ def starts(kind, model, X, n_starts, noise, rng):
         The batch, in random order.
     n_starts : int
     noise : float
-        See `fastmf.priors._domain.perturbed`.
+        See `fastmf.priors._queries.perturbed`.
     rng : numpy Generator
 
     Returns

@@ -3,12 +3,13 @@
 import numpy as np
 
 from fastmf.learning.layered.gradients import MEAN_FIELD
-from fastmf.priors._domain import admissible, two_values, unbounded
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import by_parts, n_units, parts_of
+from fastmf.priors._queries import two_values, unbounded
+from fastmf.priors._values import admissible
 
 # Means may leave the range of two-valued units by rounding.
-_ROUNDING = 1e-5
+_MEAN_ROUNDING = 1e-5
 # Solutions of largest weight that are starts in the next epoch: they are nearly solved, and cost a
 # quarter of what a hundred rows of digits of 784 pixels do.
 MAX_SOLUTIONS = 50
@@ -81,7 +82,7 @@ def _check_moments(name, layers, arrays, n_rows):
     for prior, mean in zip(layers, arrays[: len(layers)], strict=False):
         for part, x in by_parts(prior, mean):
             low, high = (0, 1) if has_groups(part) else two_values(part) or (-np.inf, np.inf)
-            if (x < low - _ROUNDING).any() or (x > high + _ROUNDING).any():
+            if (x < low - _MEAN_ROUNDING).any() or (x > high + _MEAN_ROUNDING).any():
                 raise ValueError(
                     f"members {name}/... must hold means of {type(part).__name__} units, in "
                     f"[{low}, {high}]."

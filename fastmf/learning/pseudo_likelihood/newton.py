@@ -205,7 +205,7 @@ def minimise(objective, z, *, tol, max_iter):
         if not -slope / 2 > tol:
             return Minimum(z, history or [value], True)
         if -slope / 2 < np.finfo(z.dtype).eps * abs(value):
-            # No value tells any more whether the step is right, which near the minimum it is.
+            # The decrease is below rounding error, so the step is accepted.
             z += step
             return Minimum(z, [*history, value], True)
         found = _line_search(objective, z, gradient, step, (value, slope))

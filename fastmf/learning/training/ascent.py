@@ -21,7 +21,7 @@ from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import Model
 
 # No machine of any use has such weights, and their powers would overflow.
-MAX_WEIGHT = 1e9
+MAX_MODULUS = 1e9
 
 
 @dataclass
@@ -115,7 +115,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
         offsets = [tuple(side * [[1], [0]] for side in pair) for pair in offsets]
     couplings, directions, step_dot, sizes = _ascend_matrices(matrices, options, offsets, n_threads)
     # Written so that NaN counts as diverged.
-    if not all(of_rows.max(initial=0) < MAX_WEIGHT**2 for of_rows in sizes):
+    if not all(of_rows.max(initial=0) < MAX_MODULUS**2 for of_rows in sizes):
         raise diverged(state.epoch)
     if means is not None:
         moves = centring.moves_of_fields(directions, step_dot, offsets)
@@ -139,7 +139,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
 def diverged(epoch):
     """The error to raise."""
     return FloatingPointError(
-        f"learning diverged in epoch {epoch}: weights exceed {MAX_WEIGHT:g}, or fields are "
+        f"learning diverged in epoch {epoch}: weights exceed {MAX_MODULUS:g}, or fields are "
         "not finite; a smaller learning_rate may help."
     )
 

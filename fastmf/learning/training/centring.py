@@ -13,7 +13,7 @@ field is no tilt, its neighbours have no offsets. Compiled steps do the same by
 
 import numpy as np
 
-from fastmf.priors._domain import field_is_tilt
+from fastmf.priors._queries import field_is_tilt
 
 
 def offsets(model, gradient, means):

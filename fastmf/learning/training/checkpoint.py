@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf.learning.training.ascent import MAX_WEIGHT, State
+from fastmf.learning.training.ascent import MAX_MODULUS, State
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._archive import reading, reason, shown
 from fastmf.models._io import (
@@ -195,8 +195,8 @@ def _model(arrays, start):
     except (TypeError, ValueError) as error:
         raise ValueError(f"members {arrays.prefix}... make no model: {reason(error)}") from error
     for matrix in ModelParameters.of(model).matrices():
-        if abs(matrix).max(initial=0) > MAX_WEIGHT:
-            raise ValueError(f"members {arrays.prefix}... have weights beyond {MAX_WEIGHT:g}.")
+        if abs(matrix).max(initial=0) > MAX_MODULUS:
+            raise ValueError(f"members {arrays.prefix}... have weights beyond {MAX_MODULUS:g}.")
     return model
 
 

@@ -19,7 +19,7 @@ from fastmf.reference.units import moments
 
 # As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
 WINDOW_SWEEPS, MAX_DAMPING = 16, 0.97
-MEAN_ROUNDING, VAR_ROUNDING, WATCHED_CHANGE, SMALLEST = 4, 16, 100, 2.0**-126
+MEAN_ROUNDING, VAR_ROUNDING, WATCHED_CHANGE, SMALLEST_NORMAL = 4, 16, 100, 2.0**-126
 
 
 class Measures:
@@ -85,7 +85,7 @@ def _measure(measures, layer, old, state, sent, damping, precision):
     scale = np.maximum(1, var)
     measures.add(marginal=change / np.sqrt(scale), var=var_change / scale)
     measures.add(scale=np.maximum(abs(mean) / np.sqrt(scale), np.minimum(1, var)))
-    measures.add(effect=change**2 / np.maximum(var, SMALLEST))
+    measures.add(effect=change**2 / np.maximum(var, SMALLEST_NORMAL))
     measures.add(var_effect=((a - precision[units]) * var_change) ** 2)
     if not measures.watched:
         return

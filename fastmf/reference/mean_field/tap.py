@@ -34,7 +34,7 @@ MAX_DAMPING = 0.97
 LATE_SWEEPS = 100
 MAX_MOMENTUM = 0.9
 MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
-SMALLEST = 2.0**-126
+SMALLEST_NORMAL = 2.0**-126
 # What a row that is stored keeps for the case that it is not confirmed.
 ADAPTED = (
     "mean_cosine",
@@ -190,7 +190,7 @@ def relax(rows, units, new, a):
     implicit = ((rows.accelerated | rows.oscillating) & ~rows.confirms)[:, None]
     step_size = np.where(implicit, step_size / (1 - a * new_var / 2), step_size)
     change, var_change = new_mean - mean, new_var - var
-    precision = 1 / np.maximum(new_var, SMALLEST)
+    precision = 1 / np.maximum(new_var, SMALLEST_NORMAL)
     per_var = np.minimum(1, precision)
     per_sd = np.sqrt(per_var)
     for largest, of_units in (

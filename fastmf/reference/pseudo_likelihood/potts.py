@@ -73,7 +73,7 @@ def hessian_product(
         gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
 
 
-def spread(tiles, scale, places, width, queue, couplings):
+def scatter_tiles(tiles, scale, places, width, queue, couplings):
     """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides."""
     tables = couplings.reshape(len(couplings), len(couplings), width, width)
     for (p, r), tile in zip(places, scale * tiles, strict=True):
@@ -84,7 +84,7 @@ def spread(tiles, scale, places, width, queue, couplings):
             tables[p, r], tables[r, p] = tile, tile.T
 
 
-def collect(tables, vectors, l2, scale, places, queue, tiles):
+def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     """Derivatives by tiles of centred couplings from the tables of both sides."""
     n_blocks, width = vectors.shape[1:]
     J, G = tables.reshape(2, n_blocks, n_blocks, width, width)

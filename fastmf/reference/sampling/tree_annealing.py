@@ -8,7 +8,7 @@ from fastmf.reference.sampling.random import uniforms
 # As in `fastmf.kernels.sampling.tree_annealing` and `spanning_tree`, which a reference does not
 # import.
 MIN_EFFECTIVE_SHARE = 0.5
-N_BISECTIONS, MAX_STEPS = 30, 1000
+N_BISECTIONS, MAX_ANNEALING_STEPS = 30, 1000
 MAX_FIELD_RANGE, MAX_COUPLING_RANGE = 6.0, 3.0
 
 
@@ -94,7 +94,7 @@ class _Particles:
         labels, log_z, beta, n_steps = self._draw(), self.log_z, 0.0, 0
         while True:
             residual, n_steps = self._residual(labels), n_steps + 1
-            step = 1 - beta if n_steps == MAX_STEPS else _largest_step(residual, 1 - beta)
+            step = 1 - beta if n_steps == MAX_ANNEALING_STEPS else _largest_step(residual, 1 - beta)
             weights = np.exp(step * (residual - residual.max()))
             log_z += step * residual.max() + np.log(weights.mean())
             if step == 1 - beta:

@@ -106,7 +106,7 @@ def lengths_of_steps(residuals):
 
 
 def test_damping_rises_where_the_residual_does_not_fall_and_sinks_again_where_it_does():
-    patience = parallel.PATIENCE
+    patience = parallel.DAMPING_PATIENCE
     flat, falling = [1.0] * (patience + 1), list(0.97 ** np.arange(1, 4 * patience))
     lengths = lengths_of_steps(flat + falling)
     assert lengths[:patience] == [0.9] * patience

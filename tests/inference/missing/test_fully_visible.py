@@ -148,7 +148,7 @@ def test_rows_beyond_the_limit_are_annealed(monkeypatch):
 
 def test_uncertain_means_are_flagged(monkeypatch):
     model = dict(random_machines())["two phases"]
-    monkeypatch.setitem(fully_visible.SETTINGS, "max_replicates", 8)
+    monkeypatch.setitem(fully_visible.ANNEALING_SETTINGS, "max_replicates", 8)
     monkeypatch.setattr(fully_visible, "MAX_PARTICLES", 128)
     found = conditional_means(model, np.full((1, 14), np.nan), "annealing")
     assert found.error[0] > 0.01 and not found.converged[0]

@@ -6,9 +6,9 @@ from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal
 
 import fastmf as mf
+from fastmf._common.rows import is_incomplete
 from fastmf.inference.missing.seen import (
     incomplete_rows,
-    is_incomplete,
     log_likelihood_of_seen,
     log_prob_of_seen,
     means_given_seen,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.layered.choice import MAX_PRODUCTS, gradient_for
+from fastmf.learning.layered.choice import MAX_EXACT_PRODUCTS, gradient_for
 from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli, GaussBernoulli, Gaussian, TruncatedGaussian
 
@@ -29,7 +29,7 @@ def test_small_machines_with_real_units_are_exact(visible, hidden, expected):
 
 def test_many_rows_and_deep_machines_are_learned_by_chains():
     real, binary = Gaussian(np.zeros(50), 1.0), Bernoulli(np.zeros(3))
-    assert gradient_for(machine(real, binary), MAX_PRODUCTS) == "pcd"
+    assert gradient_for(machine(real, binary), MAX_EXACT_PRODUCTS) == "pcd"
     deep = DBM((np.zeros((50, 3)), np.zeros((3, 3))), (real, binary, binary))
     assert gradient_for(deep, 100) == "pcd"
     deep = DBM((np.zeros((3, 3)), np.zeros((3, 3))), (binary, binary, binary))

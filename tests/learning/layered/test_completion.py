@@ -13,7 +13,7 @@ from fastmf.learning.layered.completion import (
     with_values_of_columns,
 )
 from fastmf.learning.training.ascent import initial_state
-from fastmf.priors._domain import independent_units
+from fastmf.priors._queries import independent_units
 
 RNG = np.random.default_rng(0)
 MODEL = mf.RBM(RNG.normal(size=(5, 3)), mf.Bernoulli(RNG.normal(size=5)), mf.Ising(np.zeros(3)))

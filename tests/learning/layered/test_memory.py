@@ -11,7 +11,7 @@ from fastmf._jit.intrinsics import view
 from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A
 from fastmf.kernels.training import arguments as types
-from fastmf.kernels.training.statistics import N_ROWS, POWER, STRIDE, UNITS
+from fastmf.kernels.training.statistics import N_TERM_ROWS, POWER, STRIDE, UNITS
 from fastmf.learning.layered.memory import Couplings, gradient_of, tasks_of, terms_of
 
 # The layers of a machine of 6, 4 and 3 units: even layers come first.
@@ -47,9 +47,9 @@ def test_terms_are_those_of_the_gradient(moments, order):
             expected += w * ((average(data.var) if k else 0) - average(state[VAR]))
         if order == 3:
             expected += w**2 / 2 * ((average(data.a) if k else 0) - average(state[A]))
-        total, row = 0, int(found.table[:first, N_ROWS].sum())
+        total, row = 0, int(found.table[:first, N_TERM_ROWS].sum())
         for term in table:
-            n_rows, stride = term[N_ROWS], term[STRIDE]
+            n_rows, stride = term[N_TERM_ROWS], term[STRIDE]
             here = slice(row, row + n_rows)
             lower = [view(term[UNITS] + r * stride * 8, (len(w),), w) for r in range(n_rows)]
             hidden = [view(at, (n,), w) for at, n in found.hidden[here, :2]]
@@ -66,10 +66,10 @@ def test_packed_rows_of_the_terms_of_one_matrix_follow_one_another(moments):
     for first, last in ((0, found.ends[0]), (found.ends[0], found.ends[1])):
         table = found.table[first:last]
         assert len(np.unique(table[:, types.RIGHTS])) == 1
-        begins = np.cumsum([0, *table[:, N_ROWS]])
+        begins = np.cumsum([0, *table[:, N_TERM_ROWS]])
         assert table[:, types.FIRST_RIGHT].tolist() == begins[:-1].tolist()
         assert (table[:, types.N_RIGHTS] == begins[-1]).all()
-        start, last_row = found.table[:first, N_ROWS].sum(), begins[-1]
+        start, last_row = found.table[:first, N_TERM_ROWS].sum(), begins[-1]
         rows = found.hidden[start : start + last_row]
         width = panel_width(np.dtype(float))
         places = table[0, types.RIGHTS] + 8 * width * np.arange(last_row)
@@ -89,7 +89,9 @@ def test_couplings_are_taken_over_and_given_back():
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one, other)
     table = couplings.table
-    np.testing.assert_array_equal(view(table[1, types.WEIGHTS], (4, 3), weights[1]), weights[1])
+    np.testing.assert_array_equal(
+        view(table[1, types.WEIGHT_MATRIX], (4, 3), weights[1]), weights[1]
+    )
     assert table[:, types.FIRST_TERM].tolist() == [0, 2]
     assert table[:, types.END_TERM].tolist() == [2, 5]
     with pytest.raises(ValueError, match="read-only"):

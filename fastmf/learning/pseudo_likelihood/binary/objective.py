@@ -125,9 +125,9 @@ class PseudoLikelihood(CompositeLikelihood):
             return 2 * weights[:, None] * states * sigmoid(t), -weights * softplus(t).sum(1)
         value = np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
-        n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
+        n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
         n_workers = workers_for(n_tasks, 12 * products.size, self.n_threads)
-        memory = np.empty((n_workers, 6, pl_kernels.TASK_ROWS * self.n_units))
+        memory = np.empty((n_workers, 6, pl_kernels.ROWS_AT_A_TIME * self.n_units))
         queue = np.zeros(2, np.int64)
         in_parallel(
             pl_kernels.residuals,
@@ -329,7 +329,7 @@ class PseudoLikelihood(CompositeLikelihood):
         states, residuals = self._factored_residuals(parameters, rows, factors)
         d = self.n_units
         scores = np.empty((len(states), d + d * (d - 1) // 2))
-        n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
+        n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
         n_workers = workers_for(n_tasks, 2 * scores.size, self.n_threads)
         in_parallel(
             pl_kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers

@@ -18,7 +18,7 @@ import numpy as np
 
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
-from fastmf.kernels.pseudo_likelihood.ordinal import TASK_ROWS, conditionals
+from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
 
@@ -134,7 +134,7 @@ class OrdinalLikelihood(CompositeLikelihood):
         couplings, fields = self.unpacked(parameters)
         states, table = self.states[rows], self.thresholds.table(fields, -np.inf)
         residuals, values = states @ couplings, np.empty(len(states))
-        memory = np.empty((1, len(table) + 3, TASK_ROWS * self.n_units))
+        memory = np.empty((1, len(table) + 3, ROWS_AT_A_TIME * self.n_units))
         p = np.empty((len(table), *states.shape))
         queue = np.zeros(2, np.int64)
         conditionals(residuals, table, states, memory, queue, p, residuals, values)
@@ -142,7 +142,7 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     def _blocks(self):
         numbers = self.n_units * self.thresholds.width
-        size = max(4, _BLOCK_NUMBERS // numbers // TASK_ROWS) * TASK_ROWS
+        size = max(4, _BLOCK_NUMBERS // numbers // ROWS_AT_A_TIME) * ROWS_AT_A_TIME
         return [slice(i, i + size) for i in range(0, len(self.weights), size)]
 
     def _sums_over_blocks(self, function, parameters):
@@ -256,7 +256,7 @@ class OrdinalLikelihood(CompositeLikelihood):
         item, category = self.thresholds.item, self.thresholds.category
         of_thresholds = (states[:, item] == category) - p[category, :, item].T
         pairs = np.empty((len(states), d * (d + 1) // 2))
-        n_tasks = -(-len(states) // spin_kernels.TASK_ROWS)
+        n_tasks = -(-len(states) // spin_kernels.ROWS_AT_A_TIME)
         n_workers = workers_for(n_tasks, 2 * pairs.size, self.n_threads)
         in_parallel(
             spin_kernels.scores, (states, residuals, np.zeros(1, np.int64), pairs), n_workers

@@ -201,7 +201,7 @@ class SymmetricObjective:
         J, queue = self.tables[0], np.zeros(1, np.int64)
         arguments = (self.tiles(z), self.scale, self.places, self.layout.width, queue,
                      self._by_pair[0])  # fmt: skip
-        in_parallel(potts_kernels.spread, arguments, self.n_workers)
+        in_parallel(potts_kernels.scatter_tiles, arguments, self.n_workers)
         field = z[self.n_tile_numbers :] * self.field_scale
         field = field - self.layout.vector_from_blocks(self._times(J, self.f))
         return self.layout.zero_sum(field)
@@ -230,7 +230,7 @@ class SymmetricObjective:
         tiles = self.tiles(gradient)
         arguments = (self._by_pair, vectors, self.ridge, self.scale, self.places,
                      np.zeros(1, np.int64), tiles)  # fmt: skip
-        in_parallel(potts_kernels.collect, arguments, self.n_workers)
+        in_parallel(potts_kernels.gather_gradient, arguments, self.n_workers)
         gradient[self.n_tile_numbers :] = of_field * self.field_scale
         np.negative(gradient, out=gradient)
 

@@ -1,0 +1,206 @@
+"""Where data meet their prior: which values its units can take, and what is said of others.
+
+Data are labels of groups of states, or flat values, dense or sparse, and may have missing values.
+"""
+
+import numpy as np
+
+from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
+from fastmf.priors._groups import as_states, column_sizes, columns_by_parts, has_groups
+from fastmf.priors._protocol import by_parts, contains, n_units, take
+from fastmf.priors._queries import common_support, two_values
+from fastmf.priors._rows import states
+
+
+def admissible(prior, X, *, means=False):
+    """Whether each entry of data is a value that its unit can take.
+
+    Parameters
+    ----------
+    prior : unit prior without parts, or a class with a common support
+    X : array of shape (n_rows, n_units)
+        NaN, a missing value, is admissible.
+    means : bool
+        Whether two-valued units accept means of their values too.
+
+    Returns
+    -------
+    bool array of the shape of X, or True for all
+    """
+    values, pair = common_support(prior), two_values(prior)
+    if means and pair:
+        low, high = pair
+        # Twenty times as fast as comparing each entry; NaN fails it.
+        if X.size and low <= X.min() and X.max() <= high:
+            return True
+        allowed = (low <= X) & (X <= high)
+    elif means and has_groups(prior):
+        allowed = prior.admits(X)
+    else:
+        allowed = contains(prior, X) if values is None else np.isin(X, values)
+    return allowed | np.isnan(X)
+
+
+def describe_support(prior, unit, *, means=False):
+    """What `admissible` admits for one unit, in words: "expected ... to be" is to be completed."""
+    values, pair = common_support(prior), two_values(prior)
+    if means and pair:
+        return "in [{:g}, {:g}]".format(*pair)
+    if values is not None:
+        return f"one of {values}"
+    if has_groups(prior):
+        return "a label, or one of the probabilities of a group, which sum to 1"
+    columns = getattr(prior, "support", None)
+    if columns is not None:
+        column = columns[:, unit]
+        first, *others = (f"{x:g}" for x in column[~np.isnan(column)])
+        middle = others[:-1] if len(others) < 4 else [others[0], "..."]
+        return f"one of {', '.join([first, *middle, *others[-1:]])}"
+    if hasattr(prior, "lower"):
+        return "between the bounds `lower` and `upper` of its unit"
+    return "where its log_prob is above -inf"
+
+
+def check_values(name, prior, x):
+    """Raise a ValueError unless all entries of an array are values of the visible units."""
+    if not contains(prior, x).all():
+        raise ValueError(f"{name} must have values in the support of the visible units.")
+
+
+def check_support(prior, X, means=True, dtype=np.float64):
+    """Raise unless every entry of `X` lies in the support of its unit.
+
+    Two-valued units also accept values in between, as probabilities (or means), like
+    scikit-learn's BernoulliRBM, if `means` says so.
+
+    Parameters
+    ----------
+    prior : unit prior
+    X : array or csr_array of shape (n_rows, n_columns)
+        Labels of groups of states, or flat values.
+    means : bool
+    dtype : numpy dtype
+        In which labels and integers are compared.
+    """
+    if is_sparse(X) and not has_groups(prior):
+        first = 0
+        for part, columns in columns_by_parts(prior, X):
+            check_part(part, columns, means, first)
+            first += columns.shape[1]
+        return
+    for rows in row_blocks(X, dense=True):
+        first = 0
+        for part, columns in by_parts(prior, states(prior, X[rows], dtype)):
+            check_part(part, columns, means, first, rows.start)
+            first += columns.shape[1]
+
+
+def check_part(prior, X, means=True, first=0, first_row=0):
+    """The same for one part of a prior, or a class; the first column and row have these numbers."""
+    if is_sparse(X):
+        _check_stored(prior, X, means, first)
+        return
+    allowed = admissible(prior, X, means=means)
+    if not np.all(allowed):
+        row, column = np.argwhere(~allowed)[0]
+        _refuse(prior, X[row, column], (first_row + row, column), means, first)
+
+
+def _check_stored(prior, X, means, first):
+    """The same for sparse rows, in which zeros that are not stored count as any others."""
+    n_rows, n_columns = X.shape
+    zeros_allowed = np.zeros((1, n_columns), bool)
+    zeros_allowed |= admissible(prior, np.zeros((1, n_columns), X.dtype), means=means)
+    if not zeros_allowed.all():
+        wrong = (np.bincount(X.indices, minlength=n_columns) < n_rows) & ~zeros_allowed[0]
+        if wrong.any():
+            column = np.argmax(wrong)
+            row = np.setdiff1d(np.arange(n_rows), X[:, [column]].nonzero()[0])[0]
+            _refuse(prior, 0, (row, column), means, first, " (a zero that is not stored)")
+    alike = isinstance(prior, type) or common_support(prior) is not None
+    for rows in row_blocks(X):
+        stored = slice(X.indptr[rows.start], X.indptr[rows.stop])
+        values, columns = X.data[stored], X.indices[stored]
+        allowed = admissible(prior if alike else take(prior, columns), values, means=means)
+        if not np.all(allowed):
+            k = np.argmin(allowed)
+            row = np.searchsorted(X.indptr, stored.start + k, "right") - 1
+            _refuse(prior, values[k], (row, columns[k]), means, first)
+
+
+def _refuse(prior, value, place, means, first, how=""):
+    """Raise for a value that a unit of a prior, or a class, cannot take."""
+    name = (prior if isinstance(prior, type) else type(prior)).__name__
+    row, column = place
+    raise ValueError(
+        f"X must hold values that {name} units can take: expected each to be "
+        f"{describe_support(prior, column, means=means)}, got {value:g}{how} in row {row}, "
+        f"column {first + column}."
+    )
+
+
+def checked_values(visible, X, dtype, *, missing=False, means=True):
+    """The rows, unless there are values that the visible units cannot take.
+
+    Parameters
+    ----------
+    visible : unit prior
+    X : array or csr_array of shape (n_samples, n_features)
+        Rows as `checked_rows` returns them.
+    dtype : numpy dtype
+        Type of the model.
+    missing : bool
+        Whether labels may be missing.
+    means : bool
+        Whether two-valued units accept means of their values.
+
+    Returns
+    -------
+    array or csr_array
+        Floating-point labels of groups of states as one-hot rows; others as they are.
+
+    Raises
+    ------
+    ValueError
+    """
+    grouped = has_groups(visible)
+    if is_sparse(X):
+        if grouped and X.shape[1] != n_units(visible):
+            raise ValueError(
+                "X must be a dense array of labels, got a sparse matrix: of categorical units only "
+                f"one-hot rows of {n_units(visible)} columns may be sparse."
+            )
+    elif X.dtype.kind == "f":
+        X = as_states("X", visible, X)
+    if not missing and grouped and not is_sparse(X):
+        _refuse_missing(visible, X)
+    if missing and grouped and is_incomplete(X):
+        _check_whole_groups(visible, X)
+    check_support(visible, X, means, dtype)
+    return X
+
+
+def _check_whole_groups(visible, X):
+    """Raise if some states of a group are missing, and others not."""
+    if X.shape[1] != n_units(visible):
+        return
+    absent, sizes = np.isnan(X), column_sizes(visible)
+    of_first = np.repeat(absent[:, np.cumsum(sizes) - sizes], sizes, axis=1)
+    if (absent != of_first).any():
+        row, column = np.argwhere(absent != of_first)[0]
+        raise ValueError(
+            "X must have NaN in all states of a categorical unit, or in none, got both in row "
+            f"{row}, at column {column}."
+        )
+
+
+def _refuse_missing(visible, X):
+    """Raise if labels are missing: negative ones, or NaN in the states of one."""
+    if X.dtype.kind in "ub" or (X.dtype.kind == "i" and X.min() >= 0):
+        return
+    for rows in row_blocks(X):
+        if np.isnan(states(visible, X[rows], np.float64)).any():
+            raise ValueError(
+                "X has missing labels (negative ones), which are not taken here: fill them in by "
+                "`impute`, leave such rows out, or give missing values a state of their own."
+            )
