@@ -86,7 +86,7 @@ _HOME = {
     "load": "models",
     "Beliefs": "inference.bp.beliefs",
     "FixedPoint": "inference.fixed_point",
-    "GraphBeliefs": "inference.bp.graph_beliefs",
+    "GraphBeliefs": "inference.bp.graphs.beliefs",
     "adaptive_tap": "inference.ep.adaptive_tap",
     "belief_propagation": "inference.bp.belief_propagation",
     "expectation_propagation": "inference.ep.expectation_propagation",

@@ -65,6 +65,8 @@ ROOMS = {
         "evidence": ("quasi_newton",),
     },
 }
+# Folder inside a room -> the files of the room that import it. It imports others of the room only.
+FOLDERS = {"inference/bp/graphs": {"belief_propagation"}}
 MAX_ROOMS, MAX_ARROWS = 7, {"kernels": 8, "inference": 10, "learning": 5}
 
 CORE = {"numba", "llvmlite", "numpy", "scipy"}
@@ -188,6 +190,22 @@ def test_rooms_are_few_and_form_no_circle(part):
     # Every room imports only rooms listed before it.
     listed = list(rooms)
     assert all(listed.index(to) < listed.index(room) for room in rooms for to in rooms[room])
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_inside_a_room_imports_none_of_its_users(folder):
+    path, name = PACKAGE / folder, "fastmf." + folder.replace("/", ".")
+    imported = {
+        file.stem: {name for name, _ in imports(ast.parse(file.read_text(encoding="utf-8")))}
+        for file in path.parent.glob("*.py")
+    }
+    users = {file for file, names in imported.items() if any(n.startswith(name) for n in names)}
+    assert users == FOLDERS[folder]
+    inside = set()
+    for file in path.glob("*.py"):
+        inside |= {name for name, _ in imports(ast.parse(file.read_text(encoding="utf-8")))}
+    room = name.rpartition(".")[0]
+    assert not [n for n in inside for user in users if n.startswith(f"{room}.{user}.")]
 
 
 def test_an_arrow_between_rooms_is_found(tmp_path):

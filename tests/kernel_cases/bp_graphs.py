@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp import graph_binary, graph_states
 from fastmf.kernels.bp.graph_arguments import GraphState
 from fastmf.kernels.bp.graph_layout import GraphLayout

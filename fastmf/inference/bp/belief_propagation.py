@@ -2,7 +2,7 @@
 
 The equations of messages, cavities, beliefs and the Bethe free energy of an RBM are at the head of
 `fastmf.kernels.bp.belief_propagation`; here options and arrays are prepared, the kernels run, and
-rows that do not converge handed to `_fallbacks`. Graphs are those of `graph_propagation`.
+rows that do not converge handed to `_fallbacks`. Graphs are those of `graphs`.
 """
 
 import functools
@@ -33,8 +33,8 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of, decoded, log_messages, pair_products
 from fastmf.inference.bp.bethe import StationaryPoint
-from fastmf.inference.bp.graph_layers import needs_graph, propagate_on_layers
-from fastmf.inference.bp.graph_propagation import propagate_on_graph
+from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
+from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.layer_solutions import propagate_from_starts
 from fastmf.inference.bp.reliability import BeliefsCheck
 from fastmf.inference.fixed_point import with_check, with_solutions

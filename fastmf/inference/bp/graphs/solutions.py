@@ -8,9 +8,9 @@ from scipy.sparse import csr_array
 
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged
-from fastmf.inference.bp.graph_reliability import couplings_of, softmax
-from fastmf.inference.bp.graph_results import fixed_points_of
-from fastmf.inference.bp.graph_starts import returned_messages
+from fastmf.inference.bp.graphs.reliability import couplings_of, softmax
+from fastmf.inference.bp.graphs.results import fixed_points_of
+from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.bp.solutions import (
     MIN_START_PROBABILITY,
     Ends,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from graph_models import cyclic, forests
 
-from fastmf.inference.bp import graph_trees
-from fastmf.inference.bp.graph_trees import (
+from fastmf.inference.bp.graphs import trees
+from fastmf.inference.bp.graphs.trees import (
     edge_probabilities,
     mutual_informations,
     spanning_tree,
@@ -47,7 +47,7 @@ def test_uniform_trees(name, edges, n):
 
 
 def test_large_graphs_have_trees_that_cover_all_edges(monkeypatch):
-    monkeypatch.setattr(graph_trees, "MAX_DENSE_VERTICES", 2)
+    monkeypatch.setattr(trees, "MAX_DENSE_VERTICES", 2)
     edges, n = np.array(list(itertools.combinations(range(9), 2))), 9
     found = edge_probabilities(edges, n)
     assert (found > 0).all() and (found <= 1).all()

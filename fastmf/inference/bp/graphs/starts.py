@@ -6,7 +6,7 @@ of the receiver, the largest of them 0; those of an edge in the order of the ker
 
 import numpy as np
 
-from fastmf.inference.bp.graph_beliefs import GraphBeliefs
+from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.priors._queries import two_values
 
 # Log-messages of states below this start from it: what was impossible may be possible here.

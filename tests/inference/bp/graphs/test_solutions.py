@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.inference.bp import graph_starts
-from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.inference.bp.graphs import starts
+from fastmf.inference.bp.graphs.units import GraphUnits
 
 
 def curie_weiss(coupling=0.3, field=0.0, n=10):
@@ -62,4 +62,4 @@ def test_layers_with_clamps_and_categorical_units():
 def test_messages_to_start_from_have_the_order_of_the_kernels():
     units = GraphUnits(curie_weiss())
     init = np.asfortranarray(np.random.default_rng(0).normal(size=(3, 90)))
-    assert graph_starts.first_messages(init, units, None, init.shape).flags.c_contiguous
+    assert starts.first_messages(init, units, None, init.shape).flags.c_contiguous

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._outcomes import CONFIRMING, CONVERGED, INFEASIBLE, OUT_OF_ITERATIONS, RUNNING
-from fastmf.inference.bp.graph_iteration import SweepRecord, SweepSettings
+from fastmf.inference.bp.graphs.iteration import SweepRecord, SweepSettings
 
 SETTINGS = SweepSettings("sequential", False, 1e-8, 1e-15, 100, None, 0, 16, None)
 

@@ -12,8 +12,8 @@ from scipy.sparse import block_array, csr_array
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp.beliefs import Beliefs
-from fastmf.inference.bp.graph_propagation import propagate_on_graph
-from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.inference.bp.graphs.propagation import propagate_on_graph
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.fixed_point import ending_of
 from fastmf.models import BoltzmannMachine
 from fastmf.priors._groups import as_states, column_is_group, column_sizes, only_groups

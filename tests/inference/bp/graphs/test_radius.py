@@ -7,8 +7,8 @@ import pytest
 from graph_models import Graph, cyclic
 
 import fastmf as mf
-from fastmf.inference.bp.graph_radius import spectral_radius
-from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.inference.bp.graphs.radius import spectral_radius
+from fastmf.inference.bp.graphs.units import GraphUnits
 
 
 def radius_of(graph):

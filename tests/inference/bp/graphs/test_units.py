@@ -5,7 +5,7 @@ import pytest
 from graph_models import Graph, cyclic, forests, grid_couplings
 
 import fastmf as mf
-from fastmf.inference.bp.graph_units import GraphUnits, sums_at_ends
+from fastmf.inference.bp.graphs.units import GraphUnits, sums_at_ends
 
 
 @pytest.mark.parametrize("name, edges, n", [*forests(), *cyclic()], ids=str)

@@ -87,7 +87,7 @@ def test_two_valued_units_in_odds_and_in_logarithms(units, schedule, strength, m
     model = mf.BoltzmannMachine(upper + upper.T, units(field))
     options = {"schedule": schedule, "tol": 1e-12, "pairwise": True, "max_iter": 300}
     found = [mf.belief_propagation(model, **options)]
-    monkeypatch.setattr("fastmf.inference.bp.graph_units.MAX_LOG_PRODUCT", 0.0)
+    monkeypatch.setattr("fastmf.inference.bp.graphs.units.MAX_LOG_PRODUCT", 0.0)
     found.append(mf.belief_propagation(model, **options))
     assert all(np.isfinite(part.log_partition) for part in found)
     if strength > 1:
@@ -303,7 +303,7 @@ def test_rows_are_solved_in_chunks_that_fit_in_memory(monkeypatch):
     options = {"field": fields, "pairwise": True, "messages": True, "history": True}
     for algorithm in ("sum", "tree_reweighted"):
         whole = mf.belief_propagation(graph.machine(), algorithm=algorithm, **options)
-        monkeypatch.setattr("fastmf.inference.bp.graph_propagation.MAX_BYTES", 2000)
+        monkeypatch.setattr("fastmf.inference.bp.graphs.propagation.MAX_BYTES", 2000)
         parts = mf.belief_propagation(graph.machine(), algorithm=algorithm, **options)
         monkeypatch.undo()
         for name in ("mean", "log_partition", "pairwise", "messages", "n_iter", "history"):

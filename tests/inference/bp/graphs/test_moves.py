@@ -4,8 +4,8 @@ import numpy as np
 from graph_models import Graph, grid_couplings
 
 import fastmf as mf
-from fastmf.inference.bp import graph_moves
-from fastmf.inference.bp.graph_moves import induced_forest
+from fastmf.inference.bp.graphs import moves
+from fastmf.inference.bp.graphs.moves import induced_forest
 
 
 def test_induced_forests_have_no_cycle_and_no_room_for_more():
@@ -32,7 +32,7 @@ def test_moves_find_better_assignments_of_spin_glasses(monkeypatch):
     model = mf.BoltzmannMachine(couplings, mf.Ising(rng.normal(size=256) / 1000))
     options = {"algorithm": "max", "max_iter": 50, "field": rng.normal(size=(3, 256)) / 1000}
     found = mf.belief_propagation(model, **options)
-    monkeypatch.setattr(graph_moves, "N_MOVES", 0)
+    monkeypatch.setattr(moves, "N_MOVES", 0)
     single = mf.belief_propagation(model, **options)
     assert (found.objective >= single.objective).all()
     assert found.objective.sum() > single.objective.sum() + 1

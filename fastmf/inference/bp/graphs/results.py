@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 
 from fastmf._outcomes import POLISHED, is_converged, messages_of
-from fastmf.inference.bp.graph_beliefs import GraphBeliefs
-from fastmf.inference.bp.graph_radius import spectral_radius
-from fastmf.inference.bp.graph_reliability import GraphCheck
-from fastmf.inference.bp.graph_starts import returned_messages
+from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
+from fastmf.inference.bp.graphs.radius import spectral_radius
+from fastmf.inference.bp.graphs.reliability import GraphCheck
+from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
 from fastmf.priors._queries import binary_field, two_values
 

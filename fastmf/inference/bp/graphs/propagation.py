@@ -12,17 +12,17 @@ import numpy as np
 from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
-from fastmf.inference.bp.graph_iteration import Sweeps, SweepSettings
-from fastmf.inference.bp.graph_moves import MAX_SWEEPS, forest_moves
-from fastmf.inference.bp.graph_results import graph_beliefs
-from fastmf.inference.bp.graph_solutions import Solved, joined, propagate_from_starts
-from fastmf.inference.bp.graph_starts import checked_messages, first_messages
-from fastmf.inference.bp.graph_trees import (
+from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
+from fastmf.inference.bp.graphs.moves import MAX_SWEEPS, forest_moves
+from fastmf.inference.bp.graphs.results import graph_beliefs
+from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
+from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
+from fastmf.inference.bp.graphs.trees import (
     edge_probabilities,
     mutual_informations,
     spanning_tree,
 )
-from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 

@@ -1,0 +1,1 @@
+"""Belief propagation on the graph of a BoltzmannMachine of discrete units."""
