@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Calibration of networks: cover of intervals, and of probabilities of edges.
+
+Tables are drawn exactly from machines whose states are enumerated, as counts of the states, and each
+is fitted anew. Two parts:
+
+cover   95% intervals of couplings by the sandwich, and by the curvature alone ("naive"), in five
+        designs of binary and five of ordinal items
+edges   graphs, couplings and thresholds are drawn from the prior of `edge_inclusion`, then a table
+        from each; probabilities of edges, in bins, beside the fraction of edges that are there
+
+Results are appended to CSV files in --output, one line a table, and tables that are there already
+are not drawn again: a run that was interrupted goes on. Tables without a maximum are left out, and
+counted. Results: networks.md.
+"""
+
+import csv
+import os
+import warnings
+from itertools import pairwise, product
+from pathlib import Path
+
+import experiment
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.special import logsumexp, ndtri
+
+import fastmf as mf
+
+EPILOG = """\
+examples:
+  python scripts/experiments/networks.py --quick
+  python scripts/experiments/networks.py --tables 1000 --output scripts/curves/networks
+"""
+KINDS = {"binary": 2, "ordinal": 3}
+BINS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0 + 1e-9)
+LEVEL = 0.95
+
+
+# --- the truth ----------------------------------------------------------------------------------
+
+
+def ring(rng, d):
+    """Neighbours on a ring are coupled alike."""
+    J = np.zeros((d, d))
+    J[np.arange(d), np.arange(1, d + 1) % d] = 0.8
+    return J + J.T
+
+
+def random_signs(rng, d):
+    """All pairs are coupled, weakly and with both signs."""
+    J = np.triu(rng.normal(size=(d, d)) / 2, 1)
+    return J + J.T
+
+
+def sparse(rng, d):
+    """A third of the pairs are coupled."""
+    J = np.triu(np.where(rng.random((d, d)) < 1 / 3, rng.normal(size=(d, d)), 0.0), 1)
+    return J + J.T
+
+
+def factor(rng, d):
+    """All pairs are coupled as by one common cause."""
+    J = np.outer(*[np.linspace(0.3, 0.9, d)] * 2)
+    return J - np.diag(np.diag(J))
+
+
+# Couplings, items (binary, ordinal), rows, and the mean of the thresholds.
+DESIGNS = {
+    "ring": (ring, (8, 5), 500, -0.5),
+    "weak, both signs": (random_signs, (6, 5), 500, 0.0),
+    "sparse": (sparse, (9, 5), 1000, 0.0),
+    "one factor": (factor, (6, 5), 800, -1.0),
+    "rare": (sparse, (6, 5), 2000, -1.5),
+}
+
+
+class Truth:
+    """A machine in {0, 1, ...} coding, with the probabilities of all its states.
+
+    Couplings are of scores less the middle of their range, which changes thresholds alone: no
+    category becomes rare because couplings are strong.
+    """
+
+    def __init__(self, couplings, thresholds):
+        d, n_categories = thresholds.shape
+        self.couplings, self.kind = couplings, "binary" if n_categories == 2 else "ordinal"
+        self.states = np.array(list(product(range(n_categories), repeat=d)), float)
+        fields = thresholds[np.arange(d), self.states.astype(int)].sum(1)
+        centred = self.states - (n_categories - 1) / 2
+        logs = (centred @ couplings * centred).sum(1) / 2 + fields
+        self.probabilities = np.exp(logs - logsumexp(logs))
+
+    def fitted(self, rng, n_rows):
+        """A machine that was fitted to a table; None if there is no maximum."""
+        counts = rng.multinomial(n_rows, self.probabilities)
+        rows, counts = self.states[counts > 0].astype(int), counts[counts > 0]
+        machine = MACHINES[self.kind]()
+        if any(len(np.unique(column)) < n for column, n in zip(rows.T, self.sizes, strict=True)):
+            return None
+        machine.fit(rows, sample_weight=counts)
+        return machine if machine.existence_.exists else None
+
+    @property
+    def sizes(self):
+        """Number of categories of each item."""
+        return (self.states.max(0) + 1).astype(int)
+
+
+MACHINES = {"binary": mf.FullyVisibleBoltzmannMachine, "ordinal": mf.OrdinalMachine}
+
+
+def thresholds_of(rng, kind, d, mean):
+    """Thresholds about a mean, zero of the category 0."""
+    n_categories = KINDS[kind]
+    values = mean + rng.normal(size=(d, n_categories)) / 2
+    values[:, 0] = 0.0
+    return values
+
+
+def coupling_unit(kind):
+    """Couplings of items with more categories are smaller: scores spread more."""
+    return 1.0 if kind == "binary" else 1 / 2
+
+
+# --- cover of intervals -------------------------------------------------------------------------
+
+
+def covered(truth, machine):
+    """How many couplings are in their intervals: by the sandwich, and by the curvature alone."""
+    pairs, width = np.triu_indices(len(truth.couplings), 1), ndtri((1 + LEVEL) / 2)
+    counts = []
+    for errors in ("sandwich", "naive"):
+        found = machine._edge_estimates(errors)
+        distance = abs(found.values - truth.couplings[pairs])
+        counts.append(int((distance < width * np.sqrt(found.covariance.diagonal())).sum()))
+    return (len(pairs[0]), *counts)
+
+
+def cover_of_table(kind, design, seed, k):
+    """One line: couplings, and how many are covered; zeros if there is no maximum."""
+    make, sizes, n_rows, mean = DESIGNS[design]
+    rng = np.random.default_rng([seed, 1, list(DESIGNS).index(design)])
+    d = sizes[kind == "ordinal"]
+    couplings = coupling_unit(kind) * make(rng, d)
+    truth = Truth(couplings, thresholds_of(rng, kind, d, mean))
+    machine = truth.fitted(np.random.default_rng([seed, 2, k]), n_rows)
+    return (0, 0, 0) if machine is None else covered(truth, machine)
+
+
+# --- probabilities of edges ---------------------------------------------------------------------
+
+
+def edges_of_table(kind, seed, k, n_rows=400):
+    """Lines (probability, whether the edge is there) of one table that is drawn from the prior."""
+    rng = np.random.default_rng([seed, 3, k])
+    d, scale = (6, 1.0) if kind == "binary" else (5, 0.5)
+    there = np.triu(rng.random((d, d)) < 0.5, 1)
+    couplings = np.where(there, scale * rng.normal(size=(d, d)), 0.0)
+    truth = Truth(couplings + couplings.T, thresholds_of(rng, kind, d, -0.5))
+    machine = truth.fitted(rng, n_rows)
+    if machine is None:
+        return []
+    pairs = np.triu_indices(d, 1)
+    p = machine.edge_inclusion(0.5, scale).probability[pairs]
+    naive = machine.edge_inclusion(0.5, scale, errors="naive").probability[pairs]
+    return list(zip(p, naive, there[pairs].astype(int), strict=True))
+
+
+def calibration(p, there):
+    """Mean probability, fraction and number of each bin, and the weighted distance of both."""
+    rows = []
+    for low, high in pairwise(BINS):
+        own = (p >= low) & (p < high)
+        if own.any():
+            rows.append((p[own].mean(), there[own].mean(), int(own.sum())))
+    rows = np.array(rows)
+    return rows, float(rows[:, 2] @ abs(rows[:, 0] - rows[:, 1]) / len(p))
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def completed(path, header, n_tables, lines_of):
+    """Lines of a file after those of all tables that are missing have been appended."""
+    if not path.exists():
+        experiment.table(path, header, [])
+    done = {int(row[0]) for row in lines_in(path)}
+    with open(path, "a", newline="") as file:
+        writer = csv.writer(file)
+        for k in (k for k in range(n_tables) if k not in done):
+            # A line of no numbers says that the table had no maximum.
+            writer.writerows((k, *line) for line in lines_of(k) or [()])
+            file.flush()
+    return [row for row in lines_in(path) if int(row[0]) < n_tables]
+
+
+def lines_in(path):
+    """Lines of a file below its header; a last line that was cut is left out."""
+    with open(path, newline="") as file:
+        header, *rows = csv.reader(file)
+    return [row for row in rows if len(row) in (1, len(header))]
+
+
+def slug(*names):
+    """Name of a file."""
+    return "_".join(names).replace(",", "").replace(" ", "_")
+
+
+def cover(options):
+    """The table of the designs."""
+    print("| items | design | tables | without maximum | cover, sandwich | naive |")
+    print("|---|---|---|---|---|---|")
+    header = "table", "couplings", "sandwich", "naive"
+    results = []
+    for kind, design in product(KINDS, DESIGNS):
+        path = options.output / f"{slug('cover', kind, design)}.csv"
+        rows = completed(
+            path, header, options.tables,
+            lambda k, kind=kind, design=design: [cover_of_table(kind, design, options.seed, k)],
+        )  # fmt: skip
+        counts = np.array(rows, float)[:, 1:]
+        without, total = int((counts[:, 0] == 0).sum()), counts.sum(0)
+        results.append((kind, design, total[1] / total[0], total[2] / total[0]))
+        print(
+            f"| {kind} | {design} | {len(rows)} | {without} | {results[-1][2]:.3f} | "
+            f"{results[-1][3]:.3f} |",
+            flush=True,
+        )
+    return results
+
+
+def edges(options):
+    """The bins of probabilities, for both kinds of items and both kinds of errors."""
+    results = {}
+    for kind in KINDS:
+        path = options.output / f"{slug('edges', kind)}.csv"
+        header = "table", "probability", "naive", "there"
+        rows = completed(
+            path, header, options.tables, lambda k, kind=kind: edges_of_table(kind, options.seed, k)
+        )
+        values = np.array([row[1:] for row in rows if len(row) > 1], float)
+        for name, column in (("sandwich", 0), ("naive", 1)):
+            bins, error = calibration(values[:, column], values[:, 2])
+            results[kind, name] = bins
+            without = sum(len(row) == 1 for row in rows)
+            print(
+                f"{kind}, {name}: error {error:.4f} of {len(values)} pairs, {without} tables "
+                "without a maximum; "
+                + "; ".join(f"{a:.3f} -> {b:.3f} ({m:.0f})" for a, b, m in bins),
+                flush=True,
+            )
+    return results
+
+
+def pictures(output, covers, bins):
+    """Two pictures: cover of each design, and fractions of edges by probability."""
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    axes = figure.subplots(1, 2)
+    if covers:
+        names = [f"{kind}, {design}" for kind, design, _, _ in covers]
+        for k, label in ((2, "sandwich"), (3, "naive")):
+            axes[0].plot([row[k] for row in covers], np.arange(len(names)), "o", label=label)
+        axes[0].set_yticks(np.arange(len(names)), names, fontsize=7)
+        axes[0].axvspan(0.93, 0.97, alpha=0.15)
+        axes[0].set_xlabel(f"cover of {LEVEL:.0%} intervals")
+        axes[0].legend(fontsize=7)
+    for (kind, name), rows in bins.items():
+        style = "o-" if name == "sandwich" else "s:"
+        axes[1].plot(rows[:, 0], rows[:, 1], style, ms=4, label=f"{kind}, {name}")
+    axes[1].plot([0, 1], [0, 1], "k", lw=0.5)
+    axes[1].set_xlabel("probability of an edge")
+    axes[1].set_ylabel("fraction of edges that are there")
+    axes[1].legend(fontsize=7)
+    experiment.picture(figure, output / "networks_calibration.png")
+
+
+PARTS = {"cover": cover, "edges": edges}
+
+
+def main(argv=None):
+    """Run the parts that are asked for."""
+    parser = experiment.parser(__doc__, EPILOG)
+    parser.add_argument("--tables", type=int, default=1000, help="tables of each design")
+    parser.add_argument("--quick", action="store_true", help="20 tables of each design")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--output", type=Path, default=Path("networks"), metavar="FOLDER")
+    options = parser.parse_args(argv)
+    if options.quick:
+        options.tables = min(options.tables, 20)
+    options.output.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    warnings.simplefilter("ignore")
+    found = {name: PARTS[name](options) for name in options.parts}
+    pictures(options.output, found.get("cover", []), found.get("edges", {}))
+
+
+if __name__ == "__main__":
+    experiment.run(main, "interrupted: call the command again, and it goes on")
