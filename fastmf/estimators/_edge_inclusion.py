@@ -11,10 +11,8 @@ from fastmf._common import html
 from fastmf._common.arguments import number, one_of
 from fastmf._common.warning import warn_user
 from fastmf.estimators._frames import pandas
-from fastmf.learning.evidence.edges import SCALES, Whitened
+from fastmf.learning.evidence.edges import SCALES, SLABS, Whitened, node_blocks
 from fastmf.special import sigmoid
-
-SLABS = ("gaussian",)
 
 
 class ScaleSensitivity(NamedTuple):
@@ -51,6 +49,7 @@ class EdgeInclusion:
         Log-density of the estimates, in nats.
     inclusion_probability, scale : float
         Parameters of the prior, as given or learned.
+    slab : str
     converged : bool
     sensitivity : ScaleSensitivity
         The same with half and twice the scale.
@@ -64,6 +63,7 @@ class EdgeInclusion:
     log_evidence: float
     inclusion_probability: float
     scale: float
+    slab: str
     converged: bool
     sensitivity: ScaleSensitivity | None
     names: np.ndarray
@@ -130,19 +130,60 @@ class EdgeInclusion:
         return html.section("EdgeInclusion", html.table(rows))
 
 
+class NodeCovariances(NamedTuple):
+    """Covariances of the couplings of each feature, without those of pairs that share none.
+
+    Parameters
+    ----------
+    features : tuple of int
+        Features that have couplings.
+    edges : tuple of int arrays of shape (n_own,)
+        Which these are.
+    blocks : tuple of arrays of shape (n_own, n_own)
+    """
+
+    features: tuple
+    edges: tuple
+    blocks: tuple
+
+    def __add__(self, other):
+        """Covariances of sums of independent estimates."""
+        blocks = tuple(a + b for a, b in zip(self.blocks, other.blocks, strict=True))
+        return self._replace(blocks=blocks)
+
+    def __mul__(self, factor):
+        """Covariances of multiples."""
+        return self._replace(blocks=tuple(factor * block for block in self.blocks))
+
+    def diagonal(self):
+        """Variances."""
+        out = np.empty(max(own.max() for own in self.edges) + 1)
+        for own, block in zip(self.edges, self.blocks, strict=True):
+            out[own] = block.diagonal()
+        return out
+
+
+def node_covariances(godambe, n_fields, pairs, naive):
+    """`NodeCovariances` of couplings, which follow the fields among the parameters."""
+    features = np.unique(np.concatenate(pairs))
+    edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
+    blocks = godambe.covariances_of([n_fields + own for own in edges], naive)
+    return NodeCovariances(tuple(features.tolist()), edges, tuple(blocks))
+
+
 class Estimates(NamedTuple):
     """Couplings in {0, 1} coding with their covariance.
 
     Parameters
     ----------
     values : array of shape (n_edges,)
-    covariance : array of shape (n_edges, n_edges)
+    covariance : array of shape (n_edges, n_edges) or NodeCovariances
     pairs : tuple of int arrays of shape (n_edges,)
     names : array of str of shape (n_features,)
     """
 
     values: np.ndarray
-    covariance: np.ndarray
+    covariance: np.ndarray | NodeCovariances
     pairs: tuple
     names: np.ndarray
 
@@ -153,38 +194,40 @@ class Estimates(NamedTuple):
         out[self.pairs] = values
         return out + out.T
 
+    def variances_of_sums(self, signs):
+        """Variances of the sums of the couplings of each feature, each with its sign."""
+        incidence = np.zeros((len(self.names), len(signs)))
+        for ends in self.pairs:
+            incidence[ends, np.arange(len(signs))] = signs
+        if not isinstance(self.covariance, NodeCovariances):
+            return ((incidence @ self.covariance) * incidence).sum(1)
+        out = np.zeros(len(self.names))
+        for k, own, block in zip(*self.covariance, strict=True):
+            out[k] = incidence[k, own] @ block @ incidence[k, own]
+        return out
+
+    def whitened(self):
+        """Estimates as expectation propagation takes them."""
+        if isinstance(self.covariance, NodeCovariances):
+            return node_blocks(self.values, self.covariance.blocks, self.covariance.edges)
+        return Whitened.of(self.values, self.covariance)
+
     def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
         """Posterior with checked arguments: an `EdgeInclusion`."""
+        log_odds = checked_prior(inclusion_probability, scale)
         one_of("slab", slab, SLABS)
-        for name, value, high in (
-            ("inclusion_probability", inclusion_probability, 1.0),
-            ("scale", scale, np.inf),
-        ):
-            if value is not None and not 0 < number(name, value, -np.inf, np.inf) < high:
-                raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
-        p = inclusion_probability
-        log_odds = None if p is None else np.log(p) - np.log1p(-p)
-        whitened = Whitened.of(self.values, self.covariance)
-        found = self._inclusion(whitened.posterior(log_odds, scale))
+        whitened = self.whitened()
+        found = self._inclusion(whitened.posterior(log_odds, scale, slab), slab)
         if not sensitivity:
             return found
-        scales = found.scale * np.array(SCALES)
-        others = [
-            found if scale == found.scale
-            else self._inclusion(whitened.posterior(_log_odds(found), scale))
-            for scale in scales
-        ]  # fmt: skip
-        evidence = np.array([other.log_evidence for other in others])
-        probability = np.stack([other.probability for other in others])
-        return replace(found, sensitivity=ScaleSensitivity(scales, evidence, probability))
 
-    def _inclusion(self, effects):
-        if not effects.converged:
-            warn_user(
-                "Expectation propagation has not converged: probabilities of inclusion are "
-                "approximate. Give a smaller scale, or errors of more rows.",
-                ConvergenceWarning,
-            )
+        def with_scale(scale):
+            return self._inclusion(whitened.posterior(_log_odds(found), scale, slab), slab)
+
+        return replace(found, sensitivity=sensitivity_to_scale(found, with_scale))
+
+    def _inclusion(self, effects, slab):
+        warn_unless(effects.converged)
         return EdgeInclusion(
             probability=self.matrix(effects.probability),
             log_bayes_factor=self.matrix(effects.log_odds - effects.prior_log_odds),
@@ -193,9 +236,40 @@ class Estimates(NamedTuple):
             log_evidence=effects.log_evidence,
             inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
             scale=float(effects.scale),
+            slab=slab,
             converged=effects.converged,
             sensitivity=None,
             names=self.names,
+        )
+
+
+def checked_prior(inclusion_probability, scale):
+    """Log-odds of the prior, None if they are to be learned; both arguments are checked."""
+    for name, value, high in (
+        ("inclusion_probability", inclusion_probability, 1.0),
+        ("scale", scale, np.inf),
+    ):
+        if value is not None and not 0 < number(name, value, -np.inf, np.inf) < high:
+            raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+    p = inclusion_probability
+    return None if p is None else np.log(p) - np.log1p(-p)
+
+
+def sensitivity_to_scale(found, with_scale):
+    """The `ScaleSensitivity` of a result, from a function that gives those of other scales."""
+    scales = found.scale * np.array(SCALES)
+    others = [found if scale == found.scale else with_scale(scale) for scale in scales]
+    evidence = np.array([other.log_evidence for other in others])
+    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in others]))
+
+
+def warn_unless(converged):
+    """Warn of probabilities that are approximate."""
+    if not converged:
+        warn_user(
+            "Expectation propagation has not converged: probabilities of inclusion are "
+            "approximate. Give a smaller scale, or errors of more rows.",
+            ConvergenceWarning,
         )
 
 

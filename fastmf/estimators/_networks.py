@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of
-from fastmf.estimators._edge_inclusion import Estimates
+from fastmf.estimators._edge_inclusion import Estimates, node_covariances
 from fastmf.estimators._frames import feature_names, pairs_frame, pandas
 from fastmf.estimators._runs import generator_of
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
@@ -15,6 +15,8 @@ from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS
 
 ERRORS = ("sandwich", "naive")
+# Couplings up to which the covariances of all of them are taken; beyond, those of each feature.
+MAX_JOINT = 1000
 CODINGS = ("01", "-1+1")
 # Options under which a maximum is not that of the likelihood.
 PENALTIES = ("l2", "l2_field", "penalty")
@@ -81,11 +83,14 @@ class Network:
         """Couplings in {0, 1} coding with their covariance."""
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
-        first = godambe.objective.n_fields
-        C = godambe.covariance() if errors == "sandwich" else godambe.naive_covariance()
+        first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
         values = factor * np.asarray(godambe.parameters)[first:]
-        pairs = tuple(godambe.objective.pairs)
-        return Estimates(values, factor**2 * C[first:, first:], pairs, feature_names(self))
+        if len(values) > MAX_JOINT:
+            C = node_covariances(godambe, first, pairs, errors == "naive")
+        else:
+            C = godambe.covariance() if errors == "sandwich" else godambe.naive_covariance()
+            C = C[first:, first:]
+        return Estimates(values, C * factor**2, pairs, feature_names(self))
 
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Wald tests of every coupling against zero.
@@ -175,10 +180,10 @@ class Network:
             Prior probability of a coupling. None: that of the largest evidence times a uniform
             prior.
         scale : float or None
-            Prior standard deviation of couplings that are not zero, in {0, 1} coding, in which
-            those of binary units are log-odds ratios. None: that of the largest evidence times a
-            log-normal prior (median 1, deviation 1).
-        slab : {"gaussian"}
+            Prior standard deviation of couplings that are not zero, or scale of their Cauchy
+            distribution, in {0, 1} coding, in which those of binary units are log-odds ratios.
+            None: that of the largest evidence times a log-normal prior (median 1, deviation 1).
+        slab : {"gaussian", "cauchy"}
             Prior of couplings that are not zero.
         errors : {"sandwich", "naive"}
             Covariance of the estimates: Godambe's, or that which takes the pseudo-likelihood for a
@@ -202,6 +207,10 @@ class Network:
         Estimates are taken as normal about the couplings, with their covariance; expectation
         propagation then includes or excludes couplings, to within some 0.01 of the sum over all
         graphs. A penalty of the fit moves estimates, and results with them.
+
+        Of more than 1,000 couplings (45 features), those of each feature are taken together, with
+        their covariance, which leaves out the correlations of pairs that have no feature in common:
+        a coupling has the mean of the log-odds and moments at its two ends.
 
         Examples
         --------
@@ -272,12 +281,9 @@ class Network:
 
     def _sums(self, estimates, signs, as_frame):
         """Sums of signed couplings of each feature, with their standard errors."""
-        n_edges = np.arange(len(signs))
-        incidence = np.zeros((self.n_features_in_, len(signs)))
-        for ends in estimates.pairs:
-            incidence[ends, n_edges] = signs
-        variances = ((incidence @ estimates.covariance) * incidence).sum(1)
-        return self._framed(Centrality(incidence @ estimates.values, np.sqrt(variances)), as_frame)
+        values = estimates.matrix(signs * estimates.values).sum(0)
+        errors = np.sqrt(estimates.variances_of_sums(signs))
+        return self._framed(Centrality(values, errors), as_frame)
 
     def _framed(self, found, as_frame):
         if not as_frame:

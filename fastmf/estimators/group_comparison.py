@@ -8,7 +8,6 @@ from scipy.special import chdtrc, ndtr
 
 from fastmf.estimators._edge_inclusion import Estimates
 from fastmf.estimators._networks import Network
-from fastmf.learning.evidence.edges import Whitened
 
 
 class Omnibus(NamedTuple):
@@ -109,7 +108,7 @@ def compare_groups(
     delta = Estimates(a.values - b.values, a.covariance + b.covariance, a.pairs, a.names)
     found = delta.inclusion(inclusion_probability, scale, sensitivity=False)
     std = np.sqrt(delta.covariance.diagonal())
-    statistic, n = Whitened.of(delta.values, delta.covariance).chi_square, len(std)
+    statistic, n = delta.whitened().chi_square, len(std)
     p_value = np.ones_like(found.probability)
     p_value[delta.pairs] = p_value.T[delta.pairs] = 2 * ndtr(-abs(delta.values) / std)
     return GroupComparison(

@@ -1,9 +1,21 @@
 """Which of some effects are zero, from their estimates and the covariance of these.
 
-With estimates e ~ N(theta, C), and a spike and a Gaussian slab for each effect theta_k, the
-posterior is that of a spike-and-slab regression with L^-1 e = L^-1 theta + noise of variance 1,
-where C = L L' (`fastmf.inference.ep`). For the couplings of a network, whose C is the sandwich
-covariance of a composite likelihood, the effects are its edges.
+With estimates e ~ N(theta, C), and a spike and a slab for each effect theta_k, the posterior is that
+of a spike-and-slab regression with L^-1 e = L^-1 theta + noise of variance 1, where C = L L'
+(`fastmf.inference.ep`). For the couplings of a network, whose C is the sandwich covariance of a
+composite likelihood, the effects are its edges.
+
+A Cauchy slab of scale s is a mixture of normal ones, N(0, s^2 omega) with 1 / omega the square of a
+standard normal variable. Each effect has the one normal slab, and the log-odds, that give the same
+mean and the same probability as the mixture where the rest of the posterior is a Gaussian N(m, v):
+
+    ln Z = ln sum_omega p(omega) N(m; 0, v + s^2 omega),  r = E[s^2 omega / (v + s^2 omega)]
+    variance of the slab = v r / (1 - r)
+
+which is found by iteration, and exact for independent estimates.
+
+Of many effects, the covariances of those of each item alone are taken (`NodeBlocks`): two estimates
+whose pairs have no item in common hardly correlate.
 """
 
 from typing import NamedTuple
@@ -11,7 +23,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from fastmf.learning.evidence import Hyperparameters, Regression, fixed_points, robust_solution
+from scipy.special import logsumexp
+
+from fastmf.learning.evidence import Hyperparameters, Loci, Regression, fixed_points
+from fastmf.learning.evidence import robust_solution
+from fastmf.models import SparseLinearModel
+from fastmf.priors import GaussBernoulli
 from fastmf.special import sigmoid
 
 # Tolerance of fixed points, in the smallest standard error of an effect if others were known.
@@ -27,6 +44,13 @@ SCALES = (0.5, 1.0, 2.0)
 # Deviation of the log of a scale that is learned, about a scale of 1, and bounds of the search for
 # it and for log-odds.
 DEVIATION, BOUNDS = 1.0, ((-7.0, 7.0), (-12.0, 12.0))
+SLABS = ("gaussian", "cauchy")
+# Logarithms of omega at which the mixture of a Cauchy slab is summed, and their log-weights.
+LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
+LOG_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
+# Changes of log-odds and of logarithms of variances at which the iteration ends, and how many it
+# takes at most.
+MIXTURE_TOL, MAX_MIXTURES = 1e-4, 50
 
 
 class Effects(NamedTuple):
@@ -101,7 +125,7 @@ class Whitened(NamedTuple):
         """Squared length of the estimates in units of their covariance."""
         return float(self.y @ self.y)
 
-    def posterior(self, prior_log_odds=0.0, scale=1.0):
+    def posterior(self, prior_log_odds=0.0, scale=1.0, slab="gaussian"):
         """Posterior of the effects.
 
         Parameters
@@ -110,30 +134,164 @@ class Whitened(NamedTuple):
             Log-odds of an effect that is not zero; None: learned from the evidence, with a uniform
             prior of the probability.
         scale : float or None
-            Standard deviation of such an effect; None: learned, with a log-normal prior.
+            Standard deviation of such an effect, or scale of its Cauchy distribution; None:
+            learned, with a log-normal prior.
+        slab : {"gaussian", "cauchy"}
 
         Returns
         -------
         Effects
         """
-        n = len(self.y)
-        task = Regression(self.X, self.y, np.zeros(n, int))
+        return Parts((self,), (slice(None),), len(self.y)).posterior(prior_log_odds, scale, slab)
+
+
+class Parts(NamedTuple):
+    """Estimates of which some are taken together, and independent of others.
+
+    Parameters
+    ----------
+    parts : tuple of Whitened
+    units : tuple of int arrays
+        Effects of each part; an effect may be in several.
+    n_effects : int
+    """
+
+    parts: tuple
+    units: tuple
+    n_effects: int
+
+    @property
+    def repeats(self):
+        """Number of parts in which an effect is."""
+        return sum(len(part.y) for part in self.parts) / self.n_effects
+
+    def mean(self, values):
+        """Means over the parts of values of each effect."""
+        total, counts = np.zeros(self.n_effects), np.zeros(self.n_effects)
+        for units, own in zip(self.units, values, strict=True):
+            total[units] += own
+            counts[units] += 1
+        return total / counts
+
+    def posterior(self, prior_log_odds=0.0, scale=1.0, slab="gaussian"):
+        """Posterior of the effects: see `Whitened.posterior`.
+
+        Effects that are in several parts have the mean of their log-odds and moments there, and the
+        evidence is divided by how many these are.
+        """
         if prior_log_odds is None or scale is None:
-            prior_log_odds, scale = _learned(task, prior_log_odds, scale)
-        model = task.model(_parameters(prior_log_odds, scale))
-        tol = TOL / np.sqrt(np.square(self.X).sum(0).max())
-        result = robust_solution(model, tol=tol, blocks=_blocks(self.X, scale))
-        log_odds = model.prior.tilted_log_odds(result.b, result.a)
-        if (p := result.inclusion_probability) is not None:
-            # Near 0 and 1 probabilities are rounded, and cavities say enough.
-            inner = (p > 1e-12) & (p < 1 - 1e-12)
-            p = np.where(inner, p, 0.5)
-            log_odds = np.where(inner, np.log(p) - np.log1p(-p), log_odds)
-        evidence = result.log_evidence + self.log_scale
-        deviation = np.sqrt(np.maximum(result.var, 0))
-        # With one block of all, rounding can end the iterations before the solver's own rule.
-        converged = bool(result.converged or result.residual < tol)
-        return Effects(log_odds, result.mean, deviation, prior_log_odds, scale, evidence, converged)
+            prior_log_odds, scale = _learned(self, prior_log_odds, scale, slab)
+        found = [_posterior(part, prior_log_odds, scale, slab) for part in self.parts]
+        odds, means, variances = (
+            self.mean([values(one) for one in found])
+            for values in (lambda x: x.log_odds, lambda x: x.mean, lambda x: x.std**2)
+        )
+        evidence = sum(one.log_evidence for one in found) / self.repeats
+        converged = all(one.converged for one in found)
+        return Effects(
+            odds, means, np.sqrt(variances), prior_log_odds, scale, evidence, converged
+        )
+
+
+def _posterior(part, log_odds, scale, slab, blocks=None, tol=MIXTURE_TOL):
+    """Posterior of one part with parameters that are known."""
+    n = len(part.y)
+    blocks = _blocks(part.X, scale) if blocks is None else blocks
+    if slab == "gaussian":
+        return _gaussian_posterior(part, np.full(n, log_odds), np.full(n, scale**2), blocks)[0]
+    change, variance, result = np.zeros(n), np.full(n, scale**2), None
+    for _ in range(MAX_MIXTURES):
+        found, result = _gaussian_posterior(part, log_odds + change, variance, blocks, result)
+        mixture = _cauchy(found, variance, scale)
+        moved = np.append(mixture.change - change, np.log(mixture.variance / variance))
+        change, variance = mixture.change, mixture.variance
+        if abs(moved).max() < tol:
+            break
+    evidence = found.log_evidence
+    evidence += (np.logaddexp(0, log_odds + change) - np.logaddexp(0, log_odds)).sum()
+    p, mean = found.probability, mixture.mean
+    std = np.sqrt(p * mixture.spread + p * (1 - p) * mean**2)
+    converged = found.converged and abs(moved).max() < tol
+    return Effects(found.log_odds, p * mean, std, log_odds, scale, evidence, converged)
+
+
+def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
+    """Posterior with the normal slab of each effect, and the fixed point."""
+    prior = GaussBernoulli(np.zeros(len(part.y)), 1 / variance, log_odds)
+    model = SparseLinearModel(part.X, part.y, 1.0, prior)
+    tol = TOL / np.sqrt(np.square(part.X).sum(0).max())
+    result = robust_solution(model, init, tol=tol, blocks=blocks)
+    log_odds = prior.tilted_log_odds(result.b, result.a)
+    if (p := result.inclusion_probability) is not None:
+        # Near 0 and 1 probabilities are rounded, and cavities say enough.
+        inner = (p > 1e-12) & (p < 1 - 1e-12)
+        p = np.where(inner, p, 0.5)
+        log_odds = np.where(inner, np.log(p) - np.log1p(-p), log_odds)
+    evidence = result.log_evidence + part.log_scale
+    deviation = np.sqrt(np.maximum(result.var, 0))
+    # With one block of all, rounding can end the iterations before the solver's own rule.
+    converged = bool(result.converged or result.residual < tol)
+    found = Effects(log_odds, result.mean, deviation, np.nan, np.nan, evidence, converged)
+    return found, result
+
+
+class Mixture(NamedTuple):
+    """What a Cauchy slab is to effects whose other factors are Gaussian.
+
+    Parameters
+    ----------
+    variance : array of shape (n,)
+        Variance of the normal slab with the same mean.
+    change : array of shape (n,)
+        Log of the integral with the Cauchy slab, less that with the normal one.
+    mean, spread : array of shape (n,)
+        Mean and variance of the effect if it is not zero.
+    """
+
+    variance: np.ndarray
+    change: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+
+
+def _cauchy(found, variance, scale):
+    """The `Mixture` of effects with normal slabs of these variances."""
+    p = np.maximum(found.probability, np.finfo(float).tiny)
+    mean = found.mean / p
+    spread = np.maximum((found.std**2 + found.mean**2) / p - mean**2, 1e-12 * variance)
+    # A mixture over the patterns of other effects can be as wide as the slab.
+    precision = np.maximum(1 / spread - 1 / variance, 1e-6 / spread)
+    m, v = mean / spread / precision, 1 / precision
+    slabs = scale**2 * np.exp(LOG_OMEGA)
+    total = v[:, None] + slabs
+    logs = LOG_WEIGHTS - (np.log(total) + m[:, None] ** 2 / total) / 2
+    whole = logsumexp(logs, axis=1)
+    weights, shrink = np.exp(logs - whole[:, None]), slabs / total
+    r = (weights * shrink).sum(1)
+    own = v * r / (weights * (v[:, None] / total)).sum(1)
+    change = whole + (np.log(v + own) + m**2 / (v + own)) / 2
+    second = (weights * shrink**2).sum(1) - r**2
+    return Mixture(own, change, m * r, v * r + m**2 * second)
+
+
+def node_blocks(estimate, covariances, units):
+    """Estimates of pairs of items, with the covariances of those of each item alone.
+
+    Parameters
+    ----------
+    estimate : array of shape (n_effects,)
+    covariances : sequence of arrays of shape (n_own, n_own)
+    units : sequence of int arrays of shape (n_own,)
+        Pairs of each item.
+
+    Returns
+    -------
+    Parts
+    """
+    parts = tuple(
+        Whitened.of(estimate[own], block) for own, block in zip(units, covariances, strict=True)
+    )
+    return Parts(parts, tuple(units), len(estimate))
 
 
 def _blocks(X, scale):
@@ -154,27 +312,74 @@ def _blocks(X, scale):
     return labels
 
 
-def _parameters(log_odds, scale):
-    return Hyperparameters(1.0, scale * scale, np.array([float(log_odds)]))
+def _learned(estimates, log_odds, scale, slab):
+    """Prior log-odds and scale of the largest evidence times their prior; what is given is kept.
 
-
-def _learned(task, log_odds, scale):
-    """Prior log-odds and scale of the largest evidence times their prior; what is given is kept."""
-    from scipy import optimize  # not before it is used: its import takes a while
-
+    First with sites of single effects, then from there with those of the blocks that correlate most
+    at that scale.
+    """
     free = np.array([scale is None, log_odds is None])
     point = np.array([0.0 if scale is None else np.log(scale), log_odds or 0.0])
+    point = _searched(estimates, point, free, [None] * len(estimates.parts))
+    blocks = [_blocks(part.X, np.exp(point[0])) for part in estimates.parts]
+    if slab == "gaussian":
+        point = _searched(estimates, point, free, blocks)
+    else:
+        point = _searched_without_gradients(estimates, point, free, blocks)
+    return float(point[1]), float(np.exp(point[0]))
+
+
+def _log_prior(point, free):
+    """Log-density of what is learned, and its gradient."""
+    p = sigmoid(point[1])
+    terms = np.array([-((point[0] / DEVIATION) ** 2) / 2, np.log(p) + np.log1p(-p)])
+    return float(free @ terms), np.array([-point[0] / DEVIATION**2, 1 - 2 * p])
+
+
+def _searched(estimates, point, free, blocks):
+    """Maximum by gradients, with normal slabs."""
+    from scipy import optimize  # not before it is used: its import takes a while
+
+    point, share = point.copy(), 1 / estimates.repeats
+    parts = tuple(
+        Regression(part.X, part.y, np.zeros(len(part.y), int), blocks=labels)
+        for part, labels in zip(estimates.parts, blocks, strict=True)
+    )
+    task = Loci(parts, estimates.units, np.zeros(estimates.n_effects, int))
 
     def loss(values):
         point[free] = values
-        found = fixed_points(task, _parameters(point[1], np.exp(point[0])))
-        p = sigmoid(point[1])
-        value = found.log_evidence - free[0] * (point[0] / DEVIATION) ** 2 / 2
-        value += free[1] * (np.log(p) + np.log1p(-p))
-        by_scale = 2 * found.gradient[1] - point[0] / DEVIATION**2
-        return -value, -np.array([by_scale, found.gradient[2] + 1 - 2 * p])[free]
+        here = Hyperparameters(1.0, np.exp(2 * point[0]), point[1:])
+        found = fixed_points(task, here)
+        value, gradient = _log_prior(point, free)
+        gradient = gradient + share * found.gradient[1:] * [2, 1]
+        return -value - share * found.log_evidence, -gradient[free]
 
     bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
     found = optimize.minimize(loss, point[free], jac=True, method="L-BFGS-B", bounds=bounds)
     point[free] = found.x
-    return float(point[1]), float(np.exp(point[0]))
+    return point
+
+
+def _searched_without_gradients(estimates, point, free, blocks):
+    """Maximum with Cauchy slabs, whose evidence is not stationary in the slabs of effects."""
+    from scipy import optimize
+
+    point = point.copy()
+
+    def loss(values):
+        point[free] = values
+        found = [
+            _posterior(part, point[1], np.exp(point[0]), "cauchy", labels, 10 * MIXTURE_TOL)
+            for part, labels in zip(estimates.parts, blocks, strict=True)
+        ]
+        evidence = sum(one.log_evidence for one in found) / estimates.repeats
+        return -evidence - _log_prior(point, free)[0]
+
+    bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
+    options = {"xatol": 1e-3, "fatol": 1e-4, "maxiter": 200}
+    found = optimize.minimize(
+        loss, point[free], method="Nelder-Mead", bounds=bounds, options=options
+    )
+    point[free] = found.x
+    return point

@@ -31,6 +31,8 @@ from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
 # Tests in the table of notebooks.
 MAX_TESTS_SHOWN = 10
+# Numbers of matrices, in words.
+_WORDS = {2: "two", 3: "three"}
 # Rows of a matrix product that are computed at a time.
 _BLOCK_ROWS = 256
 # Eigenvalues of the Hessian below this fraction of the largest belong to changes of gauge.
@@ -177,6 +179,34 @@ class Godambe:
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 
+    def covariances_of(self, groups, naive=False):
+        """Blocks of the covariance, of some groups of parameters each.
+
+        Parameters
+        ----------
+        groups : sequence of int arrays of shape (n_own,)
+        naive : bool, default False
+            Those of `naive_covariance`.
+
+        Returns
+        -------
+        list of arrays of shape (n_own, n_own)
+
+        Raises
+        ------
+        MemoryError
+            If the machine has no room for three matrices of n_parameters^2 numbers.
+        """
+        n = len(self.parameters)
+        _check_memory(n, 3)
+        with few_blas_threads(n):
+            if naive:
+                inverse = self._inverse_hessian(self.parameters) / self.objective.total
+                return [inverse[np.ix_(own, own)] for own in groups]
+            inverse, scores = self._inverse_and_scores(self.parameters)
+            product = inverse @ scores
+            return [product[own] @ inverse[own].T for own in groups]
+
     def influences(self, gradients):
         """How much each row moves functions of the estimate, times the number of rows.
 
@@ -253,13 +283,7 @@ class Godambe:
     def _all_standard_errors(self):
         """The sandwich's diagonal, by n_rows n_parameters^2 + 3 n_parameters^3 operations."""
         n = len(self.parameters)
-        n_bytes, available = 16 * n**2, memory_of_the_machine()
-        if n_bytes > available:
-            raise MemoryError(
-                f"all standard errors at once need two matrices of {n} x {n} numbers, "
-                f"{n_bytes / 2**30:.3g} GiB, and the machine has {available / 2**30:.3g}:"
-                " ask for the standard errors of some `pairs`."
-            )
+        _check_memory(n, 2)
         inverse, scores = self._inverse_and_scores(self.parameters)
         variances, starts = np.empty(n), range(0, n, _BLOCK_ROWS)
 
@@ -441,6 +465,17 @@ def adjusted(p_values, method):
         return np.minimum(out, 1)
     abbreviation = {"benjamini_hochberg": "bh", "benjamini_yekutieli": "by"}[method]
     return scipy.stats.false_discovery_control(p_values, method=abbreviation)
+
+
+def _check_memory(n, n_matrices):
+    """Refuse what the machine has no room for."""
+    n_bytes, available = 8 * n_matrices * n**2, memory_of_the_machine()
+    if n_bytes > available:
+        raise MemoryError(
+            f"all standard errors at once need {_WORDS[n_matrices]} matrices of {n} x {n} numbers, "
+            f"{n_bytes / 2**30:.3g} GiB, and the machine has {available / 2**30:.3g}:"
+            " ask for the standard errors of some `pairs`."
+        )
 
 
 def wald_tests(coupling, standard_error, pairs, method):
