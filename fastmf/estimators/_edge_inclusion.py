@@ -163,12 +163,35 @@ class NodeCovariances(NamedTuple):
         return out
 
 
-def node_covariances(godambe, n_fields, pairs, naive):
-    """`NodeCovariances` of couplings, which follow the fields among the parameters."""
-    features = np.unique(np.concatenate(pairs))
-    edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
-    blocks = godambe.covariances_of([n_fields + own for own in edges], naive)
-    return NodeCovariances(tuple(features.tolist()), edges, tuple(blocks))
+def shrunk(sandwich, naive, n_rows):
+    """Covariance with the variances of the sandwich, and correlations between both.
+
+    The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large in
+    the directions in which rows happen to vary little. Its correlations are therefore mixed with
+    those of the naive covariance, with weight p / (p + n): probabilities of edges are then
+    calibrated for few rows, too, and fewer rows than couplings do no harm.
+    """
+    p = len(sandwich)
+    ratio = np.sqrt(sandwich.diagonal() / naive.diagonal())
+    weight = p / (p + n_rows)
+    return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
+
+
+def coupling_covariance(godambe, errors, max_joint):
+    """Covariance of the couplings: of all, or (`NodeCovariances`) of those of each feature."""
+    first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
+    everything, features, edges = np.arange(len(pairs[0])), (), ()
+    if joint := len(everything) <= max_joint:
+        groups = [first + everything]
+    else:
+        features = np.unique(np.concatenate(pairs))
+        edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
+        groups = [first + own for own in edges]
+    sandwich, naive = godambe.covariances_of(groups)
+    if errors == "sandwich":
+        n_rows = godambe.effective_rows
+        naive = [shrunk(a, b, n_rows) for a, b in zip(sandwich, naive, strict=True)]
+    return naive[0] if joint else NodeCovariances(tuple(features.tolist()), edges, tuple(naive))
 
 
 class Estimates(NamedTuple):

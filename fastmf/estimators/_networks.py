@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of
-from fastmf.estimators._edge_inclusion import Estimates, node_covariances
+from fastmf.estimators._edge_inclusion import Estimates, coupling_covariance
 from fastmf.estimators._frames import feature_names, pairs_frame, pandas
 from fastmf.estimators._runs import generator_of
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
@@ -85,11 +85,7 @@ class Network:
         godambe, factor = self._godambe(), self._coupling_factor
         first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
         values = factor * np.asarray(godambe.parameters)[first:]
-        if len(values) > MAX_JOINT:
-            C = node_covariances(godambe, first, pairs, errors == "naive")
-        else:
-            C = godambe.covariance() if errors == "sandwich" else godambe.naive_covariance()
-            C = C[first:, first:]
+        C = coupling_covariance(godambe, errors, MAX_JOINT)
         return Estimates(values, C * factor**2, pairs, feature_names(self))
 
     def test_couplings(self, adjust="holm", *, as_frame=False):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.special import ndtr
 
 from fastmf._common import html
@@ -179,18 +179,17 @@ class Godambe:
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 
-    def covariances_of(self, groups, naive=False):
-        """Blocks of the covariance, of some groups of parameters each.
+    def covariances_of(self, groups):
+        """Blocks of both covariances, of some groups of parameters each.
 
         Parameters
         ----------
         groups : sequence of int arrays of shape (n_own,)
-        naive : bool, default False
-            Those of `naive_covariance`.
 
         Returns
         -------
-        list of arrays of shape (n_own, n_own)
+        sandwich, naive : list of arrays of shape (n_own, n_own)
+            Those of `covariance`, and of `naive_covariance`.
 
         Raises
         ------
@@ -200,12 +199,19 @@ class Godambe:
         n = len(self.parameters)
         _check_memory(n, 3)
         with few_blas_threads(n):
-            if naive:
-                inverse = self._inverse_hessian(self.parameters) / self.objective.total
-                return [inverse[np.ix_(own, own)] for own in groups]
             inverse, scores = self._inverse_and_scores(self.parameters)
             product = inverse @ scores
-            return [product[own] @ inverse[own].T for own in groups]
+            sandwich = [product[own] @ inverse[own].T for own in groups]
+            return sandwich, [inverse[np.ix_(own, own)] / self.objective.total for own in groups]
+
+    @property
+    def effective_rows(self):
+        """Number of rows, or clusters, that were sampled; of unequal weights, of equal ones."""
+        if self.sampling is None:
+            return self.objective.total
+        if sparse.issparse(self.sampling):
+            return 1 / float(np.square(self.sampling.sum(1)).sum())
+        return 1 / float(np.sum(self.sampling))
 
     def influences(self, gradients):
         """How much each row moves functions of the estimate, times the number of rows.

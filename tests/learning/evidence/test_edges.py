@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from scipy import optimize
-from scipy.stats import multivariate_normal
+from scipy.special import voigt_profile
+from scipy.stats import multivariate_normal, norm
 
-from fastmf.learning.evidence.edges import DEVIATION, Whitened
+from fastmf.learning.evidence.edges import DEVIATION, Whitened, node_blocks
 
 
 def estimates(n=6, correlation=0.4, seed=0):
@@ -102,3 +103,83 @@ def test_collinear_estimates_are_refused():
         Whitened.of(np.ones(2), C)
     with pytest.raises(ValueError, match="positive"):
         Whitened.of(np.ones(2), np.zeros((2, 2)))
+
+
+def test_cauchy_slabs_of_independent_estimates_are_voigt_profiles():
+    """The density of an estimate with such an effect is that of a normal and a Cauchy variable."""
+    estimate, errors = np.array([0.0, 0.5, 1.0, -3.0, 40.0]), np.array([0.1, 0.5, 1.0, 1.0, 0.2])
+    found = Whitened.of(estimate, np.diag(errors**2)).posterior(0.3, 2.0, "cauchy")
+    slab, spike = np.log(voigt_profile(estimate, errors, 2.0)), norm.logpdf(estimate, 0, errors)
+    np.testing.assert_allclose(found.log_odds, 0.3 + slab - spike, atol=1e-9)
+    evidence = np.logaddexp(spike, 0.3 + slab).sum() - 5 * np.logaddexp(0, 0.3)
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
+
+
+def enumerated_mixtures(estimate, C, log_odds, scale):
+    """The same with Cauchy slabs, by all combinations of normal components of each effect."""
+    z = -norm.ppf((np.arange(40) + 0.5) / 80)  # 1 / omega is the square of a normal variable
+    variances = np.append(0.0, (scale / z) ** 2)
+    logs = np.append(0.0, log_odds - np.log(40) + np.zeros(40)) - np.logaddexp(0, log_odds)
+    chosen = np.array(list(itertools.product(range(41), repeat=len(estimate))))
+    slab = variances[chosen]
+    V = C + slab[:, :, None] * np.eye(len(estimate))
+    solved = np.linalg.solve(V, np.broadcast_to(estimate, slab.shape)[..., None])[..., 0]
+    values = logs[chosen].sum(1) - (solved @ estimate + np.linalg.slogdet(V)[1]) / 2
+    evidence = np.logaddexp.reduce(values)
+    weights, means = np.exp(values - evidence), slab * solved
+    return evidence - len(estimate) * np.log(2 * np.pi) / 2, weights @ (slab > 0), weights @ means
+
+
+@pytest.mark.parametrize("seed, correlation", [(0, 0.4), (1, 0.6), (4, 0.8)])
+def test_cauchy_slabs_of_correlated_estimates(seed, correlation):
+    estimate, C = estimates(3, correlation, seed)
+    found = Whitened.of(estimate, C).posterior(-0.5, 0.8, "cauchy")
+    evidence, inclusion, mean = enumerated_mixtures(estimate, C, -0.5, 0.8)
+    assert found.converged
+    np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
+    np.testing.assert_allclose(found.mean, mean, atol=0.02)
+    assert abs(found.log_evidence - evidence) < 0.03
+
+
+def test_scales_of_cauchy_slabs_are_learned():
+    estimate, C = estimates(5, 0.0, 1)
+    errors = np.sqrt(C.diagonal())
+    found = Whitened.of(estimate, C).posterior(0.0, None, "cauchy")
+
+    def loss(log_scale):
+        slab = voigt_profile(estimate, errors, np.exp(log_scale))
+        return (log_scale / DEVIATION) ** 2 / 2 - np.log(norm.pdf(estimate, 0, errors) + slab).sum()
+
+    best = optimize.minimize_scalar(loss, bounds=(-5, 5), method="bounded").x
+    assert abs(np.log(found.scale) - best) < 0.02
+
+
+def test_scales_are_learned_from_the_evidence_of_blocks():
+    """Correlated estimates, of which single sites would find another scale."""
+    estimate, C = estimates(6, 0.9, 2)
+    found = Whitened.of(estimate, C).posterior(0.0, None)
+
+    def loss(log_scale):
+        evidence = enumerated(estimate, C, 0.0, np.exp(log_scale))[0]
+        return (log_scale / DEVIATION) ** 2 / 2 - evidence
+
+    best = optimize.minimize_scalar(loss, bounds=(-5, 5), method="bounded").x
+    assert abs(np.log(found.scale) - best) < 0.01
+
+
+def test_nodes_without_common_pairs_are_independent():
+    """With no correlation between the nodes, each part has the posterior of all together."""
+    estimate, C = estimates(6, 0.5, 5)
+    halves = [np.arange(3), np.arange(3, 6)]
+    C[:3, 3:] = C[3:, :3] = 0.0
+    whole = Whitened.of(estimate, C).posterior(-0.3, None)
+    blocks = [C[np.ix_(own, own)] for own in halves]
+    parts = node_blocks(estimate, blocks, halves).posterior(-0.3, None)
+    np.testing.assert_allclose(parts.probability, whole.probability, atol=1e-5)
+    np.testing.assert_allclose(parts.std, whole.std, atol=1e-5)
+    assert parts.scale == pytest.approx(whole.scale, rel=1e-4)
+    assert parts.log_evidence == pytest.approx(whole.log_evidence, abs=1e-6)
+    twice = node_blocks(estimate, blocks * 2, halves * 2).posterior(-0.3, None)
+    np.testing.assert_allclose(twice.log_odds, parts.log_odds, atol=1e-8)
+    assert twice.scale == pytest.approx(parts.scale, rel=1e-6)
+    assert twice.log_evidence == pytest.approx(parts.log_evidence)
