@@ -118,16 +118,99 @@ class EdgeInclusion:
 
     def _repr_html_(self):
         """What notebooks show: the prior, and how many couplings are likely, or unlikely."""
-        p = self.probability[np.triu_indices(len(self.names), 1)]
-        rows = [
-            ("couplings", str(len(p))),
-            ("probability > 0.9", str((p > 0.9).sum())),
-            ("probability < 0.1", str((p < 0.1).sum())),
-            ("log-evidence", html.number(self.log_evidence)),
-            ("prior inclusion", html.number(self.inclusion_probability)),
-            ("scale", html.number(self.scale)),
-        ]
-        return html.section("EdgeInclusion", html.table(rows))
+        return html.section("EdgeInclusion", html.table(_summary(self, "couplings")))
+
+
+@dataclass(frozen=True, eq=False)
+class PairInclusion:
+    """Posterior of pairs of sites that are coupled or not; see `PottsMachine.edge_inclusion`.
+
+    Parameters
+    ----------
+    probability : array of shape (n_groups, n_groups)
+        Posterior probabilities that couplings of a pair are not all zero, symmetric, with zero
+        diagonal.
+    log_bayes_factor : array of shape (n_groups, n_groups)
+        Log of the evidence for couplings over that for their absence.
+    mean : array of shape (n_groups, q, n_groups, q)
+        Posterior means of couplings in the zero-sum gauge; flat if sites have different numbers of
+        states.
+    log_evidence : float
+        Log-density of the estimates, in nats.
+    inclusion_probability, scale : float
+        Parameters of the prior, as given or learned.
+    converged : bool
+    sensitivity : ScaleSensitivity
+        The same with half and twice the scale.
+    names : array of str of shape (n_groups,)
+    """
+
+    probability: np.ndarray
+    log_bayes_factor: np.ndarray
+    mean: np.ndarray
+    log_evidence: float
+    inclusion_probability: float
+    scale: float
+    converged: bool
+    sensitivity: ScaleSensitivity | None
+    names: np.ndarray
+
+    @classmethod
+    def of(cls, effects, mean, pairs, names):
+        """From the posterior of the groups of contrasts of pairs of sites."""
+        return cls(
+            probability=_symmetric(effects.probability, pairs, names),
+            log_bayes_factor=_symmetric(effects.log_odds - effects.prior_log_odds, pairs, names),
+            mean=mean,
+            log_evidence=effects.log_evidence,
+            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
+            scale=2 * float(effects.scale),
+            converged=effects.converged,
+            sensitivity=None,
+            names=names,
+        )
+
+    def as_frame(self):
+        """One line for each pair of sites, as a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        pairs = np.triu_indices(len(self.names), 1)
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        for name in ("probability", "log_bayes_factor"):
+            columns[name] = getattr(self, name)[pairs]
+        return pandas().DataFrame(columns)
+
+    def _repr_html_(self):
+        """What notebooks show: the prior, and how many pairs are coupled, or not."""
+        return html.section("PairInclusion", html.table(_summary(self, "pairs of sites")))
+
+
+def _summary(found, what):
+    """Lines of the table of notebooks."""
+    p = found.probability[np.triu_indices(len(found.names), 1)]
+    return [
+        (what, str(len(p))),
+        ("probability > 0.9", str((p > 0.9).sum())),
+        ("probability < 0.1", str((p < 0.1).sum())),
+        ("log-evidence", html.number(found.log_evidence)),
+        ("prior inclusion", html.number(found.inclusion_probability)),
+        ("scale", html.number(found.scale)),
+    ]
+
+
+def _symmetric(values, pairs, names):
+    """Values of pairs as a symmetric matrix with zero diagonal."""
+    out = np.zeros((len(names), len(names)))
+    out[tuple(pairs)] = values
+    return out + out.T
 
 
 class NodeCovariances(NamedTuple):
@@ -212,10 +295,7 @@ class Estimates(NamedTuple):
 
     def matrix(self, values):
         """Values of edges as a symmetric matrix with zero diagonal."""
-        d = len(self.names)
-        out = np.zeros((d, d))
-        out[self.pairs] = values
-        return out + out.T
+        return _symmetric(values, self.pairs, self.names)
 
     def variances_of_sums(self, signs):
         """Variances of the sums of the couplings of each feature, each with its sign."""
@@ -245,7 +325,7 @@ class Estimates(NamedTuple):
             return found
 
         def with_scale(scale):
-            return self._inclusion(whitened.posterior(_log_odds(found), scale, slab), slab)
+            return self._inclusion(whitened.posterior(prior_log_odds(found), scale, slab), slab)
 
         return replace(found, sensitivity=sensitivity_to_scale(found, with_scale))
 
@@ -296,7 +376,8 @@ def warn_unless(converged):
         )
 
 
-def _log_odds(found):
+def prior_log_odds(found):
+    """Log-odds of the prior of a result."""
     p = found.inclusion_probability
     return np.log(p) - np.log1p(-p)
 

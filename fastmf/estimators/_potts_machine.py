@@ -9,21 +9,20 @@ from fastmf.estimators._categories import as_array, checked_table, decoded
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import like_frame, square_frame
 from fastmf.estimators._imputing import means_of_missing
-from fastmf.estimators._labels import check_sizes, checked_pairs, coded_labels, labels_from
+from fastmf.estimators._labels import check_sizes, coded_labels, labels_from
+from fastmf.estimators._potts_network import PottsNetwork
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
+from fastmf.learning.pseudo_likelihood.potts import contacts
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
-from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
-from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
 
-class BasePottsMachine(Saved, BaseEstimator):
+class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
     """All methods of `PottsMachine` but `fit`."""
 
     _models = ("BoltzmannMachine",)
@@ -388,109 +387,6 @@ class BasePottsMachine(Saved, BaseEstimator):
             raise ValueError(f"it must hold a model of {n_states} units, got {found}.")
         else:
             self._couplings = DenseCouplings(self._model.couplings, self.sizes_)
-
-    # --- errors ---------------------------------------------------------------------------------
-
-    def _sandwich(self):
-        check_is_fitted(self)
-        if self.solver == "naive_mean_field" or not self.symmetric or self.graph is not None:
-            raise ValueError(
-                "standard errors are for the symmetric pseudo-likelihood of all pairs of sites: "
-                "fit with another solver, symmetric=True and graph=None."
-            )
-        if self.existence_.exists is False:
-            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        penalties = {"l2": float(self.l2), "l2_field": float(self.l2_field)}
-        if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
-            raise ValueError("standard errors are for up to 4000 parameters: take fewer sites.")
-        return Sandwich(
-            self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
-            **penalties,
-        )  # fmt: skip
-
-    def standard_errors(self, gauge="zero-sum"):
-        """Standard errors by the sandwich (Godambe) covariance.
-
-        Parameters
-        ----------
-        gauge : {"zero-sum", "lattice", None}, default "zero-sum"
-            The gauge of the parameters whose errors they are (for "lattice", of reference state 0);
-            None for parameters as estimated.
-
-        Returns
-        -------
-        couplings : array of shape (n_groups, q, n_groups, q)
-        field : array of shape (n_groups, q)
-            Both flat if sites have different numbers of states.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, the fit has no such errors (`symmetric=False`, naive mean
-            field), or there are more than 4,000 parameters.
-
-        Notes
-        -----
-        A row of weight w counts as one observation whose score is multiplied by w, as it should for
-        weights of similar sequences; rows that were counted should be repeated instead.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine().fit(X)
-        >>> couplings, field = machine.standard_errors()
-        >>> couplings.shape, field.shape
-        ((4, 3, 4, 3), (4, 3))
-        """
-        one_of("gauge", gauge, (*GAUGES, None))
-        couplings, field = self._sandwich().standard_errors(gauge)
-        return self._by_site(couplings, 2), self._by_site(field, 1)
-
-    def likelihood_ratio_test(self, pairs=None):
-        """Composite likelihood ratio test of the couplings of some pairs of sites against zero.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2), optional
-            Sites that are not coupled under the hypothesis; default all: independent sites.
-
-        Returns
-        -------
-        RatioTest
-            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
-            distribution of the statistic, and the restricted `parameters`: flat fields, then the
-            couplings of all pairs of states u < v of different sites.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or a penalty, or `pairs` are not pairs of sites.
-
-        Notes
-        -----
-        See `FullyVisibleBoltzmannMachine.likelihood_ratio_test`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine().fit(X)
-        >>> bool(machine.likelihood_ratio_test([[0, 1]]).p_value > 0.01)
-        True
-        """
-        sandwich = self._sandwich()
-        if self.l2 or self.l2_field:
-            raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
-        pairs = checked_pairs(pairs, len(self.sizes_))
-        data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
-        options = fitting.Options(0.0, 0.0, "newton", True, min(float(self.tol), 1e-10))
-        with_all = fitting.fit(data, options).history[-1]
-        smaller = fitting.fit(data, options, pairs)
-        statistic = float(2 * max(with_all - smaller.history[-1], 0))
-        restricted = sandwich.objective.packed(smaller.couplings.dense(), smaller.field)
-        indices = sandwich.indices(pairs)
-        return sandwich.ratio_test(statistic, indices, sandwich.parameters, restricted)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: missing labels are allowed."""

@@ -23,15 +23,27 @@ def all_graphs(values, C, p=0.5, scale=1.0):
     return weights @ graphs
 
 
+def mixed(sandwich, naive, n):
+    """Variances of the sandwich, and correlations of both, weighted by couplings and rows."""
+    p = len(sandwich)
+    a, b = (C / np.sqrt(np.outer(C.diagonal(), C.diagonal())) for C in (sandwich, naive))
+    errors = np.sqrt(sandwich.diagonal())
+    return (n * a + p * b) / (n + p) * np.outer(errors, errors)
+
+
+def naive_covariance(machine, n):
+    """Inverse of the second derivatives of the log-pseudo-likelihood."""
+    return np.linalg.inv(machine._objective.hessian(machine._parameters)) / n
+
+
 @pytest.mark.parametrize("errors", ["sandwich", "naive"])
 @pytest.mark.parametrize("seed, n", [(0, 60), (1, 200), (2, 1000)])
 def test_probabilities_of_all_graphs(seed, n, errors):
     machine = mf.FullyVisibleBoltzmannMachine().fit(table(n, 5 if n > 60 else 4, seed))
     found = machine.edge_inclusion(0.3, 1.5, errors=errors)
     d = machine.n_features_in_
-    C = machine.covariance()[d:, d:]
-    if errors == "naive":
-        C = np.linalg.inv(machine._objective.hessian(machine._parameters))[d:, d:] / n
+    naive = naive_covariance(machine, n)[d:, d:]
+    C = naive if errors == "naive" else mixed(machine.covariance()[d:, d:], naive, n)
     pairs = np.triu_indices(d, 1)
     expected = all_graphs(4 * machine.couplings_[pairs], 16 * C, 0.3, 1.5)
     np.testing.assert_allclose(found.probability[pairs], expected, atol=0.02)
@@ -94,6 +106,34 @@ def test_bad_arguments_are_named():
         with pytest.raises(ValueError, match=name):
             machine.edge_inclusion(**options)
     few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(table(8, 6))
-    with pytest.raises(ValueError, match="singular"):
-        few.edge_inclusion()
     assert few.edge_inclusion(errors="naive").converged
+
+
+def test_fewer_rows_than_couplings():
+    """The sandwich is singular; with the correlations of both there is a posterior."""
+    few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(table(12, 8))
+    found = few.edge_inclusion()
+    assert found.converged and np.isfinite(found.mean).all()
+
+
+def test_nodes_of_many_couplings(monkeypatch):
+    """Couplings of each feature together: with their covariances, and the mean at both ends."""
+    machine = mf.FullyVisibleBoltzmannMachine().fit(table(500, 5))
+    whole = machine.edge_inclusion()
+    monkeypatch.setattr("fastmf.estimators._networks.MAX_JOINT", 3)
+    found, n = machine.edge_inclusion(), 500
+    covariance, naive = machine.covariance()[5:, 5:], naive_covariance(machine, n)[5:, 5:]
+    pairs = np.triu_indices(5, 1)
+    odds = np.zeros((5, 5))
+    for k in range(5):
+        own = np.flatnonzero((pairs[0] == k) | (pairs[1] == k))
+        C = 16 * mixed(covariance[np.ix_(own, own)], naive[np.ix_(own, own)], n)
+        p = np.clip(all_graphs(4 * machine.couplings_[pairs][own], C), 1e-12, 1 - 1e-12)
+        odds[k, np.delete(np.arange(5), k)] = np.log(p) - np.log1p(-p)
+    expected = 1 / (1 + np.exp(-(odds + odds.T) / 2))
+    np.testing.assert_allclose(found.probability[pairs], expected[pairs], atol=0.02)
+    assert abs(found.probability - whole.probability).max() < 0.2
+    assert found.sensitivity.probability.shape == (3, 5, 5)
+    strength = machine.strength()
+    monkeypatch.undo()
+    np.testing.assert_allclose(strength.value, machine.strength().value)

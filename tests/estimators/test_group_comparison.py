@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, norm
 
 import fastmf as mf
-from tests.estimators.test_edge_inclusion import all_graphs
+from tests.estimators.test_edge_inclusion import all_graphs, mixed, naive_covariance
 from tests.estimators.test_networks import table
 
 
@@ -17,7 +17,10 @@ def test_differences_have_the_sum_of_the_covariances():
     a, b = machines()
     found, pairs = mf.compare_groups(a, b), np.triu_indices(4, 1)
     delta = 4 * (a.couplings_ - b.couplings_)[pairs]
-    C = 16 * (a.covariance() + b.covariance())[4:, 4:]
+    C = sum(
+        16 * mixed(machine.covariance()[4:, 4:], naive_covariance(machine, n)[4:, 4:], n)
+        for machine, n in ((a, 300), (b, 500))
+    )
     np.testing.assert_allclose(found.difference[pairs], delta)
     np.testing.assert_allclose(found.std[pairs], np.sqrt(np.diag(C)))
     z = delta / np.sqrt(np.diag(C))

@@ -57,7 +57,7 @@ class EffectGroups:
         log_det = 2 * (np.log(factor[0].diagonal()).sum() + np.log(errors).sum())
         self.constant = -(log_det + estimate @ self.linear + n * np.log(2 * np.pi)) / 2
 
-    def posterior(self, prior_log_odds=0.0, scale=1.0):
+    def posterior(self, prior_log_odds=0.0, scale=1.0, median=1.0):
         """Posterior of the effects.
 
         Parameters
@@ -66,7 +66,9 @@ class EffectGroups:
             Log-odds of a group that is not zero; None: learned, with a uniform prior of the
             probability.
         scale : float or None
-            Standard deviation of its effects; None: learned, with a log-normal prior about 1.
+            Standard deviation of its effects; None: learned, with a log-normal prior.
+        median : float
+            Median of that prior.
 
         Returns
         -------
@@ -74,7 +76,7 @@ class EffectGroups:
             `log_odds` of groups, `mean` and `std` of effects.
         """
         if prior_log_odds is None or scale is None:
-            prior_log_odds, scale = self._learned(prior_log_odds, scale)
+            prior_log_odds, scale = self._learned(prior_log_odds, scale, median)
         return self._fixed_point(prior_log_odds, scale)
 
     def _fixed_point(self, prior_log_odds, scale):
@@ -118,18 +120,18 @@ class EffectGroups:
             log_odds, mean, std, prior_log_odds, scale, float(evidence), bool(converged)
         )
 
-    def _learned(self, log_odds, scale):
+    def _learned(self, log_odds, scale, median):
         """Parameters of the largest evidence times their prior; what is given is kept."""
         from scipy import optimize  # not before it is used: its import takes a while
 
         free = np.array([scale is None, log_odds is None])
-        point = np.array([0.0 if scale is None else np.log(scale), log_odds or 0.0])
+        point = np.array([0.0 if scale is None else np.log(scale / median), log_odds or 0.0])
 
         def loss(values):
             point[free] = values
-            p = sigmoid(point[1])
+            p, scale = sigmoid(point[1]), median * np.exp(point[0])
             prior = np.array([-((point[0] / DEVIATION) ** 2) / 2, np.log(p) + np.log1p(-p)])
-            return -self._fixed_point(point[1], np.exp(point[0])).log_evidence - free @ prior
+            return -self._fixed_point(point[1], scale).log_evidence - free @ prior
 
         bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
         options = {"xatol": 1e-3, "fatol": 1e-5, "maxiter": 200}
@@ -137,7 +139,7 @@ class EffectGroups:
             loss, point[free], method="Nelder-Mead", bounds=bounds, options=options
         )
         point[free] = found.x
-        return float(point[1]), float(np.exp(point[0]))
+        return float(point[1]), float(median * np.exp(point[0]))
 
 
 def _tilted(own, mean, covariance, sites, prior_log_odds, scale):

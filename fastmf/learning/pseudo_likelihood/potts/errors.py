@@ -6,7 +6,10 @@ with the pseudo-inverse of H is the covariance of estimates in the gauge where s
 zero. Another gauge is a linear map of parameters, and so of their errors.
 """
 
+from itertools import pairwise
+
 import numpy as np
+from scipy import linalg, sparse
 
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
@@ -70,6 +73,33 @@ class DenseObjective(CompositeLikelihood):
     def packed(self, couplings, field):
         """Vector of parameters."""
         return np.append(field, couplings[self.pairs])
+
+    def contrasts(self):
+        """Directions of couplings that no change of gauge moves, orthonormal, pair by pair.
+
+        Returns
+        -------
+        contrasts : sparse array of shape (n_contrasts, n_parameters)
+        groups : list of int arrays
+            Contrasts of each pair of sites.
+        pairs : tuple of int arrays of shape (n_pairs,)
+            The two sites.
+        """
+        pairs, offsets = np.triu_indices(self.n_units, 1), [0]
+        rows, columns, values = [], [], []
+        helmert = [linalg.helmert(int(q)) for q in self.groups.sizes]
+        states = [np.flatnonzero(self.site == i) for i in range(self.n_units)]
+        for i, j in zip(*pairs, strict=True):
+            block = np.kron(helmert[i], helmert[j])
+            indices = self.index[np.ix_(states[i], states[j])].ravel()
+            rows.append(offsets[-1] + np.repeat(np.arange(len(block)), len(indices)))
+            columns.append(np.tile(indices, len(block)))
+            values.append(block.ravel())
+            offsets.append(offsets[-1] + len(block))
+        entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
+        matrix = sparse.coo_array(entries, shape=(offsets[-1], self.n_parameters)).tocsr()
+        groups = [np.arange(a, b) for a, b in pairwise(offsets)]
+        return matrix, groups, pairs
 
     def indices_of(self, first, second):
         """Parameters of pairs of sites: couplings of all their states, or the fields of a site."""

@@ -1,0 +1,194 @@
+"""Errors, tests and edges of a Potts machine."""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import one_of
+from fastmf.estimators._edge_inclusion import (
+    PairInclusion,
+    checked_prior,
+    prior_log_odds,
+    sensitivity_to_scale,
+    shrunk,
+    warn_unless,
+)
+from fastmf.estimators._frames import feature_names
+from fastmf.estimators._labels import checked_pairs
+from fastmf.estimators._networks import ERRORS
+from fastmf.learning.evidence.effect_groups import EffectGroups
+from fastmf.learning.pseudo_likelihood.potts import fitting
+from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+from fastmf.models._gauge import GAUGES
+
+
+class PottsNetwork:
+    """Errors, tests and edges of `PottsMachine`."""
+
+    def _sandwich(self):
+        check_is_fitted(self)
+        if self.solver == "naive_mean_field" or not self.symmetric or self.graph is not None:
+            raise ValueError(
+                "standard errors are for the symmetric pseudo-likelihood of all pairs of sites: "
+                "fit with another solver, symmetric=True and graph=None."
+            )
+        if self.existence_.exists is False:
+            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
+        penalties = {"l2": float(self.l2), "l2_field": float(self.l2_field)}
+        if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
+            raise ValueError("standard errors are for up to 4000 parameters: take fewer sites.")
+        return Sandwich(
+            self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
+            **penalties,
+        )  # fmt: skip
+
+    def standard_errors(self, gauge="zero-sum"):
+        """Standard errors by the sandwich (Godambe) covariance.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", "lattice", None}, default "zero-sum"
+            The gauge of the parameters whose errors they are (for "lattice", of reference state 0);
+            None for parameters as estimated.
+
+        Returns
+        -------
+        couplings : array of shape (n_groups, q, n_groups, q)
+        field : array of shape (n_groups, q)
+            Both flat if sites have different numbers of states.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, the fit has no such errors (`symmetric=False`, naive mean
+            field), or there are more than 4,000 parameters.
+
+        Notes
+        -----
+        A row of weight w counts as one observation whose score is multiplied by w, as it should for
+        weights of similar sequences; rows that were counted should be repeated instead.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine().fit(X)
+        >>> couplings, field = machine.standard_errors()
+        >>> couplings.shape, field.shape
+        ((4, 3, 4, 3), (4, 3))
+        """
+        one_of("gauge", gauge, (*GAUGES, None))
+        couplings, field = self._sandwich().standard_errors(gauge)
+        return self._by_site(couplings, 2), self._by_site(field, 1)
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Composite likelihood ratio test of the couplings of some pairs of sites against zero.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Sites that are not coupled under the hypothesis; default all: independent sites.
+
+        Returns
+        -------
+        RatioTest
+            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
+            distribution of the statistic, and the restricted `parameters`: flat fields, then the
+            couplings of all pairs of states u < v of different sites.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or `pairs` are not pairs of sites.
+
+        Notes
+        -----
+        See `FullyVisibleBoltzmannMachine.likelihood_ratio_test`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine().fit(X)
+        >>> bool(machine.likelihood_ratio_test([[0, 1]]).p_value > 0.01)
+        True
+        """
+        sandwich = self._sandwich()
+        if self.l2 or self.l2_field:
+            raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
+        pairs = checked_pairs(pairs, len(self.sizes_))
+        data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
+        options = fitting.Options(0.0, 0.0, "newton", True, min(float(self.tol), 1e-10))
+        with_all = fitting.fit(data, options).history[-1]
+        smaller = fitting.fit(data, options, pairs)
+        statistic = float(2 * max(with_all - smaller.history[-1], 0))
+        restricted = sandwich.objective.packed(smaller.couplings.dense(), smaller.field)
+        indices = sandwich.indices(pairs)
+        return sandwich.ratio_test(statistic, indices, sandwich.parameters, restricted)
+
+    def edge_inclusion(self, inclusion_probability=0.5, scale=1.0, errors="sandwich"):
+        """Posterior probability of each pair of sites that its couplings are not all zero.
+
+        Parameters
+        ----------
+        inclusion_probability : float or None
+            Prior probability that a pair of sites is coupled. None: that of the largest evidence
+            times a uniform prior.
+        scale : float or None
+            Prior standard deviation of the log-odds ratio of two states of either site, if the
+            sites are coupled; all couplings of a pair have a normal prior that is alike for all
+            states. None: that of the largest evidence times a log-normal prior (median 1, deviation
+            1).
+        errors : {"sandwich", "naive"}
+            As in `FullyVisibleBoltzmannMachine.edge_inclusion`.
+
+        Returns
+        -------
+        PairInclusion
+            `probability`, `log_bayes_factor`, `mean`, `log_evidence`, `as_frame`, and the
+            `sensitivity` to the scale.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or the fit has no standard errors.
+
+        Notes
+        -----
+        The couplings of a pair of sites with q and r states have (q - 1) (r - 1) directions that no
+        change of gauge moves; a pair is one group of these, which are all zero or none is.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.integers(0, 3, (500, 4))
+        >>> X[:, 3] = np.where(rng.random(500) < 0.5, X[:, 1], X[:, 3])
+        >>> found = mf.PottsMachine().fit(X).edge_inclusion()
+        >>> np.argwhere(found.probability > 0.5).tolist()
+        [[1, 3], [3, 1]]
+        """
+        one_of("errors", errors, ERRORS)
+        log_odds = checked_prior(inclusion_probability, scale)
+        sandwich, names = self._sandwich(), feature_names(self)
+        contrasts, groups, pairs = sandwich.objective.contrasts()
+        naive = contrasts @ sandwich.naive_covariance() @ contrasts.T
+        if errors == "sandwich":
+            own = contrasts @ sandwich.covariance() @ contrasts.T
+            naive = shrunk(own, naive, sandwich.effective_rows)
+        estimates = EffectGroups(contrasts @ sandwich.parameters, naive, groups)
+
+        def with_prior(log_odds, scale):
+            # The difference of two contrasts of states in either site has twice the deviation.
+            half = None if scale is None else scale / 2
+            found = estimates.posterior(log_odds, half, 0.5)
+            warn_unless(found.converged)
+            couplings, _ = sandwich.objective.unpacked(contrasts.T @ found.mean)
+            return PairInclusion.of(found, self._by_site(couplings, 2), pairs, names)
+
+        found = with_prior(log_odds, scale)
+        odds = prior_log_odds(found)
+        others = sensitivity_to_scale(found, lambda scale: with_prior(odds, scale))
+        return replace(found, sensitivity=others)
