@@ -1,16 +1,18 @@
 """Inference with a fitted fully visible machine: probabilities, samples, standard errors, tests."""
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, number, real_array, row_weights
+from fastmf._common.arguments import count, one_of, row_weights
 from fastmf.estimators._categories import as_array, checked_table
 from fastmf.estimators._files import Saved, check_n_features
-from fastmf.estimators._frames import like_frame, pair_series, series, square_frame
+from fastmf.estimators._frames import like_frame
 from fastmf.estimators._imputing import means_of_missing
-from fastmf.estimators._networks import BinaryNetwork
+from fastmf.estimators._networks import Network
+from fastmf.estimators._observed import restored_rows, saved_rows
+from fastmf.estimators._resampling import Resampling
 from fastmf.estimators._runs import generator_of
 from fastmf.estimators._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
@@ -18,9 +20,9 @@ from fastmf.learning.pseudo_likelihood.binary import inverse_ising
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.graph import edges_of
 
+CODINGS = ("01", "-1+1")
 # Solvers that need means and covariances only.
 INVERSIONS = {
     "naive_mean_field": inverse_ising.naive_mean_field,
@@ -28,10 +30,12 @@ INVERSIONS = {
 }
 
 
-class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
+class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator):
     """All methods of `FullyVisibleBoltzmannMachine` but `fit`."""
 
     _models = ("BoltzmannMachine",)
+    # {0, 1} coding: x = 2 y - 1.
+    _coupling_factor = 4.0
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -262,7 +266,9 @@ class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
         rows = self._objective.rows
         # For standard errors.
         bits = np.packbits(rows.states > 0, axis=1)
-        return fitted, {"history_": self.history_, "rows": bits, "weights": rows.weights}
+        arrays = {"history_": self.history_, "rows": bits, "weights": rows.weights}
+        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
+        return fitted, arrays | saved_rows(self)
 
     def _restore(self, arrays):
         self.categories_ = [as_array(values) for values in self.categories_]
@@ -278,6 +284,9 @@ class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
         weights = arrays.member("weights", "f", (len(bits),), low=0)
         bits = np.unpackbits(bits, axis=1, count=self.n_features_in_)
         rows = WeightedRows(2.0 * bits - 1, weights)
+        restored_rows(self, arrays, bits)
+        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
+        self.n_missing_, self.n_dropped_ = map(int, missing)
         chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
         self._objective = self._objective_of(rows, chosen)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
@@ -289,74 +298,25 @@ class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
             self.graph_ = edges = edges_of(self.graph, rows.states.shape[1], names)
         return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
 
-    # --- errors ---------------------------------------------------------------------------------
+    def _check_errors(self):
+        if self.solver in INVERSIONS:
+            raise ValueError("standard errors are for maxima: fit with another solver.")
 
-    def covariance(self):
-        """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
+    # --- codings --------------------------------------------------------------------------------
 
-        Returns
-        -------
-        array of shape (n_parameters, n_parameters)
-            Fields first, then couplings J_jk, j < k, row by row.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions), or
-            for more than 6,000 parameters.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.covariance().shape  # 4 fields and 6 couplings
-        (10, 10)
-        """
-        return self._godambe().covariance()
-
-    def _godambe(self):
-        """Godambe's information, if there is a maximum."""
-        check_is_fitted(self)
-        if self.solver in INVERSIONS or self._penalty_l1:
-            raise ValueError("standard errors are for maxima without l1: fit with another solver.")
-        if self.existence_.exists is False:
-            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        return Godambe(self._objective, self._parameters)
-
-    def standard_errors(self, pairs=None, *, as_frame=False):
-        """Standard errors by the sandwich covariance.
+    def in_coding(self, coding):
+        """Couplings and field of units in other values.
 
         Parameters
         ----------
-        pairs : int array of shape (n_pairs, 2), optional
-            Only the errors of these couplings, or of the field where both units are the same.
-        as_frame : bool, default False
-            A data frame and a series of pandas instead, with the names of the features.
+        coding : {"01", "-1+1"}
+            "01": p(y) ~ exp(y'Sy / 2 + m'y) for y in {0, 1}, with S = 4 J and
+            m_i = 2 h_i - 2 sum_j J_ij. "-1+1": J and h, as they are in `couplings_` and `field_`.
 
         Returns
         -------
         couplings : array of shape (n_features, n_features)
-            Symmetric, with zero diagonal.
         field : array of shape (n_features,)
-            Instead of both, with `pairs` an array of shape (n_pairs,).
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions).
-        MemoryError
-            If the machine has no room for what all errors take.
-        ImportError
-            With `as_frame`, if pandas is not installed.
-
-        Notes
-        -----
-        All errors take two matrices of n_parameters^2 numbers and n_samples n_parameters^2 + 3
-        n_parameters^3 operations: 100 units, 0.4 GB; 200 units, 6.5 GB and many minutes. Beyond 109
-        units, each of the errors of `pairs` takes some ten products with the Hessian instead,
-        which take the time of a gradient each, and all together one more copy of the rows.
 
         Examples
         --------
@@ -364,59 +324,20 @@ class BaseFullyVisibleBoltzmannMachine(BinaryNetwork, Saved, BaseEstimator):
         >>> rng = np.random.default_rng(0)
         >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
         >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> couplings, field = machine.standard_errors()
-        >>> couplings.shape, field.shape
-        ((4, 4), (4,))
-        >>> np.isclose(machine.standard_errors([(0, 1)])[0], couplings[0, 1])
-        np.True_
-        """
-        flag("as_frame", as_frame)
-        pairs = None if pairs is None else real_array("pairs", pairs)
-        errors = self._godambe().standard_errors(pairs)
-        name = "standard_error"
-        if pairs is not None:
-            return pair_series(self, errors, pairs, name) if as_frame else errors
-        couplings, field = self._objective.unpacked(errors)
-        if as_frame:
-            return square_frame(self, couplings), series(self, field, name)
-        return couplings, field
-
-    def confint(self, level=0.95):
-        """Confidence intervals from the normal distribution, not adjusted for their number.
-
-        Parameters
-        ----------
-        level : float
-
-        Returns
-        -------
-        couplings : array of shape (n_features, n_features, 2)
-            Lower and upper ends.
-        field : array of shape (n_features, 2)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> couplings, field = machine.confint(0.95)
-        >>> low, high = couplings[0, 1]
-        >>> bool(low < np.arctanh(0.5) < high)
+        >>> couplings, field = machine.in_coding("01")
+        >>> probability = 1 / (1 + np.exp(-field - couplings @ [0, 0, 0, 0]))  # all others are 0
+        >>> np.allclose(probability, machine.conditional_proba(np.full((1, 4), -1))[0])
         True
         """
-        if not 0 < number("level", level, 0, 1) < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
-        width = ndtri((1 + level) / 2)
-        of_couplings, of_field = self.standard_errors()
-        ends = np.array([-width, width])
-        return (
-            self.couplings_[..., None] + ends * of_couplings[..., None],
-            self.field_[:, None] + ends * of_field[:, None],
-        )
+        check_is_fitted(self)
+        one_of("coding", coding, CODINGS)
+        if coding == "-1+1":
+            return self.couplings_.copy(), self.field_.copy()
+        return 4 * self.couplings_, 2 * self.field_ - 2 * self.couplings_.sum(1)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: two strings are values, too."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags

@@ -3,28 +3,28 @@
 from types import SimpleNamespace
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, number, real_array
+from fastmf._common.arguments import count, real_array
 from fastmf.estimators._categories import as_array, checked_table, codes, decoded
 from fastmf.estimators._files import Saved
-from fastmf.estimators._frames import feature_names, like_frame, square_frame
+from fastmf.estimators._frames import feature_names, like_frame
 from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_sizes, labels_from
 from fastmf.estimators._networks import Network
+from fastmf.estimators._observed import restored_rows, saved_rows
+from fastmf.estimators._resampling import Resampling
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Categorical, Ordinal
 
 
-class BaseOrdinalMachine(Network, Saved, BaseEstimator):
+class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
     """All methods of `OrdinalMachine` but `fit`."""
 
     def _names(self):
@@ -260,16 +260,20 @@ class BaseOrdinalMachine(Network, Saved, BaseEstimator):
         pass
 
     def _saved(self):
-        names = ("n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_", "n_dropped_")
+        names = (
+            "n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_", "n_dropped_",
+            "n_missing_",
+        )  # fmt: skip
         fitted = {name: getattr(self, name) for name in (*names, "existence_")}
         fitted["categories_"] = [known.tolist() for known in self.categories_]
         return fitted, {
             "history_": self.history_,
             "rows": self._rows.astype(np.int16),
-            "weights": self._weights,
             "sizes": self.n_categories_,
+            "weights": self._row_weights(),
+            "pairs": np.stack(self._objective.pairs, axis=1),
             "parameters": self._parameters,
-        }
+        } | saved_rows(self)
 
     def _restore(self, arrays):
         exists, units, message = self.existence_
@@ -284,43 +288,17 @@ class BaseOrdinalMachine(Network, Saved, BaseEstimator):
         if (self._rows < 0).any():
             raise ValueError("member 'rows' must have no missing values.")
         self._weights = arrays.member("weights", "f", (len(self._rows),), low=0)
-        self._objective = self._made_objective()
+        restored_rows(self, arrays, self._rows)
+        d = self.n_features_in_
+        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=d - 1)
+        place = pairs[:, 0] * d + pairs[:, 1]
+        if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
+            raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
+        self._objective = self._made_objective().restricted(pairs)
         shape = (self._objective.n_parameters,)
         self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
 
     # --- errors ---------------------------------------------------------------------------------
-
-    def _godambe(self):
-        """Godambe's information, if there is a maximum."""
-        check_is_fitted(self)
-        if self.l1:
-            raise ValueError("standard errors are for maxima without l1: fit again without it.")
-        if self.existence_.exists is False:
-            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        return Godambe(self._objective, self._parameters)
-
-    def covariance(self):
-        """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
-
-        Returns
-        -------
-        array of shape (n_parameters, n_parameters)
-            Parameters of thresholds first, item by item, then couplings sigma_ij, i < j, row by
-            row.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, for `l1`, or for more than 6,000 parameters.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> mf.OrdinalMachine().fit(X).covariance().shape  # 8 thresholds and 6 couplings
-        (14, 14)
-        """
-        return self._godambe().covariance()
 
     def coupling_estimate(self):
         """Couplings of all pairs of items, and their sandwich covariance.
@@ -344,91 +322,30 @@ class BaseOrdinalMachine(Network, Saved, BaseEstimator):
         >>> couplings.shape, covariance.shape
         ((6,), (6, 6))
         """
-        covariance, n = self.covariance(), self._objective.n_fields
-        return self._parameters[n:].copy(), covariance[n:, n:]
+        godambe = self._godambe()
+        covariance, n = godambe.covariance(), godambe.objective.n_fields
+        return godambe.parameters[n:].copy(), covariance[n:, n:]
 
-    def standard_errors(self, *, as_frame=False):
-        """Standard errors by the sandwich covariance.
-
-        Parameters
-        ----------
-        as_frame : bool, default False
-            The couplings' errors as a data frame of pandas, with the names of the features.
-
-        Returns
-        -------
-        couplings : array of shape (n_features, n_features)
-            Symmetric, with zero diagonal.
-        thresholds : list of arrays of shape (m_i,)
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or for `l1`.
-        MemoryError
-            If the machine has no room for two matrices of n_parameters^2 numbers.
-        ImportError
-            With `as_frame`, if pandas is not installed.
-
-        Notes
-        -----
-        Computed at each call. Weights count rows.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> couplings, thresholds = mf.OrdinalMachine().fit(X).standard_errors()
-        >>> couplings.shape, len(thresholds)
-        ((4, 4), 4)
-        """
-        flag("as_frame", as_frame)
-        godambe, thresholds = self._godambe(), self._objective.thresholds
+    def _errors_of_all(self, godambe):
+        thresholds, n = self._objective.thresholds, godambe.objective.n_fields
         if self.thresholds == "free":
-            errors = godambe.standard_errors()
-            couplings, fields = self._objective.unpacked(errors)
+            couplings, fields = godambe.objective.unpacked(godambe.standard_errors())
         else:
-            covariance, n = godambe.covariance(), self._objective.n_fields
-            couplings, _ = self._objective.unpacked(np.sqrt(covariance.diagonal()))
+            covariance = godambe.covariance()
+            couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
             of_fields = thresholds.matrix @ covariance[:n, :n]
             fields = np.sqrt((of_fields * thresholds.matrix).sum(1))
-        couplings = square_frame(self, couplings) if as_frame else couplings
         return couplings, self._by_item(fields)
 
-    def confint(self, level=0.95):
-        """Confidence intervals from the normal distribution, not adjusted for their number.
+    def _fields_of(self, parameters):
+        return self._by_item(self._objective.thresholds.matrix @ parameters)
 
-        Parameters
-        ----------
-        level : float
-
-        Returns
-        -------
-        couplings : array of shape (n_features, n_features, 2)
-            Lower and upper ends.
-        thresholds : list of arrays of shape (m_i, 2)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> couplings, thresholds = mf.OrdinalMachine().fit(X).confint()
-        >>> couplings.shape, thresholds[0].shape
-        ((4, 4, 2), (2, 2))
-        """
-        if not 0 < number("level", level, 0, 1) < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
-        of_couplings, of_thresholds = self.standard_errors()
-        ends = ndtri((1 + level) / 2) * np.array([-1.0, 1.0])
-        pairs = zip(self.thresholds_, of_thresholds, strict=True)
-        return (
-            self.couplings_[..., None] + ends * of_couplings[..., None],
-            [mu[:, None] + ends * errors[:, None] for mu, errors in pairs],
-        )
+    def _fields_frame(self, fields, name):
+        return fields
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: strings are values, and values may be missing if so told."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.missing == "drop"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags

@@ -14,7 +14,7 @@ from fastmf.estimators._potts_network import PottsNetwork
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.potts import contacts
+from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge

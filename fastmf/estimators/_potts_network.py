@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of

@@ -9,10 +9,16 @@ from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._fully_visible import INVERSIONS, BaseFullyVisibleBoltzmannMachine
+from fastmf.estimators._observed import (
+    check_selection,
+    maximised,
+    observed,
+    select_couplings,
+)
 from fastmf.estimators._spins import to_spins, two_categories
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows, distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.existence import (
     existence,
     existence_in_graph,
@@ -24,7 +30,6 @@ from fastmf.learning.pseudo_likelihood.fit import (
     TOLERANCE_ROWS,
     few_blas_threads,
 )
-from fastmf.learning.pseudo_likelihood.selection import ebic_path
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -61,10 +66,12 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         finite under separation, unless units depend on each other linearly, as in very few rows;
         for up to some 50 units, by scoring with quasi-Newton corrections. Where data are separated
         the penalised function can have several maxima, of which `init` selects one.
-    l1 : float or "ebic"
-        Penalty ``l1 sum |J_jk|`` per row. "ebic" chooses couplings along a path of penalties by the
-        extended Bayesian information criterion, and fits these again without `l1`: errors and tests
-        are those of the second fit, as if its couplings had been known, so that they are too small.
+    l1 : float, "ebic" or "cv"
+        Penalty ``l1 sum |J_jk|`` per row, with which errors and tests are those of a fit without it
+        of the couplings that are not zero. "ebic" chooses couplings along a path of penalties by
+        the extended Bayesian information criterion, "cv" by cross-validation in ten parts, which
+        keeps more; both fit these again without `l1`. Errors and tests after either are as if the
+        couplings had been known, so that they are too small.
     l2 : float
         Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row, over pairs jk and units j. With it the
         maximum always exists.
@@ -92,6 +99,14 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         couplings that are there. For the solvers "newton", "lbfgs" and "gradient".
     ebic_gamma : float
         Weight of the number of units in "ebic": 0 is BIC, and more leaves out more couplings.
+    missing : {"error", "drop", "em"}
+        Whether `fit` refuses missing values; leaves out rows that have some, which is right where
+        values are missing completely at random; or sums over what they may be, by expectation and
+        maximisation, which is right where they are missing at random, and whose errors take what is
+        missing into account (see Notes). Rows of more than 12 missing values are left out.
+    weights : {"counts", "sampling"}
+        Whether weights say how many rows each row stands for, or are those of a survey: each row is
+        then one observation, whose score is multiplied by its weight.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided. Most fits are decided in the time of some iterations: only data near the border
@@ -123,9 +138,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         `message`.
     graph_ : int array of shape (n_edges, 2)
         The pairs of units of `graph`; only with it.
+    n_missing_, n_dropped_ : int
+        Missing values, and rows that were left out for them.
     path_ : SelectionPath
-        With `l1="ebic"` (not in files): penalties, numbers of couplings, log-pseudo-likelihoods and
-        criteria of the path, and which graph was `chosen`.
+        With `l1="ebic"` or "cv" (not in files): penalties, numbers of couplings,
+        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`.
     gradient_norm_ : float
         Largest absolute derivative per row of the log-pseudo-likelihood, less the penalty `l2`,
         where the solver stopped; not zero at the maximum with `l1` or Firth's penalty.
@@ -144,6 +161,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     parameters, or 109 units, at most). All standard errors of larger machines take two such
     matrices, those of single couplings one more copy of the rows (`standard_errors`).
 
+    With `missing="em"` the score of the pseudo-likelihood is zero in the mean over what incomplete
+    rows may be, given what is seen of them: an unbiased equation, unlike the pseudo-likelihood of
+    what is seen given what is seen. Where all pairs are coupled, conditional probabilities of
+    single units need complete rows, so that no other cases are available than complete ones.
+
     Nguyen & Wood, "A block successive lower-bound maximization algorithm for the maximum
     pseudo-likelihood estimation of fully visible Boltzmann machines", Neural Computation 28 (2016).
 
@@ -158,8 +180,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     def __init__(
         self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
-        max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, existence_seconds=10.0,
-        n_threads=None,
+        max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, missing="error",
+        weights="counts", existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.solver = solver
         self.penalty = penalty
@@ -172,12 +194,14 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.threshold = threshold
         self.graph = graph
         self.ebic_gamma = ebic_gamma
+        self.missing = missing
+        self.weights = weights
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None, clusters=None):
         """Estimate couplings and field.
 
         Parameters
@@ -190,6 +214,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         sample_weight : array of shape (n_samples,), optional
             How many rows each row stands for. A factor of all weights changes no estimate but those
             with Firth's penalty, and divides the variances of errors.
+        clusters : array of shape (n_samples,), optional
+            Labels of what was sampled independently, such as persons with several rows each: for
+            errors, tests and bootstraps.
 
         Returns
         -------
@@ -206,7 +233,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         """
         solver = self._checked_solver()
         declared = declared_categories(X)
-        X = checked_table(self, X, reset=True)
+        X = checked_table(self, X, reset=True, missing=self.missing != "error")
         if self.threshold is None:
             self.categories_ = two_categories(self, X, declared)
         else:
@@ -216,10 +243,10 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         n_units = states.shape[1]
         order = n_units * (n_units + 1) // 2 if solver == "newton" else 0
         with few_blas_threads(order):
-            rows = distinct_rows(states, row_weights(sample_weight, len(states)))
+            rows = self._observed(states, sample_weight, clusters)
             self._objective = self._objective_of(rows)
-            if self.l1 == "ebic":
-                self._select(rows)
+            if isinstance(self.l1, str):
+                select_couplings(self)
             if solver in INVERSIONS:
                 self._invert(solver)
             else:
@@ -231,14 +258,33 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
         return self
 
+    def _observed(self, states, sample_weight, clusters):
+        """Distinct rows, complete ones where values are missing."""
+        self._sampling = self._completions = None
+        self.n_missing_ = self.n_dropped_ = 0
+        weights = row_weights(sample_weight, len(states))
+        absent = np.isnan(states)
+        if not absent.any() and clusters is None and self.weights == "counts":
+            return distinct_rows(states, weights)
+        labels = np.where(absent, -1, states > 0).astype(np.int64)
+        weights = np.ones(len(states)) if weights is None else weights
+        options = self.missing, self.weights
+        found = observed(labels, weights, np.full(states.shape[1], 2), options, clusters)
+        self._sampling, self._completions = found.sampling, found.completions
+        self.n_missing_, self.n_dropped_ = found.n_missing, found.n_dropped
+        return WeightedRows(2.0 * found.labels - 1, found.weights)
+
     def _checked_solver(self):
         solver = one_of("solver", self.solver, _SOLVERS)
         one_of("penalty", self.penalty, (None, "firth"))
-        if isinstance(self.l1, str):
-            one_of("l1", self.l1, ("ebic",))
-        for name in ("l1", "l2", "tol", "ebic_gamma"):
-            if name != "l1" or not isinstance(self.l1, str):
-                number(name, getattr(self, name), 0, np.inf, below=True)
+        check_selection(self)
+        for name in ("l2", "tol"):
+            number(name, getattr(self, name), 0, np.inf, below=True)
+        if self.missing == "em" and (self.penalty or solver not in ("auto", "newton", "lbfgs")):
+            raise ValueError(
+                "missing='em' needs solver 'auto', 'newton' or 'lbfgs', and penalty=None, got "
+                f"{solver!r} and penalty={self.penalty!r}."
+            )
         number("existence_seconds", self.existence_seconds, 0, np.inf)
         count("max_iter", self.max_iter, optional=True)
         if self.threshold is not None:
@@ -259,7 +305,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
         if isinstance(self.l1, str) and solver not in _SOLVERS_OF_GRAPHS:
             raise ValueError(
-                f"l1='ebic' needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, "
+                f"l1={self.l1!r} needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, "
                 f"got {solver!r}."
             )
         if self.step > 1 and solver in ("bslm", "gradient"):
@@ -268,20 +314,6 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
                 "log-pseudo-likelihood still does not decrease below 2.",
             )
         return solver
-
-    @property
-    def _penalty_l1(self):
-        """Penalty of the fit."""
-        return 0.0 if isinstance(self.l1, str) else float(self.l1)
-
-    def _select(self, rows):
-        """Leave the couplings to the objective that the criterion chooses."""
-        everything, gamma = self._objective, float(self.ebic_gamma)
-        tol = min(float(self.tol), 1e100)
-        self.path_, edges = ebic_path(
-            everything, partial(self._objective_of, rows), gamma, everything.total, tol
-        )
-        self._objective = self._objective_of(rows, edges)
 
     def _maximise(self, solver):
         objective = self._objective
@@ -306,10 +338,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             found = solvers.gradient_ascent(objective, start, step=self.step, **options)
         elif self.penalty == "firth":
             found = firth.firth_scoring(objective, start, **options)
-        elif solver == "newton":
-            found = newton.newton(objective, start, **options)
         else:
-            found = lbfgs.lbfgs(objective, start, l1=self._penalty_l1, **options)
+            solve = partial(newton.newton, **options)
+            if solver == "lbfgs":
+                solve = partial(lbfgs.lbfgs, l1=self._penalty_l1, **options)
+            found = maximised(self, solve, start)
         self.couplings_, self.field_ = objective.unpacked(found.parameters)
         self.history_ = np.array(found.history)
         self.n_iter_ = len(found.history)

@@ -1,5 +1,7 @@
 """Machines of ordinal items by maximum pseudo-likelihood, as a scikit-learn estimator."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
@@ -8,6 +10,12 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, codes, declared_categories
 from fastmf.estimators._data import missing_entries
 from fastmf.estimators._item_categories import item_categories
+from fastmf.estimators._observed import (
+    check_selection,
+    maximised,
+    observed,
+    select_couplings,
+)
 from fastmf.estimators._ordinal_machine import BaseOrdinalMachine
 from fastmf.learning.pseudo_likelihood.existence import Existence, no_maximum
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
@@ -17,7 +25,6 @@ from fastmf.learning.pseudo_likelihood.newton import MAX_ITER as MAX_NEWTON_ITER
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.ordinal.existence import existence, unbounded, unseen
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS
-from fastmf.learning.pseudo_likelihood.rows import distinct
 
 # Parameters up to which "auto" takes Newton's method.
 _MAX_NEWTON_PARAMETERS = 1300
@@ -45,14 +52,23 @@ class OrdinalMachine(BaseOrdinalMachine):
         r^2).
     reference : int or sequence of int of length n_features
         The score r of "blume_capel".
-    l1 : float
-        Penalty ``l1 sum |sigma_ij|`` per unit of weight.
+    l1 : float, "ebic" or "cv"
+        Penalty ``l1 sum |sigma_ij|`` per unit of weight, or how couplings are selected: see
+        `FullyVisibleBoltzmannMachine`.
     l2, l2_field : float
         Penalties ``(l2 sum sigma_ij^2 + l2_field sum theta_k^2) / 2`` of couplings and of the
         parameters theta of thresholds. With both the maximum always exists.
-    missing : {"error", "drop"}
-        Whether `fit` refuses missing values, or leaves out rows that have some, which is right
-        where values are missing completely at random.
+    missing : {"error", "drop", "em"}
+        Whether `fit` refuses missing values; leaves out rows that have some, which is right where
+        values are missing completely at random; or sums over what they may be, by expectation and
+        maximisation, which is right where they are missing at random, and whose errors take what is
+        missing into account: see `FullyVisibleBoltzmannMachine`. Rows with more than 4,096
+        completions are left out.
+    weights : {"counts", "sampling"}
+        Whether weights say how many rows each row stands for, or are those of a survey: each row is
+        then one observation, whose score is multiplied by its weight.
+    ebic_gamma : float
+        Weight of the number of items in "ebic": 0 is BIC, and more leaves out more couplings.
     solver : {"auto", "newton", "lbfgs"}
         "newton" takes few steps to machine precision; "lbfgs" is for many parameters, or `l1`.
     tol : float
@@ -85,8 +101,11 @@ class OrdinalMachine(BaseOrdinalMachine):
     history_ : array of shape (n_iter,)
         Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
     n_iter_ : int
-    n_dropped_ : int
-        Rows that were left out for missing values.
+    n_missing_, n_dropped_ : int
+        Missing values, and rows that were left out for them.
+    path_ : SelectionPath
+        With `l1="ebic"` or "cv" (not in files): penalties, numbers of couplings,
+        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`.
     converged_ : bool
         Whether the solver stopped by its own rule, at a maximum not known not to exist.
     n_features_in_ : int
@@ -119,8 +138,8 @@ class OrdinalMachine(BaseOrdinalMachine):
 
     def __init__(
         self, *, n_categories=None, thresholds="free", reference=0, l1=0.0, l2=0.0, l2_field=0.0,
-        missing="error", solver="auto", tol=1e-5, max_iter=None, existence_seconds=10.0,
-        n_threads=None,
+        missing="error", weights="counts", ebic_gamma=0.25, solver="auto", tol=1e-5, max_iter=None,
+        existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.n_categories = n_categories
         self.thresholds = thresholds
@@ -129,13 +148,15 @@ class OrdinalMachine(BaseOrdinalMachine):
         self.l2 = l2
         self.l2_field = l2_field
         self.missing = missing
+        self.weights = weights
+        self.ebic_gamma = ebic_gamma
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None, clusters=None):
         """Estimate couplings and thresholds.
 
         Parameters
@@ -145,6 +166,9 @@ class OrdinalMachine(BaseOrdinalMachine):
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             How many rows each row stands for.
+        clusters : array of shape (n_samples,), optional
+            Labels of what was sampled independently, such as persons with several rows each: for
+            errors, tests and bootstraps.
 
         Returns
         -------
@@ -160,18 +184,23 @@ class OrdinalMachine(BaseOrdinalMachine):
         """
         self._check_options()
         declared = declared_categories(X)
-        X = checked_table(self, X, reset=True, missing=self.missing == "drop")
+        X = checked_table(self, X, reset=True, missing=self.missing != "error")
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
-        absent = missing_entries(X).any(1)
-        self.n_dropped_ = int(absent.sum())
-        kept = ~absent & (weights > 0)
-        if not kept.any():
+        used = weights > 0
+        if self.missing == "drop":
+            used &= ~missing_entries(X).any(1)
+        if not used.any():
             raise ValueError("X must have a row without missing values, of positive weight.")
-        X, weights = X[kept], weights[kept]
-        self.categories_ = item_categories(self, X, self.n_categories, declared)
-        scores = codes(self, X, self.categories_)
+        self.categories_ = item_categories(self, X[used], self.n_categories, declared)
         self.n_categories_ = np.array([len(known) for known in self.categories_])
-        self._rows, self._weights, _ = distinct(scores, weights)
+        # Rows that are not used may have categories of their own.
+        scores = np.full(X.shape, -1)
+        scores[used] = codes(self, X[used], self.categories_)
+        options = self.missing, self.weights
+        found = observed(scores, weights, self.n_categories_, options, clusters)
+        self._rows, self._weights = found.labels, found.weights
+        self._sampling, self._completions = found.sampling, found.completions
+        self.n_missing_, self.n_dropped_ = int(missing_entries(X).sum()), found.n_dropped
         self._objective = self._made_objective()
         with few_blas_threads(self._objective.n_parameters):
             self._maximise()
@@ -179,21 +208,23 @@ class OrdinalMachine(BaseOrdinalMachine):
 
     def _check_options(self):
         one_of("thresholds", self.thresholds, KINDS)
-        one_of("missing", self.missing, ("error", "drop"))
+        check_selection(self)
         one_of("solver", self.solver, ("auto", "newton", "lbfgs"))
-        for name in ("l1", "l2", "l2_field", "tol"):
+        for name in ("l2", "l2_field", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
         number("existence_seconds", self.existence_seconds, 0, np.inf)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
-        if self.l1 and self.solver == "newton":
+        if self._penalty_l1 and self.solver == "newton":
             raise ValueError("l1 needs solver 'auto' or 'lbfgs', got 'newton'.")
 
     def _maximise(self):
+        if isinstance(self.l1, str):
+            select_couplings(self)
         objective, solver = self._objective, self.solver
         if solver == "auto":
             small = objective.n_parameters <= _MAX_NEWTON_PARAMETERS
-            solver = "newton" if small and not self.l1 else "lbfgs"
+            solver = "newton" if small and not self._penalty_l1 else "lbfgs"
         if solver == "newton" and objective.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
                 f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters, got "
@@ -202,10 +233,12 @@ class OrdinalMachine(BaseOrdinalMachine):
         start, tol = objective.independent(), min(float(self.tol), 1e100)
         if solver == "newton":
             max_iter = self.max_iter or MAX_NEWTON_ITER
-            found = newton(objective, start, tol=tol, max_iter=max_iter)
+            solve = partial(newton, tol=tol, max_iter=max_iter)
         else:
             max_iter = self.max_iter or MAX_LBFGS_ITER
-            found = lbfgs(objective, start, l1=float(self.l1), tol=tol, max_iter=max_iter)
+            solve = partial(lbfgs, l1=self._penalty_l1, tol=tol, max_iter=max_iter)
+        found = maximised(self, solve, start)
+        objective = self._objective
         self._set_parameters(found.parameters)
         self.history_ = np.array(found.history)
         self.n_iter_ = len(found.history)
@@ -215,7 +248,7 @@ class OrdinalMachine(BaseOrdinalMachine):
         self._warn(found.stopped, max_iter)
 
     def _existence(self, parameters):
-        if not self.l1:
+        if not self._penalty_l1:
             found = existence(self._objective, parameters, float(self.existence_seconds))
         else:  # penalised couplings are finite
             items = () if self.l2_field else unbounded(self._objective)

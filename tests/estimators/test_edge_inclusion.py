@@ -80,7 +80,9 @@ def test_intervals_are_quantiles_of_the_mixture():
     slab_mean, slab_std = 0.5, 0.4
     mean = p * slab_mean
     std = np.sqrt(p * (slab_std**2 + slab_mean**2) - mean**2)
-    found = EdgeInclusion(p, p, mean, std, 0.0, 0.5, 1.0, "gaussian", True, None, np.array(["a", "b"]))
+    found = EdgeInclusion(
+        p, p, mean, std, 0.0, 0.5, 1.0, "gaussian", True, None, np.array(["a", "b"])
+    )
     low, high = found.interval(0.9)[0, 1]
     assert np.array_equal(found.interval()[0, 0], [0, 0])
 

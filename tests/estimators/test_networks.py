@@ -47,66 +47,30 @@ def test_centralities_are_sums_of_couplings(machine, samples):
     np.testing.assert_allclose(machine.strength().standard_error, signed, rtol=0.15)
 
 
-def test_predictability_is_that_of_the_conditionals(machine):
-    X = table()
-    p, found = machine.conditional_proba(X), machine.predictability()
-    r2 = 1 - ((X - p) ** 2).mean(0) / X.var(0)
-    np.testing.assert_allclose(found.r2, r2, atol=1e-10)
-    np.testing.assert_allclose(found.accuracy, ((p > 0.5) == X).mean(0))
-    share = X.mean(0)
-    np.testing.assert_allclose(found.marginal_accuracy, np.maximum(share, 1 - share))
-
-
-def test_error_of_predictability_is_that_of_refits():
-    """Against the jackknife, which fits all parameters again without each row."""
-    X = table(n=150, d=3, seed=3)
-    rows, weights = np.unique(X, axis=0, return_counts=True)
-    whole = mf.FullyVisibleBoltzmannMachine(tol=1e-9).fit(rows, sample_weight=weights)
-    left_out = []
-    for k in range(len(rows)):
-        fewer = weights - (np.arange(len(rows)) == k)
-        without = mf.FullyVisibleBoltzmannMachine(tol=1e-9).fit(rows, sample_weight=fewer)
-        left_out.append(without.predictability().r2)
-    left_out = np.array(left_out)
-    mean = weights @ left_out / len(X)
-    variance = (len(X) - 1) / len(X) * (weights @ (left_out - mean) ** 2)
-    np.testing.assert_allclose(whole.predictability().standard_error, variance**0.5, rtol=0.1)
-
-
-@pytest.mark.parametrize("options", [{}, {"l2": 0.05}, {"l1": 0.02}])
-def test_samples_are_fits_of_weighted_rows(options):
-    X = table(d=3)
-    machine = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options).fit(X)
-    found = machine.bootstrap(3, 5)
-    rows = machine._objective.rows
-    rng = np.random.default_rng()
-    rng = mf.estimators._networks.generator_of(5)
-    for k in range(3):
-        weights = rng.multinomial(len(X), rows.weights / len(X))
-        again = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options)
-        again.fit(rows.states, sample_weight=weights)
-        assert found.converged[k]
-        np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-5)
-        np.testing.assert_allclose(found.field[k], again.field_, atol=1e-5)
-
-
-def test_spread_of_samples_is_the_standard_error(machine, samples):
-    errors, _ = machine.standard_errors()
-    pairs = np.triu_indices(5, 1)
-    np.testing.assert_allclose(samples.couplings.std(0)[pairs], errors[pairs], rtol=0.2)
-
-
 def test_what_has_no_errors_is_refused():
     X = table(d=3)
-    sparse = mf.FullyVisibleBoltzmannMachine(l1=0.01).fit(X)
+    inverted = mf.FullyVisibleBoltzmannMachine(solver="naive_mean_field").fit(X)
     for method in ("strength", "expected_influence", "predictability", "edge_inclusion"):
-        with pytest.raises(ValueError, match="without l1"):
-            getattr(sparse, method)()
-    with pytest.raises(ValueError, match="Firth"):
-        mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X).bootstrap(2)
-    with pytest.raises(ValueError, match="weights"):
-        few = np.full(len(X), 1e-4)
-        mf.FullyVisibleBoltzmannMachine().fit(X, sample_weight=few).bootstrap(2)
+        with pytest.raises(ValueError, match="another solver"):
+            getattr(inverted, method)()
+
+
+@pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
+def test_errors_with_l1_are_those_of_the_fit_without(kind):
+    X = table(n=500, d=6)
+    sparse = kind(l1=0.05 if kind is mf.OrdinalMachine else 0.1).fit(X)
+    edges = np.argwhere(np.triu(sparse.couplings_))
+    assert 0 < len(edges) < 15
+    with pytest.warns(UserWarning, match=f"without l1 of the {len(edges)} couplings"):
+        found = sparse.standard_errors()[0]
+    binary = mf.FullyVisibleBoltzmannMachine(graph=edges, tol=1e-8).fit(X)
+    factor = 4 if kind is mf.OrdinalMachine else 1
+    np.testing.assert_allclose(found, factor * binary.standard_errors()[0], rtol=1e-4)
+    with pytest.warns(UserWarning, match="without l1"):
+        low, high = np.moveaxis(sparse.confint()[0], -1, 0)
+    np.testing.assert_allclose((low + high) / 2, factor * binary.couplings_, atol=1e-5)
+    with pytest.warns(UserWarning, match="without l1"):
+        assert len(sparse.test_couplings().z) == len(edges)
 
 
 def test_frames_have_names(machine):
@@ -148,3 +112,48 @@ def test_edges_of_ordinal_items():
     assert found.probability[0, 1] > 0.99
     rest = found.probability[np.triu_indices(4, 1)][1:]
     assert (rest < 0.5).all()
+
+
+@pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
+def test_scores_of_surveys_are_multiplied_by_weights(kind):
+    X, rng = table(200, 3), np.random.default_rng(1)
+    weights, persons = rng.uniform(0.2, 3, 200), rng.integers(0, 60, 200)
+    machine = kind(weights="sampling", tol=1e-9).fit(X, sample_weight=weights)
+    objective, theta = machine._objective, machine._parameters
+    inverse = np.linalg.inv(objective.hessian(theta))
+    # One row at a time, as they came.
+    states = X if kind is mf.OrdinalMachine else 2 * X - 1
+    rows = machine._rows if kind is mf.OrdinalMachine else objective.rows.states
+    which = [int(np.argmax((rows == state).all(1))) for state in states]
+    scores = objective.scores(theta, np.array(which), weights / weights.sum())
+    expected = inverse @ scores.T @ scores @ inverse
+    np.testing.assert_allclose(machine.covariance(), expected, rtol=1e-6, atol=1e-12)
+    counted = kind(tol=1e-9).fit(X, sample_weight=weights)
+    np.testing.assert_allclose(counted.couplings_, machine.couplings_, atol=1e-8)
+    clustered = kind(tol=1e-9).fit(X, sample_weight=weights, clusters=persons)
+    sums = np.stack([scores[persons == k].sum(0) for k in np.unique(persons)])
+    expected = inverse @ sums.T @ sums @ inverse
+    np.testing.assert_allclose(clustered.covariance(), expected, rtol=1e-6, atol=1e-12)
+    assert clustered.edge_inclusion().converged
+
+
+def test_clusters_go_to_files_and_back(tmp_path):
+    X = table(200, 3)
+    for kind in (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine):
+        machine = kind(l1="ebic").fit(X, clusters=np.arange(200) // 4)
+        machine.save(tmp_path / "machine.npz")
+        again = kind.load(tmp_path / "machine.npz")
+        np.testing.assert_allclose(again.covariance(), machine.covariance(), rtol=1e-10)
+
+
+def test_couplings_of_ordinal_items_are_selected():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (500, 5))
+    X[:, 1] = np.clip(X[:, 0] + rng.integers(-1, 2, 500), 0, 2)
+    X[:, 4] = np.clip(X[:, 3] + rng.integers(-1, 2, 500), 0, 2)
+    machine = mf.OrdinalMachine(l1="ebic").fit(X)
+    assert np.argwhere(np.triu(machine.couplings_)).tolist() == [[0, 1], [3, 4]]
+    assert machine.path_.n_edges[machine.path_.chosen] == 2
+    again = mf.OrdinalMachine(l1="cv").fit(X)
+    assert {(0, 1), (3, 4)} <= set(map(tuple, np.argwhere(np.triu(again.couplings_)).tolist()))
+    assert again.path_.score.argmax() == again.path_.chosen

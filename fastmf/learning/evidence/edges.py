@@ -1,7 +1,7 @@
 """Which of some effects are zero, from their estimates and the covariance of these.
 
-With estimates e ~ N(theta, C), and a spike and a slab for each effect theta_k, the posterior is that
-of a spike-and-slab regression with L^-1 e = L^-1 theta + noise of variance 1, where C = L L'
+With estimates e ~ N(theta, C), and a spike and a slab for each effect theta_k, the posterior is
+that of a spike-and-slab regression with L^-1 e = L^-1 theta + noise of variance 1, where C = L L'
 (`fastmf.inference.ep`). For the couplings of a network, whose C is the sandwich covariance of a
 composite likelihood, the effects are its edges.
 
@@ -22,11 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-
 from scipy.special import logsumexp
 
-from fastmf.learning.evidence import Hyperparameters, Loci, Regression, fixed_points
-from fastmf.learning.evidence import robust_solution
+from fastmf.learning.evidence import (
+    Hyperparameters,
+    Loci,
+    Regression,
+    fixed_points,
+    robust_solution,
+)
 from fastmf.models import SparseLinearModel
 from fastmf.priors import GaussBernoulli
 from fastmf.special import sigmoid
@@ -188,9 +192,7 @@ class Parts(NamedTuple):
         )
         evidence = sum(one.log_evidence for one in found) / self.repeats
         converged = all(one.converged for one in found)
-        return Effects(
-            odds, means, np.sqrt(variances), prior_log_odds, scale, evidence, converged
-        )
+        return Effects(odds, means, np.sqrt(variances), prior_log_odds, scale, evidence, converged)
 
 
 def _posterior(part, log_odds, scale, slab, blocks=None, tol=MIXTURE_TOL):

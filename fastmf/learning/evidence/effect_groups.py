@@ -116,9 +116,7 @@ class EffectGroups:
             mean[own], std[own] = own_mean, np.sqrt(own_covariance.diagonal())
             evidence += ratio
         log_odds = np.array([one[0] for one in tilted])
-        return Effects(
-            log_odds, mean, std, prior_log_odds, scale, float(evidence), bool(converged)
-        )
+        return Effects(log_odds, mean, std, prior_log_odds, scale, float(evidence), bool(converged))
 
     def _learned(self, log_odds, scale, median):
         """Parameters of the largest evidence times their prior; what is given is kept."""

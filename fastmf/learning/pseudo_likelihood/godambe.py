@@ -172,7 +172,7 @@ class Godambe:
             )
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
-            return inverse @ scores @ inverse
+            return inverse @ scores @ inverse.T
 
     def naive_covariance(self):
         """What the covariance would be if the rows' log-values were log-likelihoods: H^-1 / n."""
@@ -213,24 +213,32 @@ class Godambe:
             return 1 / float(np.square(self.sampling.sum(1)).sum())
         return 1 / float(np.sum(self.sampling))
 
-    def influences(self, gradients):
-        """How much each row moves functions of the estimate, times the number of rows.
+    def variances_of(self, gradients, own):
+        """Variances of functions of the estimate and of the distribution of the rows.
 
         Parameters
         ----------
         gradients : array of shape (n_functions, n_parameters)
             Derivatives of each function by the parameters.
+        own : array of shape (n_rows, n_functions)
+            How much the weight of each row moves the functions with the parameters held, times the
+            number of rows.
 
         Returns
         -------
-        array of shape (n_rows, n_functions)
+        array of shape (n_functions,)
         """
+        weights = self.objective.weights
         along = gradients @ self._inverse_hessian(self.parameters)
-        n_rows = len(self.objective.weights)
-        products = self.objective.score_products(
-            self.parameters, along, slice(n_rows), np.ones(n_rows)
-        )
-        return products - along @ self.objective.mean_score(self.parameters)
+        rows, ones = slice(len(weights)), np.ones(len(weights))
+        influences = own - weights @ own
+        influences += self.objective.score_products(self.parameters, along, rows, ones)
+        influences -= along @ self.objective.mean_score(self.parameters)
+        if self.sampling is None:
+            return weights @ influences**2 / self.objective.total
+        if sparse.issparse(self.sampling):
+            return np.square(self.sampling @ influences).sum(0)
+        return self.sampling @ influences**2
 
     def standard_errors(self, pairs=None):
         """Standard errors of all parameters, or of some.

@@ -1,12 +1,13 @@
-"""Selection of couplings by the extended Bayesian information criterion along a path of penalties.
+"""Selection of couplings along a path of penalties, by a criterion or by cross-validation.
 
-For graphs with k couplings among d units and n rows,
+By the extended Bayesian information criterion, for graphs with k couplings among d units, n rows:
 
     EBIC = -2 log PL + k log n + 4 gamma k log d
 
 with the pseudo-likelihood at its maximum over the couplings of the graph (Foygel & Drton 2010, for
 Gaussian graphs; Barber & Drton 2015, for the Ising model). The graphs are those of an l1 penalty
-that falls from where no coupling is left.
+that falls from where no coupling is left. In cross-validation each part of the rows is scored by
+fits to all others, with the penalties of the path.
 """
 
 from typing import NamedTuple
@@ -15,11 +16,14 @@ import numpy as np
 
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.resampling import counts_of
 
 # Penalties of a path, and the smallest one, of the largest.
 N_PENALTIES, SMALLEST = 100, 1e-3
 # A path ends after so many graphs whose criterion is above the smallest so far.
 PATIENCE = 10
+# Parts of the rows, and penalties, of cross-validation.
+N_FOLDS, N_CROSS_VALIDATED = 10, 30
 # Parameters up to which a graph is fitted by Newton's method, which factorises their Hessian.
 MAX_NEWTON_PARAMETERS = 1300
 
@@ -38,7 +42,9 @@ class SelectionPath(NamedTuple):
     ebic : array of shape (n_penalties,)
         Criterion of each graph.
     chosen : int
-        Index of the smallest criterion.
+        Index of the smallest criterion, or of the largest score.
+    score : array of shape (n_penalties,), optional
+        By cross-validation, log-pseudo-likelihood of a row that was left out.
     """
 
     l1: np.ndarray
@@ -46,6 +52,7 @@ class SelectionPath(NamedTuple):
     log_pseudo_likelihood: np.ndarray
     ebic: np.ndarray
     chosen: int
+    score: np.ndarray | None = None
 
 
 def ebic_path(objective, restricted, gamma, n_rows, tol):
@@ -71,8 +78,8 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
     """
     n, d = objective.n_fields, objective.n_units
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
-    largest = abs(objective.value_and_gradient(parameters)[1][n:]).max(initial=0.0)
-    penalties = largest * np.geomspace(1, SMALLEST, N_PENALTIES)
+    penalties = _penalties(objective, N_PENALTIES)
+    largest = penalties[0]
     known, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
     for l1 in penalties:
         # At the largest penalty, to rounding, no coupling is left.
@@ -82,7 +89,8 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
         key = there.tobytes()
         if key not in known:
             start = np.concatenate([parameters[:n], parameters[n:][there]])
-            known[key] = _maximum(restricted(pairs[there]), start, tol)
+            own = restricted(pairs[there])
+            known[key] = own.log_likelihood(maximum(own, start, tol).parameters)
             k = int(there.sum())
             ebic = -2 * known[key] + k * np.log(n_rows) + 4 * gamma * k * np.log(d)
             waited += 1
@@ -98,7 +106,54 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
     return SelectionPath(penalties[: len(values)], sizes, values, ebic, chosen), best[1]
 
 
-def _maximum(objective, start, tol):
-    """Largest log-pseudo-likelihood of an objective."""
+def cross_validated_path(objective, gamma, n_rows, tol):
+    """Graphs of a path, and the couplings of the penalty with the largest score of left-out rows.
+
+    Parameters
+    ----------
+    objective : CompositeLikelihood
+        Whose weights count rows.
+    gamma, n_rows, tol : float
+        As in `ebic_path`.
+
+    Returns
+    -------
+    path : SelectionPath
+    edges : int array of shape (n_edges, 2)
+    """
+    n, pairs = objective.n_fields, np.stack(objective.pairs, axis=1)
+    counts = counts_of(objective.weights * objective.total)
+    penalties = _penalties(objective, N_CROSS_VALIDATED)
+    fold = np.random.default_rng(0).permutation(np.arange(counts.sum()) % N_FOLDS)
+    row = np.repeat(np.arange(len(counts)), counts)
+    score = np.zeros(len(penalties))
+    for k in range(min(N_FOLDS, counts.sum())):
+        left_out = np.bincount(row[fold == k], minlength=len(counts)).astype(float)
+        inside, outside = (objective.reweighted(w) for w in (counts - left_out, left_out))
+        parameters = inside.independent()
+        for m, l1 in enumerate(penalties):
+            parameters = lbfgs(inside, parameters, l1=l1, tol=tol).parameters
+            score[m] += outside.log_likelihood(parameters) / counts.sum()
+    chosen, fits = int(score.argmax()), []
+    parameters = objective.independent()
+    for l1 in penalties:
+        parameters = lbfgs(objective, parameters, l1=l1, tol=tol).parameters
+        fits.append(parameters)
+    sizes = np.array([int((fit[n:] != 0).sum()) for fit in fits])
+    values = np.array([objective.log_likelihood(fit) for fit in fits])
+    ebic = -2 * values + sizes * (np.log(n_rows) + 4 * gamma * np.log(objective.n_units))
+    path = SelectionPath(penalties, sizes, values, ebic, chosen, score)
+    return path, pairs[fits[chosen][n:] != 0]
+
+
+def _penalties(objective, n_penalties):
+    """Penalties from where no coupling is left."""
+    n, parameters = objective.n_fields, objective.independent()
+    largest = abs(objective.value_and_gradient(parameters)[1][n:]).max(initial=0.0)
+    return largest * np.geomspace(1, SMALLEST, n_penalties)
+
+
+def maximum(objective, start, tol):
+    """`Fit` of an objective without l1."""
     solver = newton if objective.n_parameters <= MAX_NEWTON_PARAMETERS else lbfgs
-    return objective.log_likelihood(solver(objective, start, tol=tol).parameters)
+    return solver(objective, start, tol=tol)

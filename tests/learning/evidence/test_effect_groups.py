@@ -18,7 +18,7 @@ def table(seed, correlation=0.3):
     rng = np.random.default_rng(seed)
     errors = rng.uniform(0.15, 0.6, 8)
     common = np.where(np.arange(8) % 3, 1.0, -1.0)
-    C = ((1 - correlation) * np.eye(8) + correlation * np.outer(common, common))
+    C = (1 - correlation) * np.eye(8) + correlation * np.outer(common, common)
     C *= np.outer(errors, errors)
     theta = np.where(np.isin(np.arange(8), [0, 1, 3, 4, 5]), rng.normal(size=8), 0.0)
     return rng.multivariate_normal(theta, C), C

@@ -339,3 +339,53 @@ class PseudoLikelihood(CompositeLikelihood):
         first, second = self.pairs
         place = first * (2 * d - first - 1) // 2 + second - first - 1
         return scores[:, np.concatenate([np.arange(d), d + place])]
+
+    # --- other rows, weights and edges ----------------------------------------------------------
+
+    def log_joint(self, parameters):
+        """Logarithms of the probabilities of rows, but for a constant."""
+        couplings, field = self.unpacked(parameters)
+        states = self.rows.states
+        return states @ field + ((states @ couplings) * states).sum(1) / 2
+
+    def statistics(self, rows):
+        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
+        states, first, second = self.rows.states[rows], *self.pairs
+        return np.hstack([states, states[:, first] * states[:, second]])
+
+    def predictions(self, parameters):
+        """Rows, their means given all others, and what the more probable value hits.
+
+        Returns
+        -------
+        states, means, hits : array of shape (n_rows, n_units)
+            Hits are 1 where the more probable value is that of the row, 1/2 if both are alike.
+        frequent : array of shape (n_units,)
+            Share of the more frequent value.
+        """
+        couplings, field = self.unpacked(parameters)
+        states = self.rows.states
+        means = np.tanh(states @ couplings + field)
+        return states, means, (1 + np.sign(states * means)) / 2, (1 + abs(self.mean)) / 2
+
+    def prediction_gradients(self, parameters, factors):
+        """Derivatives of the sums over rows of factors times means, (n_units, n_parameters)."""
+        states, means, *_ = self.predictions(parameters)
+        slopes = factors * (1 - means**2)
+        by_field, by_couplings = slopes.sum(0), slopes.T @ states
+        out = np.zeros((self.n_units, self.n_parameters))
+        for j in range(self.n_units):
+            out[j, j] = by_field[j]
+            others = np.flatnonzero(self.index[j][1:] >= 0)
+            out[j, self.index[j][1 + others]] = by_couplings[j, others]
+        return out
+
+    def reweighted(self, weights):
+        """The objective of these rows with other weights; those of weight 0 are left out."""
+        kept = weights > 0
+        rows = self.rows._replace(states=self.rows.states[kept], weights=weights[kept])
+        return PseudoLikelihood(rows, self.l2, self.n_threads, self.edges)
+
+    def restricted(self, edges):
+        """The objective with the couplings of these edges alone, (n_edges, 2)."""
+        return PseudoLikelihood(self.rows, self.l2, self.n_threads, edges)

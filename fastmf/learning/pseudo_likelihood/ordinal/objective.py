@@ -65,6 +65,7 @@ class OrdinalLikelihood(CompositeLikelihood):
         self.pairs = np.triu_indices(d, 1) if pairs is None else pairs
         self.n_fields = len(thresholds.slope)
         self.n_parameters = self.n_fields + len(self.pairs[0])
+        self.penalties = float(l2), float(l2_field)
         self.ridge = np.full(self.n_parameters, float(l2))
         self.ridge[: self.n_fields] = l2_field
         # Of two items, the parameter that couples them, -1 if there is none.
@@ -263,6 +264,66 @@ class OrdinalLikelihood(CompositeLikelihood):
         )
         fields = (of_thresholds @ self.thresholds.matrix) * factors[:, None]
         return np.hstack([fields, pairs[:, d:][:, self._among_all_pairs()]])
+
+    def log_joint(self, parameters):
+        """Logarithms of the probabilities of rows, but for a constant."""
+        couplings, fields = self.unpacked(parameters)
+        table = self.thresholds.table(fields)
+        own = np.take_along_axis(table, self.states.astype(int), 0).sum(1)
+        return own + ((self.states @ couplings) * self.states).sum(1) / 2
+
+    def statistics(self, rows):
+        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
+        states, first, second = self.states[rows], *self.pairs
+        there = states[:, self.thresholds.item] == self.thresholds.category
+        return np.hstack([there @ self.thresholds.matrix, states[:, first] * states[:, second]])
+
+    def predictions(self, parameters):
+        """Scores of rows, their means given all others, and what the most probable category hits.
+
+        Returns
+        -------
+        states, means, hits : array of shape (n_rows, n_items)
+            Hits are 1 where the most probable category is that of the row.
+        frequent : array of shape (n_items,)
+            Share of the most frequent category.
+        """
+        p, residuals, _ = self.conditionals(parameters)
+        hits = p.argmax(0) == self.states
+        return self.states, self.states - residuals, hits.astype(float), self.frequencies.max(0)
+
+    def prediction_gradients(self, parameters, factors):
+        """Derivatives of the sums over rows of factors times means, (n_items, n_parameters)."""
+        p, residuals, _ = self.conditionals(parameters)
+        numbers = np.arange(self.thresholds.width)[:, None, None]
+        # Derivatives of means by thresholds, and (c of them) by the sum of neighbours.
+        slopes = p * (numbers - (self.states - residuals)) * factors
+        by_thresholds, by_sums = slopes.sum(1), (numbers * slopes).sum(0)
+        by_couplings = by_sums.T @ self.states
+        out = np.zeros((self.n_units, self.n_parameters))
+        for i in range(self.n_units):
+            own = np.zeros_like(by_thresholds)
+            own[:, i] = by_thresholds[:, i]
+            out[i, : self.n_fields] = self.thresholds.gradient(own)
+            others = np.flatnonzero(self.index[i] >= 0)
+            out[i, self.index[i, others]] = by_couplings[i, others]
+        return out
+
+    def reweighted(self, weights):
+        """The objective of these rows with other weights; those of weight 0 are left out."""
+        kept = weights > 0
+        return self._of(self.states[kept], weights[kept], self.pairs)
+
+    def restricted(self, edges):
+        """The objective with the couplings of these edges alone, (n_edges, 2)."""
+        return self._of(self.states, self.weights * self.total, tuple(np.transpose(edges)))
+
+    def _of(self, states, weights, pairs):
+        l2, l2_field = self.penalties
+        return OrdinalLikelihood(
+            states, weights, self.thresholds, l2=l2, l2_field=l2_field, pairs=pairs,
+            n_threads=self.n_threads,
+        )  # fmt: skip
 
     def _among_all_pairs(self):
         """Places of the coupled pairs among all pairs i < j."""

@@ -1,0 +1,176 @@
+"""Rows of items as a fit takes them: distinct, without or with missing values, and in clusters."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from fastmf._common.arguments import number, one_of
+from fastmf.learning.pseudo_likelihood.missing import (
+    MAX_OF_A_ROW,
+    Completions,
+    expectation_maximisation,
+    n_completions,
+)
+from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
+from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
+
+SELECTIONS = ("ebic", "cv")
+MISSING = ("error", "drop", "em")
+WEIGHTS = ("counts", "sampling")
+
+
+class Observed(NamedTuple):
+    """Rows of a fit.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_rows, n_features)
+        Distinct and complete.
+    weights : array of shape (n_rows,)
+    sampling : sparse array of shape (n_clusters, n_observed), optional
+        As in `fastmf.learning.pseudo_likelihood.rows.sampling`, of distinct rows that may be
+        incomplete; None: weights count rows.
+    completions : Completions, optional
+        Complete rows that stand for incomplete ones.
+    n_missing, n_dropped : int
+        Missing values, and rows that were left out for them.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+    sampling: object
+    completions: Completions | None
+    n_missing: int
+    n_dropped: int
+
+
+def observed(labels, weights, sizes, options, clusters=None):
+    """The rows of a fit.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_samples, n_features)
+        Negative where missing.
+    weights : array of shape (n_samples,)
+    sizes : int array of shape (n_features,)
+        Number of categories.
+    options : tuple of str
+        What to do with missing values, one of `MISSING`, and what weights are, of `WEIGHTS`.
+    clusters : array of shape (n_samples,), optional
+        Labels of what was sampled together.
+
+    Raises
+    ------
+    ValueError
+        If no row is left, or `clusters` does not have one label for each row.
+    """
+    missing, kind = options
+    if clusters is not None and np.shape(clusters) != (len(labels),):
+        raise ValueError(
+            f"clusters must have one label for each of {len(labels)} rows, got shape "
+            f"{np.shape(clusters)}."
+        )
+    absent = labels < 0
+    limit = MAX_OF_A_ROW if missing == "em" else 1
+    kept = (n_completions(labels, sizes) <= limit) & (~absent).any(1)
+    used = kept & (weights > 0)
+    if not used.any():
+        raise ValueError("X must have a row without missing values, of positive weight.")
+    rows, sums, members = distinct(labels[used], weights[used])
+    clustered = None
+    if clusters is not None or kind == "sampling":
+        who = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
+        clustered = sampling(members, weights[used], who[used])
+    completions = None
+    if (rows < 0).any():
+        completions = Completions.of(rows, sums, sizes)
+        rows, sums = completions.states, completions.weights
+    return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~kept).sum()))
+
+
+def maximised(machine, solve, start):
+    """`Fit` of a machine's objective, by expectation and maximisation if rows are incomplete.
+
+    Parameters
+    ----------
+    machine : estimator
+        Whose `_objective` and `_completions` are those at the estimate afterwards.
+    solve : callable
+        `Fit` of an objective from parameters.
+    start : array of shape (n_parameters,)
+        For complete rows.
+    """
+    if machine._completions is None:
+        return solve(machine._objective, start)
+    found, machine._completions, machine._objective = expectation_maximisation(
+        machine._completions, machine._objective.reweighted,
+        lambda objective, last: solve(objective, objective.independent() if last is None else last),
+    )  # fmt: skip
+    return found
+
+
+def select_couplings(machine):
+    """Leave the couplings to a machine's objective that `l1` selects, and keep the path."""
+    objective, gamma = machine._objective, float(machine.ebic_gamma)
+    tol, n_rows = min(float(machine.tol), 1e100), objective.total
+    if machine.l1 == "ebic":
+        path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol)
+    else:
+        path, edges = cross_validated_path(objective, gamma, n_rows, tol)
+    machine.path_, machine._objective = path, objective.restricted(edges)
+
+
+def check_selection(machine):
+    """Check `l1`, `missing` and `weights`, and what does not go together."""
+    one_of("missing", machine.missing, MISSING)
+    one_of("weights", machine.weights, WEIGHTS)
+    number("ebic_gamma", machine.ebic_gamma, 0, np.inf, below=True)
+    if not isinstance(machine.l1, str):
+        number("l1", machine.l1, 0, np.inf, below=True)
+        return
+    one_of("l1", machine.l1, SELECTIONS)
+    if machine.missing == "em":
+        raise ValueError(f"l1={machine.l1!r} needs complete rows: missing='error' or 'drop'.")
+
+
+def saved_rows(machine):
+    """What files keep of the clusters and the completions of a fit."""
+    out = {}
+    if machine._sampling is not None:
+        out |= _sparse_arrays("sampling", machine._sampling)
+    if machine._completions is not None:
+        out |= _sparse_arrays("share", machine._completions.share)
+        out["row_weights"] = machine._completions.row_weights
+    return out
+
+
+def restored_rows(machine, arrays, states):
+    """Put back what `saved_rows` kept; `states` are the labels of the rows of the fit."""
+    machine._completions = None
+    n = len(states)
+    if "row_weights" in arrays:
+        weights = arrays.member("row_weights", "f", (None,), low=0)
+        share = _sparse_from("share", arrays, n)
+        if share.shape[0] != len(weights):
+            raise ValueError("member 'share' must have a row for each of 'row_weights'.")
+        machine._completions, n = Completions(states, share, weights), len(weights)
+    machine._sampling = _sparse_from("sampling", arrays, n) if "sampling" in arrays else None
+
+
+def _sparse_arrays(name, matrix):
+    matrix = sparse.csr_array(matrix)
+    return {
+        name: matrix.data, f"{name}_indices": matrix.indices.astype(np.int64),
+        f"{name}_indptr": matrix.indptr.astype(np.int64),
+    }  # fmt: skip
+
+
+def _sparse_from(name, arrays, n_columns):
+    """A sparse array with this many columns."""
+    data = arrays.member(name, "f", (None,), low=0)
+    indices = arrays.member(f"{name}_indices", "iu", (len(data),), low=0, high=n_columns - 1)
+    indptr = arrays.member(f"{name}_indptr", "iu", (None,), low=0, high=len(data))
+    if len(indptr) < 2 or indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+        raise ValueError(f"member '{name}_indptr' must rise from 0 to {len(data)}.")
+    return sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))

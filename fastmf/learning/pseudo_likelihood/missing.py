@@ -1,0 +1,198 @@
+"""Pseudo-likelihoods of rows with missing values: expectation and maximisation.
+
+Each incomplete row stands for all of its completions, weighted by their probabilities given what is
+seen. The estimate is where the expected score of the pseudo-likelihood is zero,
+
+    psi(theta) = sum_r w_r E[s(x) | seen of r; theta] = 0,
+
+an unbiased equation if values are missing at random, as the score of complete rows is. It is found
+by maximising the pseudo-likelihood of the completions, with their probabilities at the last
+estimate. With the statistics T of the parameters, d ln p(x) / d theta = T - E T, its derivative is
+
+    -d psi = H - sum_r w_r Cov(s, T | seen of r)
+
+whose inverse takes the place of H^-1 in the sandwich; it is not symmetric.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from fastmf.learning.pseudo_likelihood.fit import Fit
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.rows import distinct
+
+# Completions of a row, and of all rows together, up to which they are enumerated.
+MAX_OF_A_ROW, MAX_COMPLETIONS = 4096, 1 << 22
+# Largest change of a parameter, relative to the largest, at which iterations end, and their number.
+TOL, MAX_ITER = 1e-8, 500
+# Smallest probability of a completion: less cannot matter, and zero weights divide by zero.
+MIN_PROBABILITY = 1e-13
+# Completions whose scores are computed at a time.
+_BLOCK = 4096
+
+
+class Completions(NamedTuple):
+    """Complete rows that incomplete ones may be.
+
+    Parameters
+    ----------
+    states : int array of shape (n_states, n_units)
+        Distinct.
+    share : sparse array of shape (n_rows, n_states)
+        Probabilities of the completions of each row given what is seen.
+    row_weights : array of shape (n_rows,)
+        Weights of the rows.
+    """
+
+    states: np.ndarray
+    share: sparse.csr_array
+    row_weights: np.ndarray
+
+    @classmethod
+    def of(cls, labels, weights, sizes):
+        """All completions of rows, equally probable.
+
+        Parameters
+        ----------
+        labels : int array of shape (n_rows, n_units)
+            Negative where missing.
+        weights : array of shape (n_rows,)
+        sizes : int array of shape (n_units,)
+            Number of states of each unit.
+
+        Raises
+        ------
+        ValueError
+            If there are more than `MAX_COMPLETIONS` together.
+        """
+        counts = n_completions(labels, sizes)
+        if counts.sum() > MAX_COMPLETIONS:
+            raise ValueError(
+                f"missing='em' sums over the completions of rows, up to {MAX_COMPLETIONS} "
+                f"together, got {counts.sum():.3g}: leave out items or rows with many missing "
+                "values."
+            )
+        whole, row = np.repeat(labels, counts.astype(int), axis=0), 0
+        for own, n in zip(labels, counts.astype(int), strict=True):
+            absent = np.flatnonzero(own < 0)
+            if len(absent):
+                values = product(*(range(int(sizes[i])) for i in absent))
+                whole[row : row + n, absent] = list(values)
+            row += n
+        states, _, members = distinct(whole, np.ones(len(whole)))
+        indptr = np.append(0, np.cumsum(counts)).astype(np.int64)
+        data = np.repeat(1 / counts, counts.astype(int))
+        share = sparse.csr_array((data, members, indptr), shape=(len(labels), len(states)))
+        return cls(states, share, np.asarray(weights, float))
+
+    @property
+    def weights(self):
+        """Weights of the states."""
+        return self.row_weights @ self.share
+
+    def given(self, log_joint):
+        """The same with probabilities proportional to the exponentials of values of the states."""
+        share, start = self.share, self.share.indptr[:-1]
+        logs, counts = log_joint[share.indices], np.diff(share.indptr)
+        logs = logs - np.repeat(np.maximum.reduceat(logs, start), counts)
+        p = np.exp(logs)
+        p = np.maximum(p / np.repeat(np.add.reduceat(p, start), counts), MIN_PROBABILITY)
+        data = p / np.repeat(np.add.reduceat(p, start), counts)
+        return self._replace(
+            share=sparse.csr_array((data, share.indices, share.indptr), shape=share.shape)
+        )
+
+
+def n_completions(labels, sizes):
+    """Number of completions of each row."""
+    return np.exp2(((labels < 0) * np.log2(sizes)).sum(1)).round()
+
+
+def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_ITER):
+    """Estimate from the completions of rows.
+
+    Parameters
+    ----------
+    completions : Completions
+        With probabilities to start from.
+    objective_of : callable
+        Objective of weights of the states: a `CompositeLikelihood` with a method `log_joint`.
+    maximise : callable
+        `Fit` of an objective from parameters, or from uncoupled units (None).
+    max_iter : int
+
+    Returns
+    -------
+    found : Fit
+    completions : Completions
+        With the probabilities at the estimate.
+    objective : CompositeLikelihood
+    """
+    parameters, history, stopped = None, [], False
+    for _ in range(max_iter):
+        objective = objective_of(completions.weights)
+        found = maximise(objective, parameters)
+        last, parameters = parameters, found.parameters
+        history.append(found.history[-1])
+        completions = completions.given(objective.log_joint(parameters))
+        if last is not None:
+            change = abs(parameters - last).max(initial=0)
+            if change < TOL * max(1, abs(parameters).max(initial=0)):
+                stopped = found.stopped
+                break
+    objective = objective_of(completions.weights)
+    return Fit(parameters, history, stopped), completions, objective
+
+
+class IncompleteGodambe(Godambe):
+    """Godambe's information of an estimate from incomplete rows.
+
+    Parameters
+    ----------
+    objective, parameters
+        As `expectation_maximisation` found them.
+    completions : Completions
+    sampling : sparse array of shape (n_clusters, n_rows), optional
+        As in `Godambe`, but of the incomplete rows; default rows, which weights count.
+    """
+
+    def __init__(self, objective, parameters, completions, sampling=None):
+        if sampling is None:
+            factors = np.sqrt(completions.row_weights) / objective.total
+            sampling = sparse.diags_array(factors)
+        super().__init__(objective, parameters, sparse.csr_array(sampling @ completions.share))
+        self.completions = completions
+
+    def _inverse_hessian(self, parameters):
+        """The inverse of the derivative of the expected score, which is not symmetric."""
+        derivative = np.array(self.objective.hessian(parameters))
+        derivative -= self.missing_information(parameters)
+        return np.linalg.inv(derivative)
+
+    def missing_information(self, parameters):
+        """Mean over rows of the covariances of scores and statistics given what is seen."""
+        objective, completions = self.objective, self.completions
+        n_rows, n = completions.share.shape[0], len(parameters)
+        weights = completions.row_weights / objective.total
+        both, scores, statistics = np.zeros((n, n)), *np.zeros((2, n_rows, n))
+        for start in range(0, len(completions.states), _BLOCK):
+            own = np.arange(start, min(start + _BLOCK, len(completions.states)))
+            share = completions.share[:, own]
+            s = objective.scores(parameters, own, np.ones(len(own)))
+            t = objective.statistics(own)
+            both += (s * (weights @ share)[:, None]).T @ t
+            scores += share @ s
+            statistics += share @ t
+        return both - (scores * weights[:, None]).T @ statistics
+
+    def naive_covariance(self):
+        """What the covariance would be if the rows' log-values were log-likelihoods."""
+        covariance = super().naive_covariance()
+        return (covariance + covariance.T) / 2
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Refuse: the expected pseudo-likelihood of incomplete rows is no composite likelihood."""
+        raise ValueError("likelihood ratio tests are for complete rows: fit with missing='drop'.")

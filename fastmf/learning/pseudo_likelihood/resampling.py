@@ -1,0 +1,100 @@
+"""Maxima of a pseudo-likelihood for other weights of its rows, and weights of resampled rows."""
+
+import numpy as np
+from scipy import linalg
+
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
+from fastmf.learning.pseudo_likelihood.newton import newton
+
+# Parameters up to which steps take a factorised Hessian.
+MAX_PARAMETERS = 1300
+# Steps with the Hessian of the first maximum, while each shrinks the predicted rise by this factor.
+MAX_STEPS, REDUCTION = 60, 0.5
+
+
+class Refits:
+    """Maxima near that of an objective, for other weights of its rows.
+
+    Steps are those of Newton's method with the Hessian at the first maximum, which is factorised
+    once: some ten gradients a maximum. Where that does not converge, Newton's method goes on.
+
+    Parameters
+    ----------
+    objective : CompositeLikelihood
+        With a method `reweighted`.
+    parameters : array of shape (n_parameters,)
+        Its maximum.
+    l1, tol : float
+        As for the solvers.
+    """
+
+    def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
+        self.objective, self.parameters, self.l1, self.tol = objective, parameters, l1, tol
+        self.factor = None
+        if not l1 and objective.n_parameters <= MAX_PARAMETERS:
+            self.factor = linalg.cho_factor(objective.hessian(parameters))
+
+    def maximum(self, weights):
+        """`Fit` for these weights of the rows; those of weight 0 are left out."""
+        objective, tol = self.objective.reweighted(weights), self.tol
+        if self.factor is None:
+            return lbfgs(objective, self.parameters, l1=self.l1, tol=tol)
+        point, last = self.parameters, np.inf
+        for _ in range(MAX_STEPS):
+            value, gradient = objective.value_and_gradient(point)
+            step = linalg.cho_solve(self.factor, gradient)
+            rise = TOLERANCE_ROWS * float(gradient @ step) / 2
+            if rise < tol**2:
+                return Fit(point, [objective.total * value], True)
+            if not rise < REDUCTION * last:
+                break
+            point, last = point + step, rise
+        return newton(objective, point if last < np.inf else self.parameters, tol=tol)
+
+
+def counts_of(weights):
+    """Weights as numbers of rows.
+
+    Raises
+    ------
+    ValueError
+        If they do not count rows.
+    """
+    counts = np.rint(weights).astype(np.int64)
+    if counts.sum() < 1 or abs(counts - weights).max() > 1e-6 * max(1, weights.max()):
+        raise ValueError(
+            f"weights must count rows, got a sum of {weights.sum():g}: multiply them, or fit with "
+            "weights='sampling'."
+        )
+    return counts
+
+
+def with_replacement(rng, weights, sampling):
+    """Weights of the rows of a bootstrap sample.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    weights : array of shape (n_rows,)
+    sampling : sparse array of shape (n_clusters, n_rows), optional
+        Clusters that are drawn, see `fastmf.learning.pseudo_likelihood.rows.sampling`; default
+        rows, which weights count.
+    """
+    if sampling is None:
+        n_rows = round(weights.sum())
+        return rng.multinomial(n_rows, weights / weights.sum()).astype(float)
+    n = sampling.shape[0]
+    return weights.sum() * (rng.multinomial(n, np.full(n, 1 / n)) @ sampling)
+
+
+def without(rng, dropped, weights, sampling):
+    """Weights of what is left when a share of the rows, or clusters, is dropped at random."""
+    if sampling is None:
+        counts = counts_of(weights)
+        n_kept = max(1, round((1 - dropped) * counts.sum()))
+        return rng.multivariate_hypergeometric(counts, n_kept, method="marginals").astype(float)
+    n = sampling.shape[0]
+    kept = np.zeros(n)
+    kept[rng.choice(n, max(1, round((1 - dropped) * n)), replace=False)] = 1
+    return weights.sum() * (kept @ sampling)

@@ -1,0 +1,188 @@
+"""Incomplete rows, against sums over completions and derivatives written here."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.missing import (
+    Completions,
+    IncompleteGodambe,
+    n_completions,
+)
+
+SIZES = np.array([2, 3, 2])
+ROWS = np.array([[0, 2, 1], [1, -1, 0], [-1, -1, 1], [0, 2, 1], [-1, 1, 1]])
+
+
+def test_completions_are_enumerated():
+    found = Completions.of(ROWS, np.arange(1.0, 6.0), SIZES)
+    assert n_completions(ROWS, SIZES).tolist() == [1, 3, 6, 1, 2]
+    share = found.share.toarray()
+    np.testing.assert_allclose(share.sum(1), 1)
+    for row, own in zip(ROWS, share, strict=True):
+        free = [range(q) if x < 0 else [x] for x, q in zip(row, SIZES, strict=True)]
+        expected = {tuple(map(int, state)) for state in itertools.product(*free)}
+        assert {tuple(map(int, state)) for state in found.states[own > 0]} == expected
+    np.testing.assert_allclose(found.weights, np.arange(1.0, 6.0) @ share)
+
+
+def test_probabilities_given_what_is_seen():
+    found = Completions.of(ROWS, np.ones(5), SIZES)
+    values = np.random.default_rng(0).normal(size=len(found.states)) * 3
+    share = found.given(values).share.toarray()
+    expected = np.where(found.share.toarray() > 0, np.exp(values), 0)
+    np.testing.assert_allclose(share, expected / expected.sum(1, keepdims=True), rtol=1e-10)
+
+
+def table(n=150, d=4, seed=0, missing=0.15):
+    """Rows of a chain in {0, 1}, and the same with values that are missing."""
+    rng = np.random.default_rng(seed)
+    X = (1 + np.cumprod(np.where(rng.random((n, d)) < 0.72, 1, -1), axis=1)) // 2
+    return X, np.where(rng.random((n, d)) < missing, -1, X)
+
+
+def expected_score(parameters, labels, d):
+    """Mean of the scores of all rows, by completions of each, one after the other."""
+    states = np.array(list(itertools.product([0, 1], repeat=d)))
+    spins = 2.0 * states - 1
+    all_states = PseudoLikelihood(WeightedRows(spins, np.ones(len(spins))))
+    scores = all_states.scores(parameters, np.arange(len(spins)), np.ones(len(spins)))
+    couplings, field = all_states.unpacked(parameters)
+    p = np.exp(spins @ field + ((spins @ couplings) * spins).sum(1) / 2)
+    out = []
+    for row in labels:
+        weights = p * ((row < 0) | (states == row)).all(1)
+        out.append(weights @ scores / weights.sum())
+    return np.array(out)
+
+
+def fitted(labels, **options):
+    X = np.where(labels < 0, np.nan, labels)
+    return mf.FullyVisibleBoltzmannMachine(missing="em", tol=1e-9, **options).fit(X)
+
+
+def test_expected_score_is_zero_at_the_estimate():
+    _, labels = table()
+    machine = fitted(labels)
+    assert machine.converged_ and machine.n_missing_ == (labels < 0).sum()
+    np.testing.assert_allclose(expected_score(machine._parameters, labels, 4).mean(0), 0, atol=1e-7)
+
+
+def test_sandwich_of_expected_scores():
+    """Against derivatives by differences of the expected score, which is not symmetric."""
+    _, labels = table(seed=1)
+    machine = fitted(labels)
+    theta, step = machine._parameters, 1e-5
+    derivative = np.stack([
+        (expected_score(theta + e, labels, 4) - expected_score(theta - e, labels, 4)).mean(0)
+        / (2 * step)
+        for e in step * np.eye(len(theta))
+    ], axis=1)  # fmt: skip
+    scores = expected_score(theta, labels, 4)
+    inverse = np.linalg.inv(-derivative)
+    expected = inverse @ (scores.T @ scores / len(labels) ** 2) @ inverse.T
+    assert isinstance(machine._godambe(), IncompleteGodambe)
+    np.testing.assert_allclose(machine.covariance(), expected, rtol=1e-4, atol=1e-7)
+    errors, _ = machine.standard_errors()
+    assert errors[0, 1] == pytest.approx(np.sqrt(expected[4, 4]), rel=1e-4)
+
+
+def test_clusters_of_incomplete_rows():
+    _, labels = table(60, 3, 2)
+    X = np.where(labels < 0, np.nan, labels)
+    once = fitted(labels).covariance()
+    machine = mf.FullyVisibleBoltzmannMachine(missing="em", tol=1e-9)
+    machine.fit(np.repeat(X, 5, axis=0), clusters=np.repeat(np.arange(60), 5))
+    np.testing.assert_allclose(machine.covariance(), once, rtol=1e-5)
+
+
+def test_estimates_are_near_those_of_complete_rows():
+    """With values missing at random, given another item, complete rows alone are biased."""
+    X, _ = table(20_000, 3, 3)
+    labels, rng = X.copy(), np.random.default_rng(0)
+    gone = (rng.random(len(X)) < 0.6) & (X[:, 0] == X[:, 1])
+    labels[gone, 2] = -1
+    whole = mf.FullyVisibleBoltzmannMachine().fit(X)
+    machine = fitted(labels)
+    errors, _ = machine.standard_errors()
+    pairs = np.triu_indices(3, 1)
+    assert (abs(machine.couplings_ - whole.couplings_)[pairs] < 3 * errors[pairs]).all()
+    few = mf.FullyVisibleBoltzmannMachine(missing="drop")
+    few.fit(np.where(labels < 0, np.nan, labels))
+    assert few.n_dropped_ == gone.sum()
+    assert abs(few.couplings_ - whole.couplings_)[0, 1] > 10 * errors[0, 1]
+
+
+def test_ordinal_items_of_two_categories_are_binary_units():
+    _, labels = table(200, 4, 4)
+    binary = fitted(labels)
+    ordinal = mf.OrdinalMachine(missing="em", tol=1e-9).fit(np.where(labels < 0, np.nan, labels))
+    np.testing.assert_allclose(ordinal.couplings_, 4 * binary.couplings_, atol=1e-5)
+    np.testing.assert_allclose(
+        ordinal.standard_errors()[0], 4 * binary.standard_errors()[0], atol=1e-5
+    )
+
+
+def test_expected_score_of_ordinal_items_is_zero():
+    rng = np.random.default_rng(5)
+    X = np.digitize(rng.normal(size=(300, 1)) + rng.normal(size=(300, 3)), [-0.7, 0.7])
+    labels = np.where(rng.random(X.shape) < 0.1, -1, X)
+    machine = mf.OrdinalMachine(missing="em", tol=1e-9).fit(np.where(labels < 0, np.nan, labels))
+    states = np.array(list(itertools.product(range(3), repeat=3)))
+    mu = np.array([np.append(0, own) for own in machine.thresholds_])
+    own = mu[np.arange(3), states].sum(1)
+    p = np.exp(own + ((states @ machine.couplings_) * states).sum(1) / 2)
+    total = np.zeros(3)
+    for row in labels:
+        weights = p * ((row < 0) | (states == row)).all(1)
+        weights /= weights.sum()
+        fields = states @ machine.couplings_
+        logs = mu[None] + fields[:, :, None] * np.arange(3)
+        q = np.exp(logs - np.logaddexp.reduce(logs, axis=2)[:, :, None])
+        residuals = states - q @ np.arange(3)
+        total += weights @ np.stack(
+            [states[:, i] * residuals[:, j] + states[:, j] * residuals[:, i]
+             for i, j in ((0, 1), (0, 2), (1, 2))], axis=1
+        )  # fmt: skip
+    np.testing.assert_allclose(total / len(labels), 0, atol=1e-6)
+
+
+def test_reports_and_files_of_incomplete_rows(tmp_path):
+    _, labels = table(200, 4, 6)
+    machine = fitted(labels)
+    again = mf.FullyVisibleBoltzmannMachine()
+    machine.save(tmp_path / "machine.npz")
+    again = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "machine.npz")
+    np.testing.assert_allclose(again.covariance(), machine.covariance(), rtol=1e-8)
+    assert again.n_missing_ == machine.n_missing_
+    found = machine.predictability()
+    assert (found.standard_error > 0).all() and (found.r2 < 1).all()
+    assert machine.edge_inclusion().probability[0, 1] > 0.5
+    for method in ("bootstrap", "stability"):
+        with pytest.raises(ValueError, match="complete rows"):
+            getattr(machine, method)(2)
+    with pytest.raises(ValueError, match="complete rows"):
+        machine.likelihood_ratio_test()
+
+
+def test_what_cannot_be_summed_over_is_said():
+    _, labels = table(50, 14, 7, 0.0)
+    labels[3, 1:] = -1
+    machine = fitted(labels, l2=0.1)
+    assert machine.n_dropped_ == 1 and machine.n_missing_ == 13
+    with pytest.raises(ValueError, match="X must have a row"):
+        fitted(np.full((3, 4), -1), l2=0.1, threshold=0.5)
+    with pytest.raises(ValueError, match="NaN"):
+        mf.FullyVisibleBoltzmannMachine().fit(np.where(labels < 0, np.nan, labels))
+    with pytest.raises(ValueError, match="complete rows"):
+        fitted(labels, l1="ebic")
+    with pytest.raises(ValueError, match="missing='em' needs solver"):
+        fitted(labels, penalty="firth")
+    with pytest.raises(ValueError, match="up to 4194304"):
+        Completions.of(np.full((2000, 12), -1), np.ones(2000), np.full(12, 2))
+    with pytest.raises(ValueError, match="clusters"):
+        mf.OrdinalMachine(n_categories=[2, 3, 2]).fit(ROWS[[0, 3]], clusters=[1])
