@@ -253,8 +253,10 @@ def warmup(
 def compare_groups(
     machine_a: Any,
     machine_b: Any,
-    *,
+    *machines: Any,
     inclusion_probability: float | None = 0.5,
     scale: float | None = 1.0,
     errors: str = "sandwich",
+    n_permutations: int = 0,
+    rng: Any = 0,
 ) -> Any: ...

@@ -1,13 +1,17 @@
-"""Differences between the networks of two groups."""
+"""Differences between the networks of groups."""
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
-from fastmf.estimators._edge_inclusion import Estimates
+from fastmf._common.arguments import count
+from fastmf.estimators._edge_inclusion import Estimates, NodeCovariances
 from fastmf.estimators._networks import Network
+from fastmf.estimators._permutations import PermutationTest, permutation_test
+from fastmf.estimators._runs import generator_of
 
 
 class Omnibus(NamedTuple):
@@ -40,7 +44,9 @@ class GroupComparison:
     log_bayes_factor : array of shape (n_features, n_features)
         Log of the evidence for a difference over that for none.
     omnibus : Omnibus
+        NaN for more than 1,000 couplings, whose covariances are those of each feature alone.
     names : array of str of shape (n_features,)
+    permutation : PermutationTest, optional
     """
 
     difference: np.ndarray
@@ -50,35 +56,77 @@ class GroupComparison:
     log_bayes_factor: np.ndarray
     omnibus: Omnibus
     names: np.ndarray
+    permutation: PermutationTest | None = None
 
 
-def compare_groups(
-    machine_a, machine_b, *, inclusion_probability=0.5, scale=1.0, errors="sandwich"
-):
-    """Which couplings differ between two groups of rows, each with its own fit.
+@dataclass(frozen=True, eq=False)
+class GroupsComparison:
+    """Couplings of more than two groups; see `compare_groups`.
 
     Parameters
     ----------
-    machine_a, machine_b : FullyVisibleBoltzmannMachine
-        Fitted to independent rows of the same features.
+    p_value : array of shape (n_features, n_features)
+        p-values of chi-squared tests that a coupling is the same in all groups, not adjusted for
+        their number; 1 on the diagonal.
+    omnibus : Omnibus
+    common : array of shape (n_features, n_features)
+        Couplings in {0, 1} coding if they are the same in all groups.
+    pairwise : dict of (int, int) to GroupComparison
+        The first less the second, for each pair of groups.
+    names : array of str of shape (n_features,)
+    """
+
+    p_value: np.ndarray
+    omnibus: Omnibus
+    common: np.ndarray
+    pairwise: dict
+    names: np.ndarray
+
+
+def compare_groups(
+    machine_a,
+    machine_b,
+    *machines,
+    inclusion_probability=0.5,
+    scale=1.0,
+    errors="sandwich",
+    n_permutations=0,
+    rng=0,
+):
+    """Which couplings differ between groups of rows, each with its own fit.
+
+    Parameters
+    ----------
+    machine_a, machine_b, *machines : FullyVisibleBoltzmannMachine or OrdinalMachine
+        Fitted to independent rows of the same features, one for each group.
     inclusion_probability, scale : float or None
         Prior of the differences, as in `FullyVisibleBoltzmannMachine.edge_inclusion`.
     errors : {"sandwich", "naive"}
+    n_permutations : int
+        Permutations of the rows for tests that do not rely on many rows, each of which takes two
+        fits; 0 for none. With more than two groups, for each pair.
+    rng : int, RandomState or None, default 0
+        For permutations.
 
     Returns
     -------
-    GroupComparison
-        `difference`, `std`, `p_value`, `probability`, `log_bayes_factor`, and `omnibus`, a
-        chi-squared test that no coupling differs.
+    GroupComparison or GroupsComparison
+        Of two groups: `difference`, `std`, `p_value`, `probability`, `log_bayes_factor`, `omnibus`,
+        a chi-squared test that no coupling differs, and with permutations the `permutation` test.
+        Of more: `p_value`, `omnibus`, the `common` couplings, and comparisons of all pairs of
+        groups, `pairwise`.
 
     Raises
     ------
     ValueError
-        If the features or their values are not the same, or a fit has no standard errors.
+        If the features or their values are not the same, or a fit has no standard errors; with
+        permutations, if weights do not count rows.
 
     Notes
     -----
-    The test is for many rows: with few rows for each coupling it rejects too often.
+    Tests without permutations are for many rows: with few rows for each coupling they reject too
+    often. Permutations deal the rows of both groups to them anew: under their hypothesis rows of
+    both have one distribution, fields included.
 
     Examples
     --------
@@ -90,12 +138,33 @@ def compare_groups(
     >>> np.argwhere(found.probability > 0.9).tolist(), found.omnibus.p_value < 0.01
     ([[0, 1], [1, 0]], True)
     """
-    if not (isinstance(machine_a, Network) and type(machine_a) is type(machine_b)):
-        raise TypeError(
-            "machines must be two fitted machines of one class, got "
-            f"{type(machine_a).__name__} and {type(machine_b).__name__}."
-        )
-    a, b = (machine._edge_estimates(errors) for machine in (machine_a, machine_b))
+    machines = (machine_a, machine_b, *machines)
+    n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)
+    kind = type(machine_a)
+    if not all(isinstance(machine, Network) and type(machine) is kind for machine in machines):
+        named = ", ".join(type(machine).__name__ for machine in machines)
+        raise TypeError(f"machines must be fitted machines of one class, got {named}.")
+    estimates = [machine._edge_estimates(errors) for machine in machines]
+    if len(machines) > 2 and isinstance(estimates[0].covariance, NodeCovariances):
+        raise ValueError("more than two groups are compared for up to 1,000 couplings.")
+    for machine, own in zip(machines[1:], estimates[1:], strict=True):
+        _check_alike(machine_a, machine, estimates[0], own)
+
+    def compared(i, j):
+        permutation = None
+        if n_permutations:
+            permutation = permutation_test(machines[i], machines[j], n_permutations, rng)
+        prior = inclusion_probability, scale
+        return _comparison(estimates[i], estimates[j], prior, permutation)
+
+    if len(machines) == 2:
+        return compared(0, 1)
+    pairwise = {pair: compared(*pair) for pair in combinations(range(len(machines)), 2)}
+    return _of_all(estimates, pairwise)
+
+
+def _check_alike(machine_a, machine_b, a, b):
+    """Raise unless two machines have the same features, values and pairs."""
     same = np.array_equal(a.names, b.names) and all(
         np.array_equal(x, y) for x, y in zip(a.pairs, b.pairs, strict=True)
     )
@@ -105,18 +174,51 @@ def compare_groups(
             "machines must have the same features, values and pairs: fit both to the same columns, "
             f"got {list(a.names)} and {list(b.names)}."
         )
+
+
+def _comparison(a, b, prior, permutation):
+    """The `GroupComparison` of two estimates."""
     delta = Estimates(a.values - b.values, a.covariance + b.covariance, a.pairs, a.names)
-    found = delta.inclusion(inclusion_probability, scale, sensitivity=False)
+    found = delta.inclusion(*prior, sensitivity=False)
     std = np.sqrt(delta.covariance.diagonal())
-    statistic, n = delta.whitened().chi_square, len(std)
-    p_value = np.ones_like(found.probability)
-    p_value[delta.pairs] = p_value.T[delta.pairs] = 2 * ndtr(-abs(delta.values) / std)
+    statistic, n = np.nan, len(std)
+    if not isinstance(delta.covariance, NodeCovariances):
+        statistic = delta.whitened().chi_square
     return GroupComparison(
         difference=delta.matrix(delta.values),
         std=delta.matrix(std),
-        p_value=p_value,
+        p_value=_symmetric_p_values(delta, 2 * ndtr(-abs(delta.values) / std)),
         probability=found.probability,
         log_bayes_factor=found.log_bayes_factor,
         omnibus=Omnibus(statistic, float(chdtrc(n, statistic)), n),
         names=delta.names,
+        permutation=permutation,
+    )
+
+
+def _symmetric_p_values(estimates, values):
+    out = np.ones((len(estimates.names), len(estimates.names)))
+    out[estimates.pairs] = out.T[estimates.pairs] = values
+    return out
+
+
+def _of_all(estimates, pairwise):
+    """The `GroupsComparison` of several estimates: distances from their weighted mean."""
+    values = np.array([one.values for one in estimates])
+    precisions = [np.linalg.inv(one.covariance) for one in estimates]
+    common = np.linalg.solve(
+        sum(precisions), sum(P @ x for P, x in zip(precisions, values, strict=True))
+    )
+    apart = values - common
+    statistic = sum(float(x @ P @ x) for P, x in zip(precisions, apart, strict=True))
+    weights = 1 / np.array([one.covariance.diagonal() for one in estimates])
+    mean = (weights * values).sum(0) / weights.sum(0)
+    of_edges = (weights * (values - mean) ** 2).sum(0)
+    first, n = estimates[0], (len(estimates) - 1) * values.shape[1]
+    return GroupsComparison(
+        p_value=_symmetric_p_values(first, chdtrc(len(estimates) - 1, of_edges)),
+        omnibus=Omnibus(statistic, float(chdtrc(n, statistic)), n),
+        common=first.matrix(common),
+        pairwise=pairwise,
+        names=first.names,
     )

@@ -386,6 +386,12 @@ class PseudoLikelihood(CompositeLikelihood):
         rows = self.rows._replace(states=self.rows.states[kept], weights=weights[kept])
         return PseudoLikelihood(rows, self.l2, self.n_threads, self.edges)
 
+    def joined(self, other):
+        """The objective of these rows and those of another one."""
+        both = zip(self.rows, other.rows, strict=True)
+        rows = type(self.rows)(*map(np.concatenate, both))
+        return PseudoLikelihood(rows, self.l2, self.n_threads, self.edges)
+
     def restricted(self, edges):
         """The objective with the couplings of these edges alone, (n_edges, 2)."""
         return PseudoLikelihood(self.rows, self.l2, self.n_threads, edges)

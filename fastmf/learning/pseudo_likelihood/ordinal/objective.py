@@ -314,6 +314,12 @@ class OrdinalLikelihood(CompositeLikelihood):
         kept = weights > 0
         return self._of(self.states[kept], weights[kept], self.pairs)
 
+    def joined(self, other):
+        """The objective of these rows and those of another one."""
+        weights = [one.weights * one.total for one in (self, other)]
+        states = np.concatenate([self.states, other.states])
+        return self._of(states, np.concatenate(weights), self.pairs)
+
     def restricted(self, edges):
         """The objective with the couplings of these edges alone, (n_edges, 2)."""
         return self._of(self.states, self.weights * self.total, tuple(np.transpose(edges)))
