@@ -6,7 +6,7 @@ import sys
 import warnings
 
 import fastmf
-from fastmf.cli import dca, demo, denoise, info, train, warmup
+from fastmf.cli import dca, demo, denoise, info, network, train, warmup
 from fastmf.models._io import UnknownPrior
 
 DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
@@ -16,6 +16,7 @@ examples:
   fastmf demo                                       see what it does, on digits that come with it
   fastmf train rbm images.npy --output model.npz    learn a restricted Boltzmann machine
   fastmf dca alignment.fasta --plot contacts.png    predict contacts from aligned sequences
+  fastmf network symptoms.csv --group diagnosis     networks of items, as a page
   fastmf info model.npz                             say what is in a file
   fastmf warmup                                     compile what the first calls would compile
   fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output clean.npy
@@ -45,7 +46,7 @@ def parser():
     )
     main_parser.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
     commands = main_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, train, denoise, dca, info, warmup):
+    for command in (demo, train, denoise, dca, network, info, warmup):
         command.add(commands)
     return main_parser
 

@@ -149,13 +149,20 @@ def restored_rows(machine, arrays, states):
     """Put back what `saved_rows` kept; `states` are the labels of the rows of the fit."""
     machine._completions = None
     n = len(states)
-    if "row_weights" in arrays:
+    if any(name in arrays for name in ("row_weights", *_members("share"))):
         weights = arrays.member("row_weights", "f", (None,), low=0)
         share = _sparse_from("share", arrays, n)
         if share.shape[0] != len(weights):
             raise ValueError("member 'share' must have a row for each of 'row_weights'.")
         machine._completions, n = Completions(states, share, weights), len(weights)
-    machine._sampling = _sparse_from("sampling", arrays, n) if "sampling" in arrays else None
+    machine._sampling = None
+    if any(name in arrays for name in _members("sampling")):
+        machine._sampling = _sparse_from("sampling", arrays, n)
+
+
+def _members(name):
+    """Names of the members that hold a sparse array."""
+    return name, f"{name}_indices", f"{name}_indptr"
 
 
 def _sparse_arrays(name, matrix):

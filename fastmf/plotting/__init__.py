@@ -7,7 +7,7 @@ is the figure.
 """
 
 from fastmf.plotting.coefficients import coefficient_forest, coefficient_paths
-from fastmf.plotting.couplings import coupling_network
+from fastmf.plotting.couplings import coupling_network, edge_forest
 from fastmf.plotting.curves import denoising_accuracy, learning_curve
 from fastmf.plotting.images import image_rows, mosaic, receptive_fields
 from fastmf.plotting.landscape import (
@@ -34,6 +34,7 @@ __all__ = [
     "coupling_network",
     "curves_by_epoch",
     "denoising_accuracy",
+    "edge_forest",
     "free_energy_by_epoch",
     "image_rows",
     "learning_curve",

@@ -36,6 +36,18 @@ def coupling_network(
     *,
     level: float = 0.05,
     names: Sequence[str] | Array | None = None,
+    groups: Sequence[str] | Array | None = None,
+    layout: str = "auto",
+    minimum: float = 0.5,
+    legend: bool = True,
+    ax: Axes | None = None,
+) -> Figure: ...
+def edge_forest(
+    machine: Any,
+    *,
+    level: float = 0.95,
+    n_top: int = 30,
+    names: Sequence[str] | Array | None = None,
     ax: Axes | None = None,
 ) -> Figure: ...
 def log_partitions(report: LogPartitionReport, *, ax: Axes | None = None) -> Figure: ...

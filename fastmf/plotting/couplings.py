@@ -1,26 +1,41 @@
-"""The network of significant couplings."""
+"""Networks of couplings, and couplings with their intervals."""
 
 import numpy as np
+from scipy.special import ndtri
 
-from fastmf._common.arguments import number
-from fastmf.plotting._axes import axes, bare, names_of, with_attributes
+from fastmf._common.arguments import count, number, one_of
+from fastmf.plotting._axes import axes, bare, names_of, tidy, with_attributes
 
-# Width of the line of the strongest coupling, in points.
-MAX_WIDTH = 4.0
+# Width of the line of the strongest coupling, in points, and opacity of the least certain one.
+MAX_WIDTH, MIN_ALPHA = 5.0, 0.15
+LAYOUTS = ("auto", "spring", "circle")
 
 
-def coupling_network(tests, *, level=0.05, names=None, ax=None):
-    """Units on a circle, and lines between those whose couplings differ from zero.
+def coupling_network(
+    tests, *, level=0.05, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None
+):
+    """Features as dots, and lines between those whose couplings differ from zero.
 
     Parameters
     ----------
-    tests : CouplingTests
-        Result of the method `test_couplings` of `FullyVisibleBoltzmannMachine`.
+    tests : fitted machine, EdgeInclusion or CouplingTests
+        A `FullyVisibleBoltzmannMachine`, `OrdinalMachine` or `PottsMachine`, or the result of
+        `edge_inclusion`: the more probable a coupling, the less transparent its line. Or the result
+        of `test_couplings`. Lines are red if couplings are positive, blue if negative, grey for
+        pairs of sites of a Potts machine, and the wider the stronger.
     level : float, default 0.05
-        Couplings with an adjusted p-value below are drawn: red if positive, blue if negative, the
-        wider the stronger.
-    names : sequence of str of length n_units, optional
-        Such as `feature_names_in_` of the machine. Default: numbers.
+        Of tests, couplings with an adjusted p-value below are drawn.
+    names : sequence of str of length n_features, optional
+        Default: those of the machine, or numbers.
+    groups : sequence of str of length n_features, optional
+        Groups of the features, which have a colour each.
+    layout : {"auto", "spring", "circle"}, default "auto"
+        Coupled features are near each other in "spring", which needs networkx; "auto" is "spring"
+        if networkx is installed.
+    minimum : float, default 0.5
+        Of machines and edges, couplings with a smaller probability are not drawn.
+    legend : bool, default True
+        Whether to explain widths, colours and transparency.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -31,7 +46,181 @@ def coupling_network(tests, *, level=0.05, names=None, ax=None):
     Raises
     ------
     ValueError
-        If there is no coupling, `level` is not in (0, 1], or names are missing.
+        If there is no coupling, `level` is not in (0, 1], or names or groups are missing.
+    ImportError
+        If matplotlib is not installed, or networkx for "spring".
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+    >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+    >>> figure = mf.plotting.coupling_network(machine, names="abcd")
+    >>> len(figure.axes[0].lines)  # of neighbours
+    3
+    """
+    one_of("layout", layout, LAYOUTS)
+    edges = _edges(tests, level, number("minimum", minimum, 0, 1))
+    names = names_of(edges.names if names is None else names, edges.n_features, "units")
+    if groups is not None:
+        groups = names_of(groups, edges.n_features, "units")
+    ax = axes(ax, (6.5, 6) if legend or groups else (6, 6))
+    x, y = _positions(edges, layout)
+    strongest = abs(edges.coupling).max(initial=0) or 1.0
+    for k in np.argsort(abs(edges.coupling), kind="stable"):
+        pair = [edges.first[k], edges.second[k]]
+        ax.plot(
+            x[pair], y[pair], color=_colour(edges, k), zorder=1,
+            linewidth=MAX_WIDTH * abs(edges.coupling[k]) / strongest, alpha=edges.alpha[k],
+            solid_capstyle="round",
+        )  # fmt: skip
+    kinds = sorted(set(groups)) if groups is not None else []
+    colours = ["0.2"] * len(names)
+    if kinds:
+        colours = [f"C{(2 + kinds.index(group)) % 10}" for group in groups]
+    ax.scatter(x, y, s=80, c=colours, zorder=2)
+    for name, right, up in zip(names, x, y, strict=True):
+        side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
+        ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
+    ax.set_title(edges.title)
+    ax.set_aspect("equal")
+    ax.margins(0.2)
+    bare(ax)
+    if legend:
+        _explain(ax, edges, strongest, kinds)
+    return ax.figure
+
+
+class _Edges:
+    """Edges that are drawn: ends, couplings, opacities, and what is said of them."""
+
+    def __init__(self, ends, coupling, alpha, names, title, signed=True):
+        (self.first, self.second), self.coupling, self.alpha = ends, coupling, alpha
+        self.names, self.title, self.signed = names, title, signed
+        self.n_features = len(names)
+
+
+def _edges(tests, level, minimum):
+    """The edges of a machine, of its edge inclusion, or of tests."""
+    if hasattr(tests, "edge_inclusion"):
+        tests = tests.edge_inclusion()
+    if hasattr(tests, "probability"):
+        return _of_inclusion(tests, minimum)
+    with_attributes("tests", tests, "CouplingTests", "first", "second", "coupling", "adjusted")
+    first, second = (np.asarray(units, int) for units in (tests.first, tests.second))
+    if not len(first):
+        raise ValueError("tests must hold at least one coupling.")
+    level = number("level", level, 0, 1)
+    if level == 0:
+        raise ValueError(f"level must be in (0, 1], got {level}.")
+    drawn = np.flatnonzero(np.asarray(tests.adjusted) < level)
+    coupling = np.asarray(tests.coupling, float)[drawn]
+    fraction = abs(coupling) / (abs(coupling).max(initial=0) or 1.0)
+    title = f"{len(drawn)} of {len(first)} couplings differ from zero ($p$ < {level:g})"
+    names = [str(k) for k in range(int(max(first.max(), second.max())) + 1)]
+    ends = first[drawn], second[drawn]
+    return _Edges(ends, coupling, 0.4 + 0.6 * fraction, names, title)
+
+
+def _of_inclusion(found, minimum):
+    """Edges by their probabilities; of pairs of sites, with the norms of their couplings."""
+    p, n = np.asarray(found.probability), len(found.probability)
+    pairs = np.triu_indices(n, 1)
+    kept = p[pairs] >= max(minimum, np.finfo(float).tiny)
+    first, second = pairs[0][kept], pairs[1][kept]
+    signed = np.shape(found.mean) == p.shape and hasattr(found, "std")
+    coupling = found.mean[first, second] if signed else _norms(found, first, second)
+    certainty = p[first, second]
+    alpha = MIN_ALPHA + (1 - MIN_ALPHA) * certainty
+    title = f"{len(first)} of {len(pairs[0])} couplings have a probability of {minimum:g} or more"
+    return _Edges((first, second), coupling, alpha, list(found.names), title, signed)
+
+
+def _norms(found, first, second):
+    """Frobenius norms of the couplings of pairs of sites, or their evidence if sizes differ."""
+    mean = np.asarray(found.mean)
+    if mean.ndim == 4:
+        return np.sqrt(np.square(mean).sum((1, 3)))[first, second]
+    return np.asarray(found.log_bayes_factor)[first, second]
+
+
+def _colour(edges, k):
+    if not edges.signed:
+        return "0.4"
+    return "C3" if edges.coupling[k] > 0 else "C0"
+
+
+def _positions(edges, layout):
+    """Places on a circle, or where springs between coupled features are at rest."""
+    n = edges.n_features
+    angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
+    circle = np.cos(angle), np.sin(angle)
+    if layout == "circle":
+        return circle
+    try:
+        import networkx
+    except ModuleNotFoundError as error:
+        if layout == "auto":
+            return circle
+        raise ImportError("layout='spring' needs networkx: pip install networkx") from error
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(n))
+    for i, j, value in zip(edges.first, edges.second, edges.coupling, strict=True):
+        graph.add_edge(int(i), int(j), weight=float(abs(value)))
+    start = dict(enumerate(np.transpose(circle)))
+    places = networkx.spring_layout(graph, pos=start, seed=0, iterations=200)
+    return np.array([places[k] for k in range(n)]).T
+
+
+def _explain(ax, edges, strongest, kinds):
+    """A legend of what is drawn."""
+    from matplotlib.lines import Line2D
+
+    lines = []
+    if len(edges.coupling):
+        if edges.signed:
+            for sign, colour, name in ((1, "C3", "positive"), (-1, "C0", "negative")):
+                if (sign * edges.coupling > 0).any():
+                    lines.append(Line2D([], [], color=colour, lw=2.5, label=name))
+        for share in (1.0, 0.5):
+            width = MAX_WIDTH * share
+            lines.append(Line2D([], [], color="0.4", lw=width, label=f"{strongest * share:.2g}"))
+        if (edges.alpha < 1).any():
+            pale = Line2D([], [], color="0.2", lw=2.5, alpha=edges.alpha.min(), label="uncertain")
+            lines.append(pale)
+    for k, name in enumerate(kinds):
+        colour = f"C{(2 + k) % 10}"
+        lines.append(Line2D([], [], color=colour, marker="o", ls="", label=name))
+    if lines:
+        # Beside the axes: lines and dots usually fill them.
+        ax.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
+    """Couplings with their confidence intervals, the strongest on top.
+
+    Parameters
+    ----------
+    machine : fitted FullyVisibleBoltzmannMachine or OrdinalMachine
+        Couplings are in {0, 1} coding, in which those of binary units are log-odds ratios.
+    level : float
+        Of the intervals, by the sandwich formula.
+    n_top : int, default 30
+        How many are drawn.
+    names : sequence of str of length n_features, optional
+        Default: those of the machine.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If the machine has no standard errors, or names are missing.
     ImportError
         If matplotlib is not installed.
 
@@ -41,37 +230,28 @@ def coupling_network(tests, *, level=0.05, names=None, ax=None):
     >>> rng = np.random.default_rng(0)
     >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
     >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-    >>> figure = mf.plotting.coupling_network(machine.test_couplings(), names="abcd")
-    >>> len(figure.axes[0].lines)  # of neighbours
+    >>> figure = mf.plotting.edge_forest(machine, n_top=3)
+    >>> len(figure.axes[0].get_yticklabels())
     3
     """
-    with_attributes("tests", tests, "CouplingTests", "first", "second", "coupling", "adjusted")
-    first, second = (np.asarray(units, int) for units in (tests.first, tests.second))
-    if not len(first):
-        raise ValueError("tests must hold at least one coupling.")
-    level = number("level", level, 0, 1)
-    if level == 0:
-        raise ValueError(f"level must be in (0, 1], got {level}.")
-    n_units = int(max(first.max(), second.max())) + 1
-    names = names_of(names, n_units, "units")
-    angle = np.pi / 2 - 2 * np.pi * np.arange(n_units) / n_units
-    x, y = np.cos(angle), np.sin(angle)
-    coupling = np.asarray(tests.coupling)
-    drawn = np.flatnonzero(np.asarray(tests.adjusted) < level)
-    strongest = abs(coupling[drawn]).max(initial=0.0) or 1.0
-    ax = axes(ax, (6, 6))
-    for k in drawn[np.argsort(abs(coupling[drawn]), kind="stable")]:
-        pair, fraction = [first[k], second[k]], abs(coupling[k]) / strongest
-        ax.plot(
-            x[pair], y[pair], color="C3" if coupling[k] > 0 else "C0", zorder=1,
-            linewidth=MAX_WIDTH * fraction, alpha=0.4 + 0.6 * fraction, solid_capstyle="round",
-        )  # fmt: skip
-    ax.scatter(x, y, s=60, color="0.2", zorder=2)
-    for name, right, up in zip(names, x, y, strict=True):
-        side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
-        ax.text(1.08 * right, 1.08 * up, name, ha=side, va="center")
-    ax.set_title(f"{len(drawn)} of {len(first)} couplings differ from zero ($p$ < {level:g})")
-    ax.set_aspect("equal")
-    ax.margins(0.2)
-    bare(ax)
+    with_attributes("machine", machine, "machine of items", "edge_inclusion", "confint")
+    if not 0 < number("level", level, 0, 1) < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level}.")
+    tests, n_top = machine.test_couplings("holm"), count("n_top", n_top)
+    factor = machine._coupling_factor
+    names = names_of(getattr(machine, "feature_names_in_", None) if names is None else names,
+                     machine.n_features_in_, "features")  # fmt: skip
+    top = np.argsort(-abs(tests.coupling), kind="stable")[:n_top]
+    rows = np.arange(len(top))
+    ax = axes(ax, (6, 1.2 + 0.22 * len(top)))
+    width = ndtri((1 + level) / 2) * factor * tests.standard_error[top]
+    ax.errorbar(factor * tests.coupling[top], rows, xerr=width, fmt="none", ecolor="0.6", zorder=1)
+    colours = np.where(tests.coupling[top] > 0, "C3", "C0")
+    ax.scatter(factor * tests.coupling[top], rows, c=colours, s=25, zorder=2)
+    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
+    labels = [f"{names[tests.first[k]]} - {names[tests.second[k]]}" for k in top]
+    ax.set_yticks(rows, labels)
+    ax.invert_yaxis()
+    ax.set_xlabel(f"coupling, with {level:.0%} intervals")
+    tidy(ax)
     return ax.figure

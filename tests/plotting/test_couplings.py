@@ -3,8 +3,9 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+import fastmf as mf
 from fastmf.learning.pseudo_likelihood.godambe import CouplingTests
-from fastmf.plotting import coupling_network
+from fastmf.plotting import coupling_network, edge_forest
 
 # Three units: 0-1 positive and strong, 0-2 negative and weak, 1-2 not significant.
 ONES = np.ones(3)
@@ -15,9 +16,9 @@ TESTS = CouplingTests(
 
 
 def test_significant_couplings_are_drawn_by_sign_and_strength():
-    (ax,) = coupling_network(TESTS, names=["a", "b", "c"]).axes
+    (ax,) = coupling_network(TESTS, names=["a", "b", "c"], layout="circle").axes
     weak, strong = ax.lines
-    assert strong.get_linewidth() == 2 * weak.get_linewidth() == 4
+    assert strong.get_linewidth() == 2 * weak.get_linewidth() == 5
     assert to_rgb(strong.get_color()) == to_rgb("C3") != to_rgb(weak.get_color())
     at = ax.collections[0].get_offsets()
     np.testing.assert_allclose(np.transpose(strong.get_data()), at[[0, 1]])
@@ -41,3 +42,83 @@ def test_bad_arguments():
         coupling_network(TESTS, names=["a", "b"])
     with pytest.raises(ValueError, match="at least one coupling"):
         coupling_network(CouplingTests(*(np.zeros(0) for _ in TESTS)))
+
+
+@pytest.fixture(scope="module")
+def machine():
+    rng = np.random.default_rng(0)
+    X = np.cumprod(np.where(rng.random((300, 4)) < [0.5, 0.2, 0.58, 0.9], 1, -1), axis=1)
+    return mf.FullyVisibleBoltzmannMachine().fit(X)
+
+
+def test_edges_of_a_machine_by_probability(machine):
+    edges = machine.edge_inclusion()
+    (ax,) = coupling_network(machine, minimum=0.2, layout="circle").axes
+    pairs = np.triu_indices(4, 1)
+    p, mean = edges.probability[pairs], edges.mean[pairs]
+    drawn = np.flatnonzero(p >= 0.2)
+    assert len(ax.lines) == len(drawn) >= 2
+    by_size = drawn[np.argsort(abs(mean[drawn]))]
+    for line, k in zip(ax.lines, by_size, strict=True):
+        assert to_rgb(line.get_color()) == to_rgb("C3" if mean[k] > 0 else "C0")
+        assert line.get_linewidth() == pytest.approx(5 * abs(mean[k]) / abs(mean[drawn]).max())
+    alphas = [line.get_alpha() for line in ax.lines]
+    assert np.array_equal(np.argsort(alphas), np.argsort(p[by_size]))
+    assert [text.get_text() for text in ax.texts] == ["x0", "x1", "x2", "x3"]
+    again = coupling_network(edges, minimum=0.2, layout="circle").axes[0]
+    assert len(again.lines) == len(ax.lines)
+
+
+def test_groups_have_colours_and_legends(machine):
+    (ax,) = coupling_network(machine, groups=["mood", "sleep", "mood", "sleep"]).axes
+    colours = ax.collections[0].get_facecolors()
+    assert np.array_equal(colours[0], colours[2]) and not np.array_equal(colours[0], colours[1])
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert {"mood", "sleep", "positive", "negative"} <= set(labels)
+    assert coupling_network(machine, legend=False).axes[0].get_legend() is None
+    with pytest.raises(ValueError, match="all 4 units, got 1"):
+        coupling_network(machine, groups=["mood"])
+
+
+def test_springs_need_networkx(machine):
+    try:
+        import networkx  # noqa: F401
+    except ModuleNotFoundError:
+        with pytest.raises(ImportError, match="networkx"):
+            coupling_network(machine, layout="spring")
+    else:
+        at = coupling_network(machine, layout="spring").axes[0].collections[0].get_offsets()
+        np.testing.assert_array_equal(
+            at, coupling_network(machine, layout="spring").axes[0].collections[0].get_offsets()
+        )
+        near, far = np.hypot(*(at[0] - at[1])), np.hypot(*(at[0] - at[3]))
+        assert near < far
+    with pytest.raises(ValueError, match="layout"):
+        coupling_network(machine, layout="grid")
+
+
+def test_pairs_of_sites_have_no_sign():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (300, 3))
+    X[:, 2] = np.where(rng.random(300) < 0.6, X[:, 0], X[:, 2])
+    (ax,) = coupling_network(mf.PottsMachine().fit(X)).axes
+    (line,) = ax.lines
+    assert to_rgb(line.get_color()) == to_rgb("0.4")
+
+
+def test_forest_has_intervals_in_order(machine):
+    (ax,) = edge_forest(machine, level=0.9, n_top=4).axes
+    low, high = np.moveaxis(4 * machine.confint(0.9)[0], -1, 0)
+    segments = ax.collections[0].get_segments()
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert len(segments) == len(labels) == 4
+    sizes = []
+    for segment, label in zip(segments, labels, strict=True):
+        i, j = (int(name) for name in label.split(" - "))
+        np.testing.assert_allclose(segment[:, 0], [low[i, j], high[i, j]])
+        sizes.append(abs(machine.couplings_[i, j]))
+    assert sizes == sorted(sizes, reverse=True)
+    with pytest.raises(ValueError, match="level"):
+        edge_forest(machine, level=1)
+    with pytest.raises(TypeError, match="machine"):
+        edge_forest(TESTS)

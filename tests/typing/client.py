@@ -236,6 +236,8 @@ def pictures(folder: Path) -> None:
         plotting.image_rows({"digits": digits.X[:8]}, digits.shape),
         plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
         plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().test_couplings(), level=0.1),
+        plotting.coupling_network(mf.OrdinalMachine(), groups="ab", layout="circle", legend=False),
+        plotting.edge_forest(mf.OrdinalMachine(), level=0.9, n_top=5),
         plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),
         plotting.coefficient_forest(mf.SpikeSlabRegressor().fit(np.eye(4), np.arange(4.0))),
         plotting.coefficient_paths([1, 2], [[0.1, 0.2], [0.2, 0.3]], label="size"),

@@ -1,0 +1,172 @@
+"""`fastmf network`: the network of a table of items, as a page."""
+
+import argparse
+import csv
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fastmf.cli import _data
+from fastmf.cli._network_page import Page, write_html, write_markdown
+from fastmf.models._io import replacing
+
+EPILOG = """\
+examples:
+  fastmf network symptoms.csv
+      network.html: which items go together given all others, and how sure that is
+  fastmf network symptoms.csv --group diagnosis --permutations 1000
+      also, which couplings differ between two groups of rows, or more
+  fastmf network answers.csv --missing em --output report.md
+      a page in Markdown, with pictures beside it; empty cells are summed over
+
+TABLE is a .csv file with a line of names, one row a person. Items of two values are binary units,
+items of more ordinal ones; codes, numbers and strings are taken as they come. Couplings are those
+of items with the scores 0, 1, 2, ...
+"""
+# Categories of an item beyond which a column is no item.
+_MAX_CATEGORIES = 20
+_ABSENT = ("", "na", "nan", "null", "none", "?")
+
+
+def add(commands):
+    """Add the command to a parser."""
+    network = commands.add_parser(
+        "network",
+        help="the network of a table of binary or ordinal items",
+        description="Fit a network to a table of items, and write a page about it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    network.set_defaults(run=run)
+    network.add_argument("table", metavar="TABLE", help="file of items, .csv with names")
+    network.add_argument(
+        "-o", "--output", default="network.html", metavar="PAGE",
+        help="page to write, .html or .md, and the table of edges beside it [network.html]",
+    )  # fmt: skip
+    network.add_argument("--group", metavar="COLUMN", help="column that holds groups of rows")
+    network.add_argument("--weight", metavar="COLUMN", help="column that says how often rows count")
+    network.add_argument("--cluster", metavar="COLUMN", help="column of what was sampled together")
+    network.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="left out")
+    network.add_argument(
+        "--missing", choices=("drop", "em", "error"), default="drop",
+        help="rows with empty cells: left out, summed over what they may be, or refused [drop]",
+    )  # fmt: skip
+    network.add_argument("--l2", type=float, default=0.0, metavar="R", help="ridge penalty [0]")
+    network.add_argument(
+        "--bootstraps", type=int, default=0, metavar="N", help="samples of rows for stability [0]"
+    )
+    network.add_argument(
+        "--permutations", type=int, default=0, metavar="N", help="permutations of groups [0]"
+    )
+    network.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+    network.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def run(arguments):
+    """Fit, write the page and the table of edges, and print a summary."""
+    _data.check_output(arguments.output, (".html", ".md"))
+    for name in ("bootstraps", "permutations"):
+        if getattr(arguments, name) < 0:
+            raise ValueError(f"--{name} must be at least 0, got {getattr(arguments, name)}.")
+    start = time.perf_counter()
+    names, columns = read_items(arguments.table)
+    taken = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
+    for name in [*filter(None, taken.values()), *arguments.ignore]:
+        if name not in names:
+            raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(names)}.")
+    items = [n for n in names if n not in [*taken.values(), *arguments.ignore]]
+    special = {key: columns[name] for key, name in taken.items() if name}
+    for key in ("group", "cluster"):
+        if key in special and any(value is None for value in special[key]):
+            raise ValueError(f"column {taken[key]!r} must have no empty cells.")
+    if "weight" in special:
+        special["weight"] = _numbers(taken["weight"], special["weight"])
+    page = Page(Path(arguments.table).name, items, arguments)
+    steps = page.steps(_table(items, columns), special)
+    for k, (text, step) in enumerate(steps):
+        if not arguments.quiet:
+            print(f"fastmf: {k + 1}/{len(steps)} {text}", file=sys.stderr, flush=True)
+        step()
+    output = Path(arguments.output)
+    write = write_html if output.suffix.lower() == ".html" else write_markdown
+    write(output, page)
+    edges = output.with_suffix(".csv")
+    with replacing(edges) as file:
+        file.write(page.edges_csv().encode())
+    seconds = time.perf_counter() - start
+    print(f"{output}, {edges}: {page.summary()}, {seconds:.1f} s")
+
+
+def read_items(path):
+    """Names of columns, and their cells as strings, None where empty.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file is no table with names.
+    """
+    if Path(path).suffix.lower() != ".csv":
+        raise ValueError(f"{path}: the name of a table must end in .csv.")
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    if len(rows) < 2:
+        raise ValueError(f"{path} must have a line of names and rows below it.")
+    names = [name.strip() for name in rows[0]]
+    if len(set(names)) < len(names) or "" in names:
+        raise ValueError(f"{path}: its first line must name all columns, each with its own name.")
+    for k, row in enumerate(rows[1:], 2):
+        if len(row) != len(names):
+            raise ValueError(f"{path}: row {k} has {len(row)} cells, expected {len(names)}.")
+    cells = [
+        [None if cell.strip().lower() in _ABSENT else cell.strip() for cell in column]
+        for column in zip(*rows[1:], strict=True)
+    ]
+    return names, dict(zip(names, cells, strict=True))
+
+
+def _numbers(name, cells):
+    """Cells of a column as numbers, or a message that says which is none."""
+    out = np.empty(len(cells))
+    for k, cell in enumerate(cells):
+        try:
+            out[k] = float(cell)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"column {name!r} must hold numbers, got {cell!r} in row {k + 1}."
+            ) from None
+    return out
+
+
+def _table(items, columns):
+    """Scores of items, (n_rows, n_items), NaN where empty, and the categories of each.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two items, or a column is none.
+    """
+    if len(items) < 2:
+        raise ValueError("a network needs at least two items.")
+    scores, categories = [], []
+    for name in items:
+        cells = columns[name]
+        values = sorted({cell for cell in cells if cell is not None}, key=_order)
+        if not 2 <= len(values) <= _MAX_CATEGORIES:
+            raise ValueError(
+                f"column {name!r} has {len(values)} different values, items have 2 to "
+                f"{_MAX_CATEGORIES}: leave it out by --ignore, or bin it first."
+            )
+        place = {value: k for k, value in enumerate(values)}
+        scores.append([np.nan if cell is None else place[cell] for cell in cells])
+        categories.append(values)
+    return np.array(scores, float).T, categories
+
+
+def _order(text):
+    """Numbers by their values, before strings."""
+    try:
+        return 0, float(text), text
+    except ValueError:
+        return 1, 0.0, text
