@@ -186,6 +186,8 @@ class Page:
             heading = f"Groups {names[a]} and {names[b]}"
             sizes = [int((groups == names[k]).sum()) for k in (a, b)]
             text = f"{sizes[0]} and {sizes[1]} rows. {_omnibus('no coupling differs', one)}"
+            if min(sizes) < 5 * one.omnibus.n_degrees:
+                text += " With fewer than five rows a coupling it rejects too often."
             if one.permutation is not None:
                 text += (
                     f" By {one.permutation.n} permutations: largest difference "

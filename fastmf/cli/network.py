@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastmf._common.warning import warn_user
 from fastmf.cli import _data
 from fastmf.cli._network_page import Page, write_html, write_markdown
 from fastmf.models._io import replacing
@@ -157,6 +158,11 @@ def _table(items, columns):
             raise ValueError(
                 f"column {name!r} has {len(values)} different values, items have 2 to "
                 f"{_MAX_CATEGORIES}: leave it out by --ignore, or bin it first."
+            )
+        if len(values) > 2 and _order(values[-1])[0]:
+            warn_user(
+                f"words are taken in alphabetical order, in column {name!r}: {', '.join(values)}. "
+                "Write numbers where that is not theirs.",
             )
         place = {value: k for k, value in enumerate(values)}
         scores.append([np.nan if cell is None else place[cell] for cell in cells])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Calibration of networks: cover of intervals, and of probabilities of edges.
 
-Tables are drawn exactly from machines whose states are enumerated, as counts of the states, and each
+Tables are drawn exactly from machines whose states are enumerated, as counts of states, and each
 is fitted anew. Two parts:
 
 cover   95% intervals of couplings by the sandwich, and by the curvature alone ("naive"), in five
@@ -183,9 +183,11 @@ def calibration(p, there):
 
 def completed(path, header, n_tables, lines_of):
     """Lines of a file after those of all tables that are missing have been appended."""
-    if not path.exists():
-        experiment.table(path, header, [])
-    done = {int(row[0]) for row in lines_in(path)}
+    rows = lines_in(path) if path.exists() else []
+    # The last table may have been cut.
+    rows = [row for row in rows if row[0] != rows[-1][0]]
+    experiment.table(path, header, rows)
+    done = {int(row[0]) for row in rows}
     with open(path, "a", newline="") as file:
         writer = csv.writer(file)
         for k in (k for k in range(n_tables) if k not in done):
@@ -196,7 +198,7 @@ def completed(path, header, n_tables, lines_of):
 
 
 def lines_in(path):
-    """Lines of a file below its header; a last line that was cut is left out."""
+    """Lines of a file below its header, but for those that were cut."""
     with open(path, newline="") as file:
         header, *rows = csv.reader(file)
     return [row for row in rows if len(row) in (1, len(header))]

@@ -1,0 +1,154 @@
+"""The page of a network from a table."""
+
+import csv
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.cli import main
+from fastmf.cli.network import read_items
+from tests.estimators.test_resampling import ratings
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Ratings with names, two groups, weights, and a cell that is empty."""
+    monkeypatch.chdir(tmp_path)
+    X, rng = ratings(300), np.random.default_rng(0)
+    words = np.array(["a <few>", "some", "many", "too many"])[X]
+    lines = ["mood,sleep,pain | back,energy,who,times"]
+    for row, (a, _, c, d) in zip(words, X, strict=True):
+        who, times = "old" if rng.random() < 0.5 else "young", rng.integers(1, 4)
+        lines.append(f"{a},{row[1]},{c},{d},{who},{times}")
+    lines[3] = lines[3].replace(lines[3].split(",")[0], "NA", 1)
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    return tmp_path / "t.csv"
+
+
+def run(*options):
+    return main(["network", "t.csv", "--ignore", "who", "times", "sleep", *map(str, options)])
+
+
+def scores():
+    _, columns = read_items("t.csv")
+    chosen = [columns[name] for name in ("mood", "pain | back", "energy")]
+    places = {
+        value: k for k, value in enumerate(["a <few>", "some", "many", "too many"])
+    } | {None: np.nan}  # fmt: skip
+    return np.array([[places.get(x, x) for x in column] for column in chosen], float).T
+
+
+def test_page_in_html_holds_everything(table, capsys):
+    assert run("--bootstraps", 5) == 0
+    text = (table.parent / "network.html").read_text()
+    sections = "Table", "Network", "Couplings", "Edges", "Items", "Stability"
+    assert re.findall("<h2>(.*?)</h2>", text) == list(sections)
+    assert text.count("data:image/png;base64,") == 2
+    assert 'src="http' not in text and "<few>" not in text
+    captured = capsys.readouterr()
+    assert captured.err.count("fastmf:") == 4 and "1/4 fitting" in captured.err
+    assert "3 items, 300 rows" in captured.out
+    assert "rows left out for them" in text and run("--quiet") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_numbers_are_those_of_the_machine(table):
+    assert run("-q") == 0
+    X = scores()
+    machine = mf.OrdinalMachine()
+    kept = X[~np.isnan(X).any(1)]
+    edges = machine.fit(kept.astype(int)).edge_inclusion()
+    with open("network.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["first"] for row in rows] == ["mood", "mood", "pain | back"]
+    pairs = np.triu_indices(3, 1)
+    for name in ("mean", "std", "probability", "log_bayes_factor"):
+        found = [float(row[name]) for row in rows]
+        np.testing.assert_allclose(found, getattr(edges, name)[pairs], rtol=1e-4)
+
+
+def test_page_in_markdown_compares_groups(table):
+    options = "t.csv", "--group", "who", "--weight", "times", "--ignore", "sleep"
+    assert main(["network", *options, "-q", "--permutations", "9", "-o", "report.md"]) == 0
+    text = (table.parent / "report.md").read_text()
+    assert "## Groups old and young" in text and "By 9 permutations" in text
+    assert "pain \\| back" in text
+    for name in re.findall(r"!\[.*\]\((.*)\)", text):
+        assert (table.parent / name).read_bytes().startswith(b"\x89PNG")
+    _, columns = read_items("t.csv")
+    groups, weights = np.array(columns["who"]), np.array(columns["times"], float)
+    X, fits = scores(), []
+    for name in ("old", "young"):
+        own = (groups == name) & ~np.isnan(X).any(1)
+        machine = mf.OrdinalMachine()
+        fits.append(machine.fit(X[own].astype(int), sample_weight=weights[own]))
+    test = mf.compare_groups(*fits).omnibus
+    assert f"chi-squared {test.statistic:.1f} with 3 degrees" in text
+
+
+def test_binary_items_and_rows_that_are_summed_over(table):
+    lines = [line.split(",") for line in table.read_text().splitlines()]
+    rows = [lines[0][:2] + lines[0][4:5]]
+    answers = ["" if k == 5 else "yes" if k % 3 else "no" for k in range(len(lines) - 1)]
+    rows += [[line[0], own, line[4]] for line, own in zip(lines[1:], answers, strict=True)]
+    (table.parent / "t.csv").write_text("\n".join(map(",".join, rows)))
+    assert main(["network", "t.csv", "--missing", "em", "-q", "-o", "n.md"]) == 0
+    text = (table.parent / "n.md").read_text()
+    assert "3, binary" in text and "| empty cells | 2 |" in text
+    assert main(["network", "t.csv", "--missing", "error", "-q"]) == 1
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--group", "age"], "no column 'age'"),
+        (["--output", "n.pdf"], "html or .md"),
+        (["--permutations", "-1"], "--permutations"),
+        (["--weight", "who"], "must hold numbers"),
+        (["--ignore", "mood", "sleep", "pain | back"], "at least two items"),
+        ([], "column 'energy'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(table, capsys, options, message):
+    text = table.read_text().splitlines()
+    if not options:  # a column of measurements
+        text = [text[0]] + [
+            ",".join([*line.split(",")[:3], str(k / 7), *line.split(",")[4:]])
+            for k, line in enumerate(text[1:])
+        ]
+        table.write_text("\n".join(text))
+    more = [] if "--ignore" in options else ["--ignore", "sleep", "who", "times"]
+    if "--weight" in options:
+        more = ["--ignore", "sleep"]
+    if "--ignore" in options:
+        options = [*options, "who", "times"]
+    assert main(["network", "t.csv", *options, *more]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_tables_that_are_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for text, message in (
+        ("a,b\n", "rows below"),
+        ("a,a\n1,2\n", "name all columns"),
+        ("a,b\n1,2\n1\n", "row 3 has 1 cells"),
+    ):
+        (tmp_path / "x.csv").write_text(text)
+        assert main(["network", "x.csv"]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["network", "x.npy"]) == 1 and main(["network", "none.csv"]) == 1
+
+
+def test_order_of_words_is_said(table, capsys):
+    text = table.read_text()
+    for k, word in enumerate(["low", "medium", "high"]):
+        text = re.sub(rf"^((?:[^,]*,){{3}}){k},", rf"\g<1>{word},", text, flags=re.M)
+    table.write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert run("-q") == 0
+    error = capsys.readouterr().err
+    assert "column 'energy': high, low, medium" in error and error.count("warning") == 1
