@@ -16,6 +16,8 @@ ORDER = (
     "plot_crbm_images",
     "plot_multilabel",
     "plot_votes",
+    "plot_symptoms",
+    "plot_two_groups",
     "plot_contacts",
     "plot_sparse_regression",
     "plot_classifier",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import crbm_structured
 import experiment
+import networks
 import sequences
 import training_quality
 
@@ -112,6 +113,11 @@ def contacts(rows, path):
     sequences.draw([tuple(row.values()) for row in rows], path)
 
 
+def calibration(rows, path):
+    """Calibration of intervals and of probabilities of edges in networks."""
+    networks.draw([tuple(row.values()) for row in rows], path)
+
+
 def occlusion(rows, path):
     """Error by size of the patch, of the methods run at all sizes: Fig. 3 of Ping & Ihler."""
     errors, start = {}, "mnist-occluded-"
@@ -144,6 +150,7 @@ PICTURES = {
     "landscape_solutions": ("landscape_solutions", _SOLUTIONS),
     "race": ("race", race),
     "sequences": ("sequences_contacts", contacts),
+    "networks_calibration": ("networks", calibration),
     "crbm_occlusion": ("crbm", occlusion),
     "crbm_convergence": ("crbm_convergence", convergence),
 }

@@ -30,7 +30,7 @@ import fastmf as mf
 EPILOG = """\
 examples:
   python scripts/experiments/networks.py --quick
-  python scripts/experiments/networks.py --tables 1000 --output scripts/curves/networks
+  python scripts/experiments/networks.py --tables 1000 --output RESULTS
 """
 KINDS = {"binary": 2, "ordinal": 3}
 BINS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0 + 1e-9)
@@ -255,26 +255,34 @@ def edges(options):
     return results
 
 
-def pictures(output, covers, bins):
-    """Two pictures: cover of each design, and fractions of edges by probability."""
+def figures(covers, bins):
+    """All results as lines (part, items, name, x, y): of designs both covers, of bins a point."""
+    rows = [("cover", *line) for line in covers]
+    for (kind, name), points in bins.items():
+        rows += [("edges", kind, name, *point[:2]) for point in points]
+    return [(*row[:3], *(f"{value:.4f}" for value in row[3:])) for row in rows]
+
+
+def draw(rows, path):
+    """Cover of each design, and fractions of edges by probability, of lines as in `figures`."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.subplots(1, 2)
-    if covers:
-        names = [f"{kind}, {design}" for kind, design, _, _ in covers]
-        for k, label in ((2, "sandwich"), (3, "naive")):
-            axes[0].plot([row[k] for row in covers], np.arange(len(names)), "o", label=label)
-        axes[0].set_yticks(np.arange(len(names)), names, fontsize=7)
-        axes[0].axvspan(0.93, 0.97, alpha=0.15)
-        axes[0].set_xlabel(f"cover of {LEVEL:.0%} intervals")
-        axes[0].legend(fontsize=7)
-    for (kind, name), rows in bins.items():
+    left, right = figure.subplots(1, 2)
+    covers = [row for row in rows if row[0] == "cover"]
+    for k, label in ((3, "sandwich"), (4, "naive")):
+        left.plot([float(row[k]) for row in covers], np.arange(len(covers)), "o", label=label)
+    left.set_yticks(np.arange(len(covers)), [f"{row[1]}, {row[2]}" for row in covers], fontsize=7)
+    left.axvspan(0.93, 0.97, alpha=0.15)
+    left.set_xlabel(f"cover of {LEVEL:.0%} intervals")
+    left.legend(fontsize=7)
+    for kind, name in dict.fromkeys(tuple(row[1:3]) for row in rows if row[0] == "edges"):
+        points = [row[3:] for row in rows if tuple(row[:3]) == ("edges", kind, name)]
         style = "o-" if name == "sandwich" else "s:"
-        axes[1].plot(rows[:, 0], rows[:, 1], style, ms=4, label=f"{kind}, {name}")
-    axes[1].plot([0, 1], [0, 1], "k", lw=0.5)
-    axes[1].set_xlabel("probability of an edge")
-    axes[1].set_ylabel("fraction of edges that are there")
-    axes[1].legend(fontsize=7)
-    experiment.picture(figure, output / "networks_calibration.png")
+        right.plot(*np.array(points, float).T, style, ms=4, label=f"{kind}, {name}")
+    right.plot([0, 1], [0, 1], "k", lw=0.5)
+    right.set_xlabel("probability of an edge")
+    right.set_ylabel("fraction of edges that are there")
+    right.legend(fontsize=7)
+    experiment.picture(figure, path)
 
 
 PARTS = {"cover": cover, "edges": edges}
@@ -295,7 +303,9 @@ def main(argv=None):
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     warnings.simplefilter("ignore")
     found = {name: PARTS[name](options) for name in options.parts}
-    pictures(options.output, found.get("cover", []), found.get("edges", {}))
+    rows = figures(found.get("cover", []), found.get("edges", {}))
+    experiment.table(options.output / "networks.csv", ("part", "items", "name", "x", "y"), rows)
+    draw(rows, options.output / "networks_calibration.png")
 
 
 if __name__ == "__main__":
