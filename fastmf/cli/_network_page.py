@@ -7,7 +7,6 @@ from html import escape
 from io import BytesIO, StringIO
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 import fastmf
 from fastmf._common import html
@@ -27,7 +26,7 @@ class Page:
     title : str
     items : list of str
     options : argparse.Namespace
-        Of the command line.
+        Options of the command line.
     """
 
     def __init__(self, title, items, options):
@@ -66,6 +65,8 @@ class Page:
         weights, clusters = (self.special.get(name) for name in ("weight", "cluster"))
         weights = None if weights is None else weights[rows]
         clusters = None if clusters is None else np.array(clusters)[rows]
+        from sklearn.exceptions import ConvergenceWarning  # not before it is used
+
         with warnings.catch_warnings():
             warnings.simplefilter("error", ConvergenceWarning)
             try:

@@ -44,7 +44,7 @@ class Bootstrap(NamedTuple):
     ----------
     couplings : array of shape (n, n_features, n_features)
     field : array of shape (n, n_features)
-        Of ordinal items the parameters of thresholds, item by item, (n, n_thresholds).
+        Fields; or the parameters of thresholds, item by item, (n, n_thresholds).
     converged : bool array of shape (n,)
         False where the maximum of a sample was not found, as it may not exist.
     """

@@ -111,9 +111,9 @@ def compare_groups(
     Returns
     -------
     GroupComparison or GroupsComparison
-        Of two groups: `difference`, `std`, `p_value`, `probability`, `log_bayes_factor`, `omnibus`,
-        a chi-squared test that no coupling differs, and with permutations the `permutation` test.
-        Of more: `p_value`, `omnibus`, the `common` couplings, and comparisons of all pairs of
+        For two groups `difference`, `std`, `p_value`, `probability`, `log_bayes_factor`, `omnibus`,
+        a chi-squared test that no coupling differs, and with permutations the `permutation` test;
+        for more `p_value`, `omnibus`, the `common` couplings, and comparisons of all pairs of
         groups, `pairwise`.
 
     Raises

@@ -1,5 +1,7 @@
 """Networks of couplings, and couplings with their intervals."""
 
+from importlib import import_module
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -24,7 +26,7 @@ def coupling_network(
         of `test_couplings`. Lines are red if couplings are positive, blue if negative, grey for
         pairs of sites of a Potts machine, and the wider the stronger.
     level : float, default 0.05
-        Of tests, couplings with an adjusted p-value below are drawn.
+        Couplings of tests with an adjusted p-value below are drawn.
     names : sequence of str of length n_features, optional
         Default: those of the machine, or numbers.
     groups : sequence of str of length n_features, optional
@@ -33,7 +35,7 @@ def coupling_network(
         Coupled features are near each other in "spring", which needs networkx; "auto" is "spring"
         if networkx is installed.
     minimum : float, default 0.5
-        Of machines and edges, couplings with a smaller probability are not drawn.
+        Couplings of machines and edges with a smaller probability are not drawn.
     legend : bool, default True
         Whether to explain widths, colours and transparency.
     ax : matplotlib.axes.Axes, optional
@@ -159,7 +161,7 @@ def _positions(edges, layout):
     if layout == "circle":
         return circle
     try:
-        import networkx
+        networkx = import_module("networkx")
     except ModuleNotFoundError as error:
         if layout == "auto":
             return circle
@@ -178,17 +180,16 @@ def _explain(ax, edges, strongest, kinds):
     from matplotlib.lines import Line2D
 
     lines = []
-    if len(edges.coupling):
-        if edges.signed:
-            for sign, colour, name in ((1, "C3", "positive"), (-1, "C0", "negative")):
-                if (sign * edges.coupling > 0).any():
-                    lines.append(Line2D([], [], color=colour, lw=2.5, label=name))
-        for share in (1.0, 0.5):
-            width = MAX_WIDTH * share
-            lines.append(Line2D([], [], color="0.4", lw=width, label=f"{strongest * share:.2g}"))
-        if (edges.alpha < 1).any():
-            pale = Line2D([], [], color="0.2", lw=2.5, alpha=edges.alpha.min(), label="uncertain")
-            lines.append(pale)
+    signs = [(1, "C3", "positive"), (-1, "C0", "negative")] if edges.signed else []
+    for sign, colour, name in signs:
+        if (sign * edges.coupling > 0).any():
+            lines.append(Line2D([], [], color=colour, lw=2.5, label=name))
+    for share in (1.0, 0.5) if len(edges.coupling) else ():
+        width = MAX_WIDTH * share
+        lines.append(Line2D([], [], color="0.4", lw=width, label=f"{strongest * share:.2g}"))
+    if (edges.alpha < 1).any():
+        pale = Line2D([], [], color="0.2", lw=2.5, alpha=edges.alpha.min(), label="uncertain")
+        lines.append(pale)
     for k, name in enumerate(kinds):
         colour = f"C{(2 + k) % 10}"
         lines.append(Line2D([], [], color=colour, marker="o", ls="", label=name))
@@ -205,7 +206,7 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     machine : fitted FullyVisibleBoltzmannMachine or OrdinalMachine
         Couplings are in {0, 1} coding, in which those of binary units are log-odds ratios.
     level : float
-        Of the intervals, by the sandwich formula.
+        Probability of the intervals, by the sandwich formula.
     n_top : int, default 30
         How many are drawn.
     names : sequence of str of length n_features, optional

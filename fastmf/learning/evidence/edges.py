@@ -237,7 +237,7 @@ def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
     return found, result
 
 
-class Mixture(NamedTuple):
+class CauchySlab(NamedTuple):
     """What a Cauchy slab is to effects whose other factors are Gaussian.
 
     Parameters
@@ -257,7 +257,7 @@ class Mixture(NamedTuple):
 
 
 def _cauchy(found, variance, scale):
-    """The `Mixture` of effects with normal slabs of these variances."""
+    """The `CauchySlab` of effects with normal slabs of these variances."""
     p = np.maximum(found.probability, np.finfo(float).tiny)
     mean = found.mean / p
     spread = np.maximum((found.std**2 + found.mean**2) / p - mean**2, 1e-12 * variance)
@@ -273,7 +273,7 @@ def _cauchy(found, variance, scale):
     own = v * r / (weights * (v[:, None] / total)).sum(1)
     change = whole + (np.log(v + own) + m**2 / (v + own)) / 2
     second = (weights * shrink**2).sum(1) - r**2
-    return Mixture(own, change, m * r, v * r + m**2 * second)
+    return CauchySlab(own, change, m * r, v * r + m**2 * second)
 
 
 def node_blocks(estimate, covariances, units):

@@ -189,7 +189,7 @@ class Godambe:
         Returns
         -------
         sandwich, naive : list of arrays of shape (n_own, n_own)
-            Those of `covariance`, and of `naive_covariance`.
+            Blocks of `covariance`, and of `naive_covariance`.
 
         Raises
         ------

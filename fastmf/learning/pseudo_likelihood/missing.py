@@ -177,7 +177,7 @@ class IncompleteGodambe(Godambe):
         objective, completions = self.objective, self.completions
         n_rows, n = completions.share.shape[0], len(parameters)
         weights = completions.row_weights / objective.total
-        both, scores, statistics = np.zeros((n, n)), *np.zeros((2, n_rows, n))
+        both, scores, statistics = np.zeros((n, n)), np.zeros((n_rows, n)), np.zeros((n_rows, n))
         for start in range(0, len(completions.states), _BLOCK):
             own = np.arange(start, min(start + _BLOCK, len(completions.states)))
             share = completions.share[:, own]

@@ -350,7 +350,7 @@ class PseudoLikelihood(CompositeLikelihood):
 
     def statistics(self, rows):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        states, first, second = self.rows.states[rows], *self.pairs
+        states, (first, second) = self.rows.states[rows], self.pairs
         return np.hstack([states, states[:, first] * states[:, second]])
 
     def predictions(self, parameters):

@@ -274,7 +274,7 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     def statistics(self, rows):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        states, first, second = self.states[rows], *self.pairs
+        states, (first, second) = self.states[rows], self.pairs
         there = states[:, self.thresholds.item] == self.thresholds.category
         return np.hstack([there @ self.thresholds.matrix, states[:, first] * states[:, second]])
 
