@@ -244,6 +244,8 @@ class Network:
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
         first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
+        if not len(pairs[0]):
+            raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
         values = factor * np.asarray(godambe.parameters)[first:]
         C = coupling_covariance(godambe, errors, MAX_JOINT)
         return Estimates(values, C * factor**2, pairs, feature_names(self))

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from fastmf._common.arguments import number, one_of
+from fastmf.estimators._data import missing_entries
 from fastmf.learning.pseudo_likelihood.missing import (
     MAX_OF_A_ROW,
     Completions,
@@ -66,11 +67,8 @@ def observed(labels, weights, sizes, options, clusters=None):
         If no row is left, or `clusters` does not have one label for each row.
     """
     missing, kind = options
-    if clusters is not None and np.shape(clusters) != (len(labels),):
-        raise ValueError(
-            f"clusters must have one label for each of {len(labels)} rows, got shape "
-            f"{np.shape(clusters)}."
-        )
+    if clusters is not None:
+        _check_clusters(clusters, len(labels))
     absent = labels < 0
     limit = MAX_OF_A_ROW if missing == "em" else 1
     kept = (n_completions(labels, sizes) <= limit) & (~absent).any(1)
@@ -87,6 +85,24 @@ def observed(labels, weights, sizes, options, clusters=None):
         completions = Completions.of(rows, sums, sizes)
         rows, sums = completions.states, completions.weights
     return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~kept).sum()))
+
+
+def _check_clusters(clusters, n_rows):
+    """Raise unless each row has the label of one of at least two clusters."""
+    if np.shape(clusters) != (n_rows,):
+        raise ValueError(
+            f"clusters must have one label for each of {n_rows} rows, got shape "
+            f"{np.shape(clusters)}."
+        )
+    clusters = np.asarray(clusters)
+    absent = missing_entries(clusters[:, None])[:, 0]
+    if absent.any():
+        raise ValueError(
+            f"clusters must have no missing labels, got one in row {int(absent.argmax())}: give "
+            "such rows labels of their own."
+        )
+    if len(set(clusters.tolist())) < 2:
+        raise ValueError("clusters must be at least two, got one: its errors are not known.")
 
 
 def maximised(machine, solve, start):

@@ -139,3 +139,9 @@ def test_nodes_of_many_couplings(monkeypatch):
     strength = machine.strength()
     monkeypatch.undo()
     np.testing.assert_allclose(strength.value, machine.strength().value)
+
+
+def test_a_machine_without_couplings_has_no_edges():
+    machine = mf.FullyVisibleBoltzmannMachine(graph=np.zeros((4, 4))).fit(table(200, 4))
+    with pytest.raises(ValueError, match="no couplings"):
+        machine.edge_inclusion()

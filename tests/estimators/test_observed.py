@@ -33,5 +33,12 @@ def test_clusters_and_weights_of_surveys():
     np.testing.assert_allclose(surveyed.sampling.toarray(), [[1 / 8, 0], [2 / 8, 0], [0, 5 / 8]])
     with pytest.raises(ValueError, match="one label for each of 6 rows"):
         observed(LABELS, WEIGHTS, SIZES, ("drop", "counts"), clusters[:3])
+    for labels, message in (
+        (["a", None, "a", "a", "b", "c"], "no missing labels, got one in row 1"),
+        ([1.0, 2.0, np.nan, 1.0, 1.0, 1.0], "no missing labels, got one in row 2"),
+        (["a"] * 6, "at least two"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            observed(LABELS, WEIGHTS, SIZES, ("drop", "counts"), labels)
     with pytest.raises(ValueError, match="without missing values"):
         observed(LABELS[3:4], WEIGHTS[3:4], SIZES, ("em", "counts"))
