@@ -92,11 +92,15 @@ fixed = mf.tap(rbm.model_, test[:50], history=True)
 figure = plotting.convergence_history(fixed)
 
 # %%
-# `coupling_network`: couplings of a fully visible machine that differ significantly from zero.
+# `coupling_network`: couplings of a fully visible machine, the paler the less sure they are.
 rng = np.random.default_rng(0)
 chain = np.cumprod(np.where(rng.random((800, 8)) < 0.7, 1, -1), axis=1)
 machine = mf.FullyVisibleBoltzmannMachine().fit(chain)
-figure = plotting.coupling_network(machine.test_couplings(), names="abcdefgh")
+figure = plotting.coupling_network(machine, names="abcdefgh")
+
+# %%
+# `edge_forest`: its strongest couplings, with confidence intervals.
+figure = plotting.edge_forest(machine, n_top=12, names="abcdefgh")
 
 # %%
 # `coefficient_forest`: the largest coefficients of a sparse regression, their deviations and the

@@ -31,7 +31,7 @@ answers = states[rng.choice(len(states), 600, p=probability / probability.sum())
 
 machine = mf.OrdinalMachine().fit(answers)
 edges = machine.edge_inclusion()
-network = mf.plotting.coupling_network(edges, names=names, groups=groups)
+figure = mf.plotting.coupling_network(edges, names=names, groups=groups)
 
 # %%
 # Lines are the paler the less sure an edge is. The eight edges that were put in, beside all others:
