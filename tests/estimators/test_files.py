@@ -16,6 +16,9 @@ OTHERS = {
     "few rows": lambda: mf.PottsMachine(l2=0.1, l2_field=0.1).fit(
         np.random.default_rng(0).integers(0, 4, (5, 12))
     ),
+    "incomplete": lambda: mf.FullyVisibleBoltzmannMachine(missing="em", l2=0.1).fit(
+        np.where(np.eye(*X.shape) > 0, np.nan, X), clusters=np.arange(len(X)) // 2
+    ),
     "categorical": lambda: mf.GeneralizedRBM(2, visible="categorical", n_epochs=1).fit(
         X.astype(int)
     ),
