@@ -84,6 +84,8 @@ def parser():
     add("--epochs", type=int, metavar="N", help="[100]")
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
     add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
+    add("--follow", type=int, nargs="*", default=[1, 5, 10, 20, 50, 100], metavar="EPOCH",
+        help="epochs whose models are kept, and measured by Eq. 39 [1 5 10 20 50 100]")  # fmt: skip
     add(
         "--learning-rate",
         type=float,
@@ -119,6 +121,11 @@ def images(options):
 
 def trained(n, X, test, options, folder):
     """The machine with n hidden units, from its checkpoint as far as there is one."""
+
+    def save(state):
+        if state.epoch in options.follow:
+            state.model.save(folder / f"rbm-{n}-{state.epoch}.npz")
+
     settings = dict(experiment.PAPER[options.dataset])
     if options.learning_rate:
         rates = tuple(options.learning_rate)
@@ -131,6 +138,7 @@ def trained(n, X, test, options, folder):
         centred=False,
         n_sweeps=options.sweeps,
         n_epochs=options.epochs,
+        callbacks=[save],
         checkpoint=folder / f"checkpoint-{n}.npz",
         random_state=options.seed,
         verbose=int(not options.quiet),
