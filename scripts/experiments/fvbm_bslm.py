@@ -15,8 +15,8 @@ Writes into a folder:
       Senate with standard errors and tests, and a picture of the graph
 
 The paper's printed errors, 2.09e-6 to 2.89e-7, are below the variance that its own sample size
-permits: a coupling's standard error is at least 1/sqrt(n). They are of the order of the mean squared
-distance from where BSLM stops to the maximum.
+permits: a coupling's standard error is at least 1/sqrt(n). Beside them is the mean squared distance
+from where BSLM stops to the maximum.
 """
 
 import os
