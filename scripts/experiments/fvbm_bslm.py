@@ -99,7 +99,7 @@ def simulation(options, folder):
         for draw in range(options.draws):
             row, histories = one_draw(d, options, rng)
             table.append(row)
-            first.setdefault(d, (row["exists"], histories))
+            first.setdefault(d, histories)
             if sys.stdout.isatty():
                 print(f"d = {d}, draw {draw + 1} of {options.draws} ", end="\r", flush=True)
         # After each size: the large ones take long.
@@ -132,27 +132,35 @@ def simulation(options, folder):
 
 
 def sequences(first, folder):
-    """Fig. 1: log-pseudo-likelihoods (left) and their increments (right), a row for each size."""
-    figure, axes = pyplot().subplots(
-        len(first), 2, figsize=(9, 2.6 * len(first)), layout="constrained", squeeze=False
-    )
+    """Fig. 1: all early sweeps, and of later ones 25 for each factor of ten."""
     rows = []
-    for (d, (exists, histories)), (left, right) in zip(first.items(), axes, strict=True):
+    for d, histories in first.items():
         for start, values in enumerate(histories):
-            sweeps, increments = np.arange(1, len(values) + 1), np.diff(values)
-            left.semilogx(sweeps, values)
-            right.loglog(sweeps[1:], np.where(increments > 0, increments, np.nan))
-            # Sweeps are many: all of the first, and a hundred for each factor of ten.
-            kept = np.unique(np.geomspace(2, len(values), 100 * len(str(len(values)))).astype(int))
-            rows += [(d, start, k, values[k - 1], increments[k - 2]) for k in kept]
-        left.set_ylabel(f"log-pseudo-likelihood, {d} units")
-        right.set_ylabel("increment")
-        left.set_title("" if exists else "no maximum exists", fontsize=9)
-    for ax in axes[-1]:
-        ax.set_xlabel("sweep")
-    experiment.picture(figure, folder / "sequences.png")
+            increments, n = np.diff(values), len(values)
+            for k in np.unique(np.geomspace(2, n, 25 * len(str(n))).astype(int)):
+                rows.append((d, start, k, values[k - 1], increments[k - 2]))
     header = "d", "start", "sweep", "log_pseudo_likelihood", "increment"
     experiment.table(folder / "sequences.csv", header, rows)
+    draw_sequences(rows, folder / "sequences.png")
+
+
+def draw_sequences(rows, path):
+    """Log-pseudo-likelihoods (left) and their increments (right), a row for each size."""
+    rows = np.array([tuple(row) for row in rows], float)
+    sizes = np.unique(rows[:, 0])
+    figure, axes = pyplot().subplots(
+        len(sizes), 2, figsize=(9, 2.4 * len(sizes)), layout="constrained", squeeze=False
+    )
+    for d, (left, right) in zip(sizes, axes, strict=True):
+        for start in np.unique(rows[rows[:, 0] == d, 1]):
+            _, _, sweeps, values, increments = rows[(rows[:, :2] == (d, start)).all(1)].T
+            left.semilogx(sweeps, values)
+            right.loglog(sweeps, np.where(increments > 0, increments, np.nan))
+        left.set_ylabel(f"log-pseudo-likelihood, {d:.0f} units")
+        right.set_ylabel("increment")
+    for ax in axes[-1]:
+        ax.set_xlabel("sweep")
+    experiment.picture(figure, path)
 
 
 def plot_simulation(table, summary, options, path):
