@@ -10,6 +10,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "scripts" / "experiments"
 # `experiment` is what the others share, and `curves` draws tables that are there.
 SCRIPTS = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem not in ("experiment", "curves"))
+PAGES = [*sorted(FOLDER.glob("*.md")), FOLDER.parents[1] / "docs" / "papers" / "finemapping.md"]
 # Nothing in them is random.
 FIXED = ("uai_instances",)
 
@@ -64,3 +65,35 @@ def test_reproduce_runs_what_is_named(load, monkeypatch, capsys):
     assert all(words[-3:] == ["--quick", "--seed", "3"] for words in scripts.values())
     with pytest.raises(ValueError, match="no name in commands"):
         script.main(["ping-x"])
+
+
+def tables(text):
+    """The tables of a page in Markdown, as rows of cells, without the lines below headers."""
+    rows = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not set("".join(cells)) <= set("-: "):
+                rows.append(cells)
+        elif rows:
+            yield rows
+            rows = []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_tables_fit_a_page_1280_pixels_wide(path):
+    # The text is 700 pixels wide between its bars: 88 characters of 8 pixels. A column can be made
+    # as narrow as its longest word, and two characters of margin.
+    for rows in tables(path.read_text()):
+        assert len({len(row) for row in rows}) == 1, rows[0]
+        columns = (" ".join(column).replace("`", "").split() for column in zip(*rows, strict=True))
+        longest = [max(map(len, words), default=0) for words in columns]
+        assert sum(longest) + 2 * len(longest) <= 88, rows[0]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_pages_begin_with_what_came_out(path):
+    # Three sentences with figures at least, before the first table, list, command or section.
+    _, first, *_ = path.read_text().split("\n\n")
+    assert len(re.findall(r"[.?](?:\s|$)", first)) >= 3, path
+    assert len(re.findall(r"\d+", first)) >= 3, path
