@@ -20,6 +20,8 @@ from fastmf.datasets import load_mnist
 
 EPILOG = """\
 examples:
+  python scripts/experiments/annealing.py --quick /tmp/rbm.npz
+      does it run?
   python scripts/experiments/annealing.py --train 20 rbm.npz
       first train a machine of 784 x 500 units on MNIST for 20 epochs by persistent chains
   python scripts/experiments/annealing.py rbm.npz --seeds 20 --max-steps 8000
@@ -30,6 +32,9 @@ COLUMNS = "seed", "n_steps", "forward", "error", "reverse", "reverse_error", "ef
 
 def main(argv=None):
     options = parser().parse_args(argv)
+    if options.quick:
+        options.train, options.rows, options.hidden = 1, 500, 10
+        options.seeds, options.chains, options.steps = 2, 20, 20
     if options.train:
         trained(options)
     model = mf.load(options.machine)
@@ -38,7 +43,8 @@ def main(argv=None):
     if output.exists():
         with output.open(newline="") as file:
             known = list(csv.DictReader(file))
-    for seed in sorted(set(range(options.seeds)) - {int(row["seed"]) for row in known}):
+    seeds = range(options.seed, options.seed + options.seeds)
+    for seed in sorted(set(seeds) - {int(row["seed"]) for row in known}):
         row = estimated(model, seed, options)
         known.append({name: str(value) for name, value in row.items()})
         with output.open("a", newline="") as file:
@@ -57,6 +63,7 @@ def parser():
     add("--train", type=int, metavar="EPOCHS", help="train it first, and save it there")
     add("--hidden", type=int, default=500, metavar="N", help="hidden units [500]")
     add("--rows", type=int, metavar="N", help="training images [all]")
+    add("--seed", type=int, default=0, metavar="N", help="the first one [0]")
     add("--seeds", type=int, default=20, metavar="N", help="[20]")
     add("--chains", type=int, default=300, metavar="N", help="[300]")
     add("--steps", type=int, default=1000, metavar="N", help="[1000]")
@@ -64,6 +71,7 @@ def parser():
     add("--tolerance", type=float, default=0.5, metavar="NATS", help="[0.5]")
     add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FILE", help="[the machine's name with .annealed.csv]")
+    add("--quick", action="store_true", help="train 10 units on 500 images; two seeds, few steps")
     return whole
 
 

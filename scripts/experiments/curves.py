@@ -12,6 +12,7 @@ from pathlib import Path
 
 import crbm_structured
 import experiment
+import fvbm_bslm
 import networks
 import sequences
 import training_quality
@@ -86,6 +87,17 @@ def learning_curves(rows, path, column, what):
     experiment.picture(figure, path)
 
 
+def by_solutions(rows, path):
+    """Likelihood of training images by Eq. 39 and by log-sum-exp: Fig. 3 of Tramel et al."""
+    axes = None
+    for n, columns in grouped(rows, "hidden_units").items():
+        for measure, label in (("mean", "mean, Eq. 39"), ("log_sum_exp", "log-sum-exp")):
+            axes = plotting.curves_by_epoch(
+                columns["epoch"], {f"{n:.0f}, {label}": columns[measure]}, ax=axes
+            )
+    experiment.picture(axes, path)
+
+
 def denoising(rows, path):
     """Correlation with the clean image by noise: Fig. 8 of Tramel et al."""
     methods = grouped(rows, "method")
@@ -118,14 +130,19 @@ def calibration(rows, path):
     networks.draw([tuple(row.values()) for row in rows], path)
 
 
-def occlusion(rows, path):
+def occlusion(rows, path, methods=("LR", "MLE-MF", "MLE-BP")):
     """Error by size of the patch, of the methods run at all sizes: Fig. 3 of Ping & Ihler."""
     errors, start = {}, "mnist-occluded-"
     for row in rows:
-        if row["task"].startswith(start) and row["method"] in ("LR", "MLE-MF", "MLE-BP"):
+        if row["task"].startswith(start) and row["method"] in methods:
             side = int(row["task"].removeprefix(start))
             errors.setdefault(row["method"], {})[side] = row["changed"]
     crbm_structured.draw_occlusion(errors, path)
+
+
+def sequences_of_values(rows, path):
+    """Log-pseudo-likelihood and increments by sweep: Fig. 1 of Nguyen & Wood."""
+    fvbm_bslm.draw_sequences([tuple(row.values()) for row in rows], path)
 
 
 def convergence(rows, path):
@@ -144,7 +161,9 @@ PICTURES = {
     "tap_likelihood": ("tap_likelihood", _HIDDEN),
     "tap_likelihood_grey": ("tap_likelihood_grey", _HIDDEN),
     "tap_deep": ("tap_deep", partial(learning_curves, column="layers", what="hidden units")),
+    "tap_solutions": ("tap_solutions", by_solutions),
     "tap_denoising": ("tap_denoising", denoising),
+    "tap_denoising_starts": ("tap_denoising_starts", denoising),
     "landscape_quality": ("landscape_quality", by_epoch),
     "landscape_quality_500": ("landscape_quality_500", by_epoch),
     "landscape_solutions": ("landscape_solutions", _SOLUTIONS),
@@ -152,7 +171,9 @@ PICTURES = {
     "sequences": ("sequences_contacts", contacts),
     "networks_calibration": ("networks", calibration),
     "crbm_occlusion": ("crbm", occlusion),
+    "crbm_sides": ("crbm_sides", partial(occlusion, methods=("LR", "CD-10", "MLE-BP"))),
     "crbm_convergence": ("crbm_convergence", convergence),
+    "fvbm_sequences": ("fvbm_sequences", sequences_of_values),
 }
 
 

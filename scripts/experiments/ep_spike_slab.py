@@ -2,8 +2,9 @@
 """Spike-and-slab regression by expectation propagation: the experiments.
 
 paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergent expectation
-       propagation in linear models with spike-and-slab priors" (2011): test errors of regular and
-       of convergent expectation propagation for five dampings, printed beside the paper's Figure 1.
+       propagation in linear models with spike-and-slab priors" (2011): sets in which regular
+       expectation propagation does not converge, and test errors of regular and of convergent
+       expectation propagation, for five dampings, printed beside the paper's Figure 1.
 counts
        In how many of these sets regular expectation propagation does not converge, by schedule,
        bound on the precisions of sites, tolerance, and what is compared with it.
@@ -31,7 +32,8 @@ import fastmf as mf
 
 EPILOG = """\
 examples:
-  python scripts/experiments/ep_spike_slab.py paper --sets 20
+  python scripts/experiments/ep_spike_slab.py paper
+  python scripts/experiments/ep_spike_slab.py paper --quick
   python scripts/experiments/ep_spike_slab.py counts
   python scripts/experiments/ep_spike_slab.py genes --data folder --folds 5
   python scripts/experiments/ep_spike_slab.py schedules
@@ -46,11 +48,20 @@ PAPER = {
     0.7: (14, 0.18, 0.22, 0.032, 0.029),
     0.9: (17, 0.15, 0.17, 0.033, 0.024),
 }
-N_FEATURES, N_ROWS, SHARE, NOISE = 25, 10, 0.2, 0.005
+N_FEATURES, N_ROWS, N_TEST_ROWS, SHARE, NOISE = 25, 10, 1000, 0.2, 0.005
+# What counts as converged, of the rules that `counts` compares: one for counts and errors.
+TOLERANCE, SMALLEST_PRECISION = 1e-3, 1e-10
+PAPER_COLUMNS = (
+    "seed", "new_weight", "converged", "sets",
+    "convergent_ep", "convergent_ep_error", "regular_ep", "regular_ep_error",
+)  # fmt: skip
 
 
 def main(argv=None):
     options = parser().parse_args(argv)
+    if options.quick:
+        options.sets, options.max_iter, options.seeds, options.problems = 2, 100, 1, 2
+        options.repeats, options.folds, options.evidence_steps = 1, 2, 2
     if options.which in ("paper", "both"):
         paper(options)
     if options.which in ("genes", "both"):
@@ -85,7 +96,10 @@ def parser():
         help="fixed points on the way to the largest evidence [20]")  # fmt: skip
     add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
     add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
+    add("--seed", type=int, default=0, metavar="N", help="the first one [0]")
+    add("--seeds", type=int, default=3, metavar="N", help="of the paper's experiment [3]")
+    add("--output", type=Path, metavar="FILE", help="CSV of the paper's experiment [none]")
+    add("--quick", action="store_true", help="two sets, one seed, few iterations: does it run?")
     return whole
 
 
@@ -93,12 +107,12 @@ def parser():
 
 
 def data_set(rng):
-    """Coefficients, and training and test rows, as the paper draws them."""
+    """Training and test rows as the paper draws them: uniform on the sphere of radius one."""
     w = np.where(rng.random(N_FEATURES) < SHARE, rng.normal(size=N_FEATURES), 0.0)
-    # Columns of length one or so: entries of variance one give ten times the paper's errors.
-    X = rng.normal(size=(2, N_ROWS, N_FEATURES)) / np.sqrt(N_ROWS)
-    y = X @ w + NOISE * rng.normal(size=(2, N_ROWS))
-    return X, y
+    X = rng.normal(size=(N_ROWS + N_TEST_ROWS, N_FEATURES))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = X @ w + NOISE * rng.normal(size=len(X))
+    return (X[:N_ROWS], y[:N_ROWS]), (X[N_ROWS:], y[N_ROWS:])
 
 
 def spike_and_slab(X, y, noise, probability):
@@ -113,59 +127,89 @@ def error(X, y, mean):
 
 
 def paper(options):
-    """The two tables of the paper's Figure 1."""
+    """The two tables of the paper's Figure 1, for each seed."""
     rows = []
-    for k, new_weight in enumerate(PAPER):
-        rng = np.random.default_rng([options.seed, k])
-        results = []
-        for _ in range(options.sets):
-            X, y = data_set(rng)
-            model = spike_and_slab(X[0], y[0], NOISE, SHARE)
-            start = time.perf_counter()
-            regular = mf.expectation_propagation(
-                model, damping=1 - new_weight, max_iter=options.max_iter
-            )
-            middle = time.perf_counter()
-            free = mf.expectation_propagation(model, schedule="convergent")
-            end = time.perf_counter()
-            errors = (error(X[1], y[1], result.mean) for result in (regular, free))
-            seconds = middle - start, end - middle
-            results.append((regular.converged, free.converged, *errors, *seconds))
-        rows.append((new_weight, np.array(results, dtype=float)))
-        print(f"damping {new_weight}: done", file=sys.stderr)
-    print(f"{options.sets} training sets for each damping (weight of the new factor); mean squared "
-          "test error (standard error); the paper's in brackets\n")  # fmt: skip
+    for seed in range(options.seed, options.seed + options.seeds):
+        for k, new_weight in enumerate(PAPER):
+            results = np.array(list(both(options, seed, k)), float)
+            for converged in (0, 1):
+                chosen = results[results[:, 0] == converged, 2:]
+                cells = (value for c in (1, 0) for value in mean_and_error(chosen[:, c]))
+                rows.append((seed, new_weight, converged, len(chosen), *cells))
+            print(f"seed {seed}, damping {new_weight}: convergent EP converged in "
+                  f"{results[:, 1].sum():.0f} of {len(results)} sets", file=sys.stderr)  # fmt: skip
+    if options.output:
+        experiment.table(options.output, PAPER_COLUMNS, rows)
+    print(f"{options.sets} training sets for each damping (weight of the new factor) and each of "
+          f"{options.seeds} seeds; mean squared error of {N_TEST_ROWS} test rows (standard error "
+          "of one seed; standard deviation over seeds); the paper's in brackets\n")  # fmt: skip
     for title, wanted in (("where regular EP did not converge", 0), ("where it did", 1)):
         print(title)
-        print(f"{'damping':>8} {'sets':>10} {'convergent EP':>24} {'regular EP':>24}")
-        for new_weight, table in rows:
-            chosen = table[table[:, 0] == wanted]
-            n_paper, *errors = PAPER[new_weight]
-            if wanted:
-                n_paper = 100 - n_paper
-            convergent, regular = (cell(chosen[:, c]) for c in (3, 2))
-            first, second = errors[2 * wanted : 2 * wanted + 2]
-            print(f"{new_weight:>8} {len(chosen):>4} [{n_paper:>3}] {convergent:>16} [{first:.3f}]"
-                  f" {regular:>16} [{second:.3f}]")  # fmt: skip
+        print(f"{'damping':>8} {'sets':>14} {'convergent EP':>32} {'regular EP':>32}")
+        for new_weight, (n_paper, *errors) in PAPER.items():
+            found = [row[3:] for row in rows if row[1:3] == (new_weight, wanted)]
+            n_paper = 100 - n_paper if wanted else n_paper
+            sets = " ".join(str(row[0]) for row in found)
+            print(f"{new_weight:>8} {sets:>9} [{n_paper}]"
+                  + "".join(f"{cell(found, c):>24} [{errors[2 * wanted + k]:.3f}]"
+                            for k, c in enumerate((1, 3))))  # fmt: skip
         print()
-    table = np.concatenate([t for _, t in rows])
-    seconds = np.median(table[:, 4:], axis=0) * 1e3
-    print(f"convergent EP converged in {int(table[:, 1].sum())} of {len(table)} sets; median time "
-          f"{seconds[1]:.1f} ms, mean {table[:, 5].mean() * 1e3:.1f} ms, longest "
-          f"{table[:, 5].max() * 1e3:.0f} ms (regular: median {seconds[0]:.1f} ms)")  # fmt: skip
 
 
-def cell(errors):
-    """Mean and standard error."""
-    if len(errors) == 0:
-        return "-"
-    spread = errors.std(ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else np.nan
-    return f"{errors.mean():.3f} ({spread:.3f})"
+def both(options, seed, k):
+    """Whether both methods converge on each set of a damping, and their test errors."""
+    rng, weight = np.random.default_rng([seed, k]), list(PAPER)[k]
+    for _ in range(options.sets):
+        rows, test = data_set(rng)
+        model = spike_and_slab(*rows, NOISE, SHARE)
+        converged, mean = regular(model, weight, options.max_iter)
+        free = mf.expectation_propagation(model, schedule="convergent", n_threads=1)
+        yield converged, free.converged, error(*test, mean), error(*test, free.mean)
+
+
+def regular(model, weight, max_iter):
+    """Whether regular expectation propagation converges, and its means where it ends.
+
+    It runs through the sites one by one, with positive precisions (the paper's Eq. 13), until no
+    moment changes by more than the tolerance, which the paper does not state. The solver's own
+    rule is another: one more sweep without damping must change nothing.
+    """
+
+    def sweeps(n):
+        return mf.expectation_propagation(
+            model,
+            schedule="sequential",
+            damping=1 - weight,
+            max_iter=n,
+            site_precision_min=SMALLEST_PRECISION,
+            history=True,
+            n_threads=1,
+        )
+
+    whole = sweeps(max_iter)
+    # A change is the residual times the weight of the new factor.
+    small = np.flatnonzero(weight * whole.history <= TOLERANCE)
+    return len(small) > 0, (sweeps(small[0] + 1) if len(small) else whole).mean
+
+
+def mean_and_error(values):
+    """Mean and standard error; NaN of too few values."""
+    n = len(values)
+    spread = values.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+    return (values.mean() if n else np.nan), spread
+
+
+def cell(found, column):
+    """Mean over seeds, standard error of one and standard deviation over them."""
+    means, errors = (np.array([row[column + k] for row in found]) for k in (0, 1))
+    over = f"{means.std(ddof=1):.3f}" if len(means) > 1 else "-"
+    return f"{means.mean():.3f} ({errors.mean():.3f}; {over})"
 
 
 # Of regular expectation propagation: the paper's schedule is the sequential one, and a bound is the
 # only one of its constraints that concerns it.
-SCHEDULES, BOUNDS, TOLERANCES = ("parallel", "sequential"), (None, 1e-10), (1e-8, 1e-4, 1e-3, 1e-2)
+SCHEDULES, BOUNDS = ("parallel", "sequential"), (None, SMALLEST_PRECISION)
+TOLERANCES = 1e-8, 1e-4, TOLERANCE, 1e-2
 
 
 def counts(options):
@@ -189,9 +233,9 @@ def least_residuals(options, k, schedule, bound):
     """The smallest residual of regular expectation propagation in each set of a damping."""
     rng, found = np.random.default_rng([options.seed, k]), []
     for _ in range(options.sets):
-        X, y = data_set(rng)
+        rows, _ = data_set(rng)
         result = mf.expectation_propagation(
-            spike_and_slab(X[0], y[0], NOISE, SHARE),
+            spike_and_slab(*rows, NOISE, SHARE),
             schedule=schedule,
             damping=1 - list(PAPER)[k],
             max_iter=options.max_iter,
@@ -232,8 +276,8 @@ def chain(n, d, k, noise, correlation, seed):
 def schedules(options):
     """CPU time of regular expectation propagation and of the convergent schedules."""
     drawn = (data_set(np.random.default_rng([seed, 7])) for seed in (0, 1, 3))
-    models = [(f"the paper's, {k}", spike_and_slab(X[0], y[0], NOISE, SHARE))
-              for k, (X, y) in enumerate(drawn)]  # fmt: skip
+    models = [(f"the paper's, {k}", spike_and_slab(*rows, NOISE, SHARE))
+              for k, (rows, _) in enumerate(drawn)]  # fmt: skip
     for n, d, k, noise, correlation, seed in PROBLEMS:
         title = f"{n} x {d}, k {k}, noise {noise}, corr. {correlation}"
         models.append((title, chain(n, d, k, noise, correlation, seed)))

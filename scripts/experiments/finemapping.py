@@ -19,13 +19,13 @@ With --data, or the environment variable FASTMF_DATA, the locus `finemapping/loc
 Results: finemapping.md.
 """
 
-import argparse
 import os
 import time
 import warnings
 from itertools import pairwise
 from pathlib import Path
 
+import experiment
 import numpy as np
 from scipy.special import ndtri
 
@@ -194,22 +194,25 @@ def real_locus(folder):
         print(f"{name}: {seconds:.2f} s, {distance:.3f} from FINEMAP at most, sets {found}")
 
 
-def main():
+def main(argv=None):
     """Analyse all loci by all methods."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = experiment.parser(__doc__, EPILOG)
     parser.add_argument("--loci", type=int, default=100)
     parser.add_argument("--data", default=os.environ.get("FASTMF_DATA"), metavar="FOLDER")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    options = parser.parse_args()
+    parser.add_argument("--seed", type=int, default=0, help="of the first locus [0]")
+    parser.add_argument("--quick", action="store_true", help="two loci, no real one")
+    options = parser.parse_args(argv)
+    if options.quick:
+        options.loci, options.data = 2, None
+    loci = range(options.seed, options.seed + options.loci)
     warnings.simplefilter("ignore")
     print("| method | sets | hold a cause | causes found | size | error | time |")
     print("|---|---|---|---|---|---|---|")
     bins = {}
     for name in options.methods:
         METHODS[name](*locus(10**6)[:2])  # what is compiled does not count
-        bins[name] = report(name, analysed(METHODS[name], map(locus, range(options.loci))))
+        bins[name] = report(name, analysed(METHODS[name], map(locus, loci)))
     for name, line in bins.items():
         print(f"{name}: {line}")
     if options.data:
@@ -217,4 +220,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    experiment.run(main)

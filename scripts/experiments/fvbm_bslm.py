@@ -3,9 +3,11 @@
 
 Writes into a folder:
 
-  simulation.csv, simulation.png   mean squared error of the estimates by number of units d, for
-      random machines (couplings and fields normal with variance 0.5), n rows, several starts of
-      BSLM each (its Fig. 1); beside it the asymptotic variance and the floor 1/n
+  sequences.csv, sequences.png     its Fig. 1: log-pseudo-likelihoods and the logarithms of their
+      increments, sweep by sweep, of BSLM from several starts on a random machine of each size d
+      (couplings and fields normal with variance 0.5), n rows
+  simulation.csv, simulation.png   mean squared error of the estimates by d, many machines of each;
+      beside it the distance to the maximum, the asymptotic variance and the floor 1/n
   existence.csv                    how many of these data have a maximum at all, and errors
                                    averaged over draws (the paper's figure), and their medians, with
                                    the asymptotic variances that they should have
@@ -13,7 +15,8 @@ Writes into a folder:
       Senate with standard errors and tests, and a picture of the graph
 
 The paper's printed errors, 2.09e-6 to 2.89e-7, are below the variance that its own sample size
-permits: a coupling's standard error is at least 1/sqrt(n).
+permits: a coupling's standard error is at least 1/sqrt(n). Beside them is the mean squared distance
+from where BSLM stops to the maximum.
 """
 
 import os
@@ -46,7 +49,7 @@ def random_machine(d, rng, variance=0.5):
 
 
 def one_draw(d, options, rng):
-    """Fit one random machine from several starts; a row of the table."""
+    """Fit one random machine from several starts; a row of the table, and the fits' histories."""
     model = random_machine(d, rng)
     objective = PseudoLikelihood(distinct_rows(sample(model, options.rows, rng)))
     truth = objective.packed(model.couplings, model.prior.field)
@@ -70,12 +73,15 @@ def one_draw(d, options, rng):
         "ms_per_sweep": 1e3 * seconds / sweeps,
         "bslm_short_of_maximum": best.history[-1] - np.mean([fit.history[-1] for fit in fits]),
         "newton_ms": 1e3 * newton_seconds, "newton_mse": np.nan, "asymptotic_variance": np.nan,
+        "distance_to_maximum": np.nan,
     }  # fmt: skip
     if exists:
+        distances = [((fit.parameters - best.parameters) ** 2).mean() for fit in fits]
+        row["distance_to_maximum"] = np.mean(distances)
         row["newton_mse"] = ((best.parameters - truth) ** 2).mean()
         covariance = Godambe(objective, best.parameters).covariance()
         row["asymptotic_variance"] = covariance.diagonal().mean()
-    return row
+    return row, [np.array(fit.history) for fit in fits]
 
 
 def mean(rows, name):
@@ -87,15 +93,18 @@ def median(rows, name):
 
 
 def simulation(options, folder):
-    table = []
+    table, first = [], {}
     for d in options.units:
         rng = np.random.default_rng([options.seed, d])
         for draw in range(options.draws):
-            table.append(one_draw(d, options, rng))
+            row, histories = one_draw(d, options, rng)
+            table.append(row)
+            first.setdefault(d, histories)
             if sys.stdout.isatty():
                 print(f"d = {d}, draw {draw + 1} of {options.draws} ", end="\r", flush=True)
         # After each size: the large ones take long.
         write(folder / "simulation.csv", table)
+    sequences(first, folder)
     summary = []
     for d in options.units:
         rows = [row for row in table if row["d"] == d]
@@ -108,6 +117,8 @@ def simulation(options, folder):
             "bslm_mse_median_where_exists": median(good, "bslm_mse"),
             "newton_mse_mean_where_exists": mean(good, "newton_mse"),
             "newton_mse_median_where_exists": median(good, "newton_mse"),
+            "distance_to_maximum_mean": mean(good, "distance_to_maximum"),
+            "distance_to_maximum_median": median(good, "distance_to_maximum"),
             "asymptotic_variance_mean": mean(good, "asymptotic_variance"),
             "asymptotic_variance_median": median(good, "asymptotic_variance"),
             "sweeps": median(rows, "bslm_sweeps"), "ms_per_sweep": median(rows, "ms_per_sweep"),
@@ -116,8 +127,40 @@ def simulation(options, folder):
         })  # fmt: skip
     write(folder / "existence.csv", summary)
     for name in summary[0]:
-        print(f"{name:31}", *(f"{row[name]!s:>12.12}" for row in summary))
+        print(f"{name:31}", *(f"{row[name] or 0:>12.6g}" for row in summary))
     plot_simulation(table, summary, options, folder / "simulation.png")
+
+
+def sequences(first, folder):
+    """Fig. 1: all early sweeps, and of later ones 25 for each factor of ten."""
+    rows = []
+    for d, histories in first.items():
+        for start, values in enumerate(histories):
+            increments, n = np.diff(values), len(values)
+            for k in np.unique(np.geomspace(2, n, 25 * len(str(n))).astype(int)):
+                rows.append((d, start, k, values[k - 1], increments[k - 2]))
+    header = "d", "start", "sweep", "log_pseudo_likelihood", "increment"
+    experiment.table(folder / "sequences.csv", header, rows)
+    draw_sequences(rows, folder / "sequences.png")
+
+
+def draw_sequences(rows, path):
+    """Log-pseudo-likelihoods (left) and their increments (right), a row for each size."""
+    rows = np.array([tuple(row) for row in rows], float)
+    sizes = np.unique(rows[:, 0])
+    figure, axes = pyplot().subplots(
+        len(sizes), 2, figsize=(9, 2.4 * len(sizes)), layout="constrained", squeeze=False
+    )
+    for d, (left, right) in zip(sizes, axes, strict=True):
+        for start in np.unique(rows[rows[:, 0] == d, 1]):
+            _, _, sweeps, values, increments = rows[(rows[:, :2] == (d, start)).all(1)].T
+            left.semilogx(sweeps, values)
+            right.loglog(sweeps, np.where(increments > 0, increments, np.nan))
+        left.set_ylabel(f"log-pseudo-likelihood, {d:.0f} units")
+        right.set_ylabel("increment")
+    for ax in axes[-1]:
+        ax.set_xlabel("sweep")
+    experiment.picture(figure, path)
 
 
 def plot_simulation(table, summary, options, path):

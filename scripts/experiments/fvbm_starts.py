@@ -90,9 +90,13 @@ def main(argv=None):
     parser.add_argument("--rows", type=int, default=16_000, help="default 16000, the paper's")
     parser.add_argument("--max-iter", type=int, default=10_000, help="sweeps (default 10000)")
     parser.add_argument("--digits", action=experiment.argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--quick", action="store_true", help="five units, few rows and sweeps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/fvbm-starts"))
     options = parser.parse_args(argv)
+    if options.quick:
+        options.units, options.draws, options.rows = [5], 2, 2000
+        options.max_iter, options.digits = 300, False
     options.output.mkdir(parents=True, exist_ok=True)
     columns = [*(f"short_{k}" for k in SWEEPS), "sweeps", "ms", "stopped"]
     header = ["data", "start", *columns, *(f"worst_{k}" for k in SWEEPS)]

@@ -5,11 +5,14 @@ After Figs. 5 to 7 and 12 of Tramel et al., Phys. Rev. X 8 (2018) 041006. Trains
 MNIST or on faces and writes, as PNG and CSV, into a folder:
 
   free-energy    free energies of the distinct TAP solutions reached from data, by epoch
-  solutions      number of solutions by epoch, those that have converged, and mean and extent of
-                 their free energies (CSV)
+  solutions      number of solutions by epoch, and after steps of the first one (--early), those
+                 that have converged, their share of the starts, mean and extent of their free
+                 energies, and the number of modes of their density (CSV)
   densities      histograms of the free energies, with kernel densities, of some epochs, those of
                  `map-E`; the mean over solutions is marked (PNG)
-  map-E          Isomap of the solutions of epoch E, those of all epochs shown embedded together
+  maps           Isomap of the solutions, of visible and of hidden means, fitted to the last epoch;
+                 colours are epochs (Fig. 6); map-E those of epoch E with images
+  data-map       Isomap of data, of some digits, and the solutions to which they lead (Fig. 7)
   data-E         the solutions most data fall to, each followed by some of these data
   quality        log-likelihood of test images per unit by TAP (log-sum-exp, and the paper's mean
                  over solutions), by annealed importance sampling, and the pseudo-likelihood, by
@@ -20,6 +23,7 @@ found of it as found-E.npz. A run that was stopped resumes if it is started agai
 options and the same folder.
 """
 
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,10 +31,11 @@ import experiment
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.stats import gaussian_kde
+from sklearn.manifold import Isomap
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.evaluation import Solutions, isomap, log_likelihood, solutions
+from fastmf.evaluation import Solutions, log_likelihood, solutions
 
 EPILOG = """\
 examples:
@@ -40,8 +45,11 @@ examples:
       a good machine in minutes
   python scripts/experiments/landscape.py --dataset faces --starts 2400 --epochs 100
   python scripts/experiments/landscape.py --paper --epochs 100 --starts 10000 --steps 14500 \\
-      --follow 1 2 3 5 7 10 15 20 30 40 50 70 100
+      --follow 1 2 3 5 7 10 15 20 30 40 50 70 100 --early 1 3 10 30 100 300
       the paper's settings, and its numbers of starts and of intermediate distributions
+  python scripts/experiments/landscape.py --paper --dataset faces --hidden 256 --epochs 500 \
+      --starts 2429 --follow 1 5 20 50 100 200 500
+      its faces, of truncated Gaussian pixels
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 """
@@ -50,8 +58,12 @@ Data are read from the folder --data, or the environment variable FASTMF_DATA.
 OPTIONS = {"binary": {}, "real": {}, "faces": {"batch_size": 20, "l2": 0.01}}
 # Smallest number of solutions whose free energies have a kernel density.
 MIN_OF_DENSITY = 10
+# Modes are maxima of the density that have at least this part of the highest one.
+LOWEST_MODE = 0.05
 # Images on which the pseudo-likelihood is evaluated.
 PSEUDO_ROWS = 200
+# Data on the map of data, at most so many; neighbours of a point on maps.
+MAP_ROWS, NEIGHBORS = 3000, 10
 
 
 def main(argv=None):
@@ -66,12 +78,15 @@ def main(argv=None):
     X, X_test = train.X[: options.rows], test.X[: options.test_rows]
     epochs = options.follow or range(1, options.epochs + 1)
     models = trained(X, options, sorted({e for e in epochs if e <= options.epochs}), folder)
+    early = [followed(*each, X, X_test, options, folder) for each in first_steps(X, options)]
     found = [followed(*each, X, X_test, options, folder) for each in models.items()]
-    free_energies(found, folder)
+    free_energies(early, found, folder)
     chosen = sorted({round(k) for k in np.geomspace(1, len(found), options.maps)})
     shown = [found[k - 1] for k in chosen]
     densities(shown, folder)
     maps(shown, X[: options.starts], train.shape, folder)
+    labels = None if train.labels is None else train.labels[: options.starts]
+    data_map(found[-1], X[: options.starts], labels, options, folder)
     if options.dataset == "binary":
         quality(found, folder)
 
@@ -89,6 +104,10 @@ def parser():
     add("--paper", action="store_true",
         help="the paper's settings: its rates and weight decay, and no centring")  # fmt: skip
     add("--follow", type=int, nargs="+", metavar="EPOCH", help="epochs that are followed [all]")
+    add("--early", type=int, nargs="+", default=[], metavar="STEP",
+        help="steps of the first epoch after which it is followed, too [none]")  # fmt: skip
+    add("--digits", type=int, nargs="+", default=[3, 6, 7], metavar="N",
+        help="on the map of data [3 6 7]")  # fmt: skip
     add("--method", default="tap", metavar="NAME", help="gradient: tap, mean_field, cd, pcd [tap]")
     add("--starts", type=int, default=3000, metavar="N", help="images to start from [3000]")
     add("--steps", type=int, default=300, metavar="N", help="of annealed importance sampling [300]")
@@ -122,30 +141,44 @@ def trained(X, options, epochs, folder):
         if state.epoch in paths:
             state.model.save(paths[state.epoch])
 
-    of_images = experiment.PAPER if options.paper else OPTIONS
-    settings = {"learning_rate": 0.05} | of_images[options.dataset]
-    if options.learning_rate:
-        settings["learning_rate"] = options.learning_rate
-    machine = mf.GeneralizedRBM(
-        options.hidden,
-        visible=experiment.VISIBLE[options.dataset],
-        gradient=options.method,
-        centred=not options.paper,
-        n_epochs=options.epochs,
+    machine = learner(options, options.epochs).set_params(
         callbacks=[save],
         checkpoint=folder / "checkpoint.npz",
-        n_threads=options.threads,
-        random_state=options.seed,
         verbose=int(not options.quiet),
-        **settings,
     )
     machine.fit(X).save(folder / "rbm.npz")
     return {epoch: mf.load(path) for epoch, path in paths.items()}
 
 
+def learner(options, n_epochs):
+    """A machine that has learned nothing."""
+    of_images = experiment.PAPER if options.paper else OPTIONS
+    settings = {"learning_rate": 0.05, "batch_size": 100} | of_images[options.dataset]
+    if options.learning_rate:
+        settings["learning_rate"] = options.learning_rate
+    return mf.GeneralizedRBM(
+        options.hidden,
+        visible=experiment.VISIBLE[options.dataset],
+        gradient=options.method,
+        centred=not options.paper,
+        n_epochs=n_epochs,
+        n_threads=options.threads,
+        random_state=options.seed,
+        **settings,
+    )
+
+
+def first_steps(X, options):
+    """Fractions of the first epoch, and the models after so many steps: an epoch of fewer rows."""
+    for steps in options.early:
+        machine = learner(options, 1)
+        rows = X[: steps * machine.batch_size]
+        yield len(rows) / len(X), machine.fit(rows).model_
+
+
 def followed(epoch, model, X, X_test, options, folder):
     """Solutions and measures of a model, from their file if there is one."""
-    path = folder / f"found-{epoch}.npz"
+    path = folder / f"found-{epoch:g}.npz"
     if path.exists():
         with np.load(path) as file:
             values = dict(file)
@@ -168,7 +201,7 @@ def followed(epoch, model, X, X_test, options, folder):
     np.savez(path, **landscape._asdict(), **values)
     free_energy, counts = landscape.free_energy, landscape.counts
     print(
-        f"epoch {epoch}: {len(free_energy)} solutions, "
+        f"epoch {epoch:g}: {len(free_energy)} solutions, "
         f"free energy {free_energy[0]:.1f} to {free_energy[-1]:.1f}, "
         f"largest basin {counts.max() / counts.sum():.0%} of the starts, "
         f"{np.sum(~landscape.converged)} not converged",
@@ -177,21 +210,40 @@ def followed(epoch, model, X, X_test, options, folder):
     return Found(epoch, landscape, **values)
 
 
-def free_energies(found, folder):
+def free_energies(early, found, folder):
     """How the solutions spread in free energy as the machine learns."""
     epochs, landscapes = [each.epoch for each in found], [each.landscape for each in found]
     experiment.picture(
         plotting.free_energy_by_epoch(epochs, landscapes), folder / "free-energy.png"
     )
     rows, summary = [], []
-    for epoch, each in zip(epochs, landscapes, strict=True):
+    for epoch, each, *_ in [*early, *found]:
         free_energy = each.free_energy
         rows += [(epoch, f, n) for f, n in zip(free_energy, each.counts, strict=True)]
+        share = len(free_energy) / each.counts.sum()
         ends = free_energy.mean(), free_energy.min(), free_energy.max()
-        summary.append((epoch, len(free_energy), each.converged.sum(), *ends))
+        row = (epoch, len(free_energy), each.converged.sum(), share, *ends, modes(free_energy))
+        summary.append(row)
     experiment.table(folder / "free-energy.csv", ("epoch", "free_energy", "starts"), rows)
-    header = "epoch", "solutions", "converged", "mean_free_energy", "lowest", "highest"
+    header = "epoch", "solutions", "converged", "share_of_starts", "mean_free_energy", "lowest", \
+        "highest", "modes"  # fmt: skip
     experiment.table(folder / "solutions.csv", header, summary)
+
+
+def density(free_energy):
+    """Free energies, and the kernel density of the solutions there."""
+    where = np.linspace(free_energy.min(), free_energy.max(), 200)
+    return where, gaussian_kde(free_energy)(where)
+
+
+def modes(free_energy):
+    """The number of maxima of the density; of few solutions their number."""
+    if len(free_energy) < MIN_OF_DENSITY:
+        return len(free_energy)
+    _, values = density(free_energy)
+    inner, padded = values, np.pad(values, 1)
+    peaks = (inner > padded[:-2]) & (inner >= padded[2:])
+    return int((peaks & (inner > LOWEST_MODE * inner.max())).sum())
 
 
 def densities(found, folder):
@@ -201,8 +253,7 @@ def densities(found, folder):
         free_energy = each.landscape.free_energy
         ax.hist(free_energy, bins="auto", density=True, color="C0", alpha=0.4)
         if len(free_energy) >= MIN_OF_DENSITY:
-            where = np.linspace(free_energy.min(), free_energy.max(), 200)
-            ax.plot(where, gaussian_kde(free_energy)(where), color="C0")
+            ax.plot(*density(free_energy), color="C0")
         ax.axvline(free_energy.mean(), color="C1", linestyle="--")
         ax.set_title(f"epoch {each.epoch}: {len(free_energy)} solutions")
         ax.set_xlabel("free energy (nats)")
@@ -212,21 +263,63 @@ def densities(found, folder):
 
 
 def maps(shown, starts, shape, folder):
-    """Maps of some epochs, in one embedding, and the data that fall to each solution."""
-    found = [each.landscape for each in shown]
-    together = np.concatenate([each.visible for each in found])
-    points = isomap(together) if len(together) > 2 else np.zeros((len(together), 2))
-    ends = np.cumsum([len(each.visible) for each in found])[:-1]
+    """Maps of some epochs, fitted to the last one, and the data that fall to each solution."""
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+    colours, rows = plt.get_cmap("viridis")(np.linspace(0, 1, len(shown))), []
+    for layer, ax in zip(("visible", "hidden"), axes, strict=True):
+        place = embedding(getattr(shown[-1].landscape, layer))
+        ax.set(title=f"{layer} means", xticks=[], yticks=[])
+        for (epoch, each, *_), colour in zip(shown, colours, strict=True):
+            points = place(getattr(each, layer))
+            ax.scatter(*points.T, s=6, color=colour, label=f"epoch {epoch}")
+            rows += [(epoch, layer, *xy, f) for xy, f in zip(points, each.free_energy, strict=True)]
+            if layer == "visible":
+                drawn = plotting.solution_map(points, each, shape=shape)
+                experiment.picture(drawn, folder / f"map-{epoch}.png")
+                drawn = plotting.solutions_and_data(each, starts, shape)
+                experiment.picture(drawn, folder / f"data-{epoch}.png")
+    axes[0].legend(fontsize=8)
+    experiment.picture(figure, folder / "maps.png")
+    experiment.table(folder / "map.csv", ("epoch", "layer", "x", "y", "free_energy"), rows)
+
+
+def embedding(points):
+    """A function that places points on the Isomap of others."""
+    if len(points) < 4:
+        return lambda others: np.zeros((len(others), 2))
+    isomap = Isomap(n_neighbors=min(NEIGHBORS, len(points) - 1))
+    with warnings.catch_warnings():
+        # Components of the graph of neighbours are connected where they are closest.
+        warnings.simplefilter("ignore")
+        isomap.fit(points)
+    return isomap.transform
+
+
+def data_map(last, starts, labels, options, folder):
+    """Fig. 7: the solutions to which data lead on the Isomap of the data."""
+    landscape = last.landscape
+    chosen = np.ones(len(starts), bool) if labels is None else np.isin(labels, options.digits)
+    chosen = np.flatnonzero(chosen)[:MAP_ROWS]
+    names = np.full(len(chosen), "data") if labels is None else labels[chosen].astype(str)
+    if len(chosen) < 4:
+        return
+    place, members = embedding(starts[chosen]), landscape.members[chosen]
+    points = place(starts[chosen])
+    figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
     rows = []
-    for (epoch, each, *_), where in zip(shown, np.split(points, ends), strict=True):
-        experiment.picture(
-            plotting.solution_map(where, each, shape=shape), folder / f"map-{epoch}.png"
-        )
-        experiment.picture(
-            plotting.solutions_and_data(each, starts, shape), folder / f"data-{epoch}.png"
-        )
-        rows += [(epoch, *xy, f) for xy, f in zip(where, each.free_energy, strict=True)]
-    experiment.table(folder / "map.csv", ("epoch", "x", "y", "free_energy"), rows)
+    for name in np.unique(names):
+        ax.scatter(*points[names == name].T, s=4, alpha=0.4, label=name)
+        rows += [("data", name, *xy) for xy in points[names == name]]
+    found = np.unique(members)
+    at = place(landscape.visible[found])
+    ax.scatter(*at.T, s=14, color="black", marker="x", linewidths=0.8, label="solutions")
+    for k, xy in zip(found, at, strict=True):
+        values, counts = np.unique(names[members == k], return_counts=True)
+        rows.append(("solution", values[counts.argmax()], *xy))
+    ax.set(xticks=[], yticks=[], title=f"epoch {last.epoch}: {len(found)} solutions")
+    ax.legend(fontsize=8)
+    experiment.picture(figure, folder / "data-map.png")
+    experiment.table(folder / "data-map.csv", ("kind", "label", "x", "y"), rows)
 
 
 def quality(found, folder):

@@ -122,7 +122,11 @@ def main(argv=None):
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--choose", action="store_true", help="print errors by option on training data, and stop")
     add("--output", type=Path, default=Path("results/multilabel-digits"), metavar="FOLDER")
+    add("--quick", action="store_true", help="300 images, two folds, small models: does it run?")
     options = parser.parse_args(argv)
+    if options.quick:
+        options.images, options.folds, options.chains = 300, 2, 1
+        options.hidden, options.epochs, options.penalty = 4, 3, 1.0
     X, Y, kept, shape = data(options.images)
     folds = list(KFold(options.folds, shuffle=True, random_state=options.seed).split(X))
     if options.choose:

@@ -132,7 +132,7 @@ def line(name, row):
     return "| " + " | ".join([name, *cells]) + " |"
 
 
-def main():
+def main(argv=None):
     parser = experiment.parser(__doc__, EPILOG)
     parser.add_argument("--data", choices=("mnist", "digits"), default="mnist")
     parser.add_argument("--data-dir", default=None, help="folder of MNIST (default: FASTMF_DATA)")
@@ -142,7 +142,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", default="purposes.json", help="file to go on from")
     parser.add_argument("--quick", action="store_true", help="8 x 8 digits, two epochs")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.quick:
         options.data, options.hidden, options.epochs, options.sweeps = "digits", 16, 2, 20
     data = digits(options)

@@ -83,7 +83,7 @@ def learned(X, gradient, n_hidden, n_epochs, seed):
     return found, seconds, len(caught)
 
 
-def main():
+def main(argv=None):
     parser = experiment.parser(__doc__, EPILOG)
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--gradients", nargs="+", default=GRADIENTS)
@@ -92,7 +92,7 @@ def main():
     parser.add_argument("--seed", type=int, nargs="+", default=[0, 1], help="default: 0 1")
     parser.add_argument("--raw", action="store_true", help="columns as they are")
     parser.add_argument("--quick", action="store_true", help="iris alone, ten epochs")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.quick:
         options.tables, options.epochs, options.seed = ["iris"], 10, options.seed[:1]
     for name in options.tables:

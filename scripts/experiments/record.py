@@ -93,7 +93,7 @@ def main(argv=None):
     train = train[: options.rows]
     known = read(folder / "record.csv")
     rows = []
-    for seed in range(options.seeds):
+    for seed in range(options.seed, options.seed + options.seeds):
         run = run_of(options, len(train), seed)
         row = known.get(tuple(map(str, run)))
         if row is None:
@@ -116,6 +116,7 @@ def parser():
     add("--ordinary", action="store_true", help="ordinary gradients, without preconditioning")
     add("--l1", type=float, metavar="DECAY", help="[0.0001, with --ordinary 0]")
     add("--rows", type=int, metavar="N", help="training images [all]")
+    add("--seed", type=int, default=0, metavar="N", help="the first one [0]")
     add("--seeds", type=int, default=3, metavar="N", help="[3]")
     add("--chains", type=int, default=300, metavar="N", help="of the evaluation [300]")
     add("--steps", type=int, default=500, metavar="N", help="of the evaluation [500]")

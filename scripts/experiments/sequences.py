@@ -60,7 +60,7 @@ FAMILIES = {
 METHODS = "mean-field inversion", "pseudo-likelihood", "RBM, TAP", "RBM, PCD"
 RBM = {
     "visible": "categorical", "batch_size": 100, "weight_scale": 0.01, "monitor_rows": 20,
-    "learning_rate": (0.05, 0.0025), "l2": 0.001, "random_state": 0,
+    "learning_rate": (0.05, 0.0025), "l2": 0.001,
 }  # fmt: skip
 OF_METHOD = {
     "RBM, TAP": {"gradient": "tap", "n_sweeps": 3},
@@ -174,7 +174,10 @@ def unfitted(method, data, options):
         n_others = (data.X.shape[1] - 1) * (n_states - 1)
         l2 = 2 * 0.01 * n_others / data.weights.sum()
         return mf.PottsMachine(n_states=n_states, l2=l2, l2_field=l2, tol=1.0)
-    return mf.GeneralizedRBM(options.hidden, n_epochs=options.epochs, **RBM | OF_METHOD[method])
+    return mf.GeneralizedRBM(
+        options.hidden, n_epochs=options.epochs, random_state=options.seed,
+        **RBM | OF_METHOD[method],
+    )  # fmt: skip
 
 
 def precision(scores, data):
@@ -248,6 +251,7 @@ def parser():
     parsed.add_argument("--output", type=Path, help="[results/sequences]")
     parsed.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
     parsed.add_argument("--epochs", type=int, default=200, help="of the RBMs [200]")
+    parsed.add_argument("--seed", type=int, default=0, help="of the RBMs [0]")
     parsed.add_argument("--quick", action="store_true", help="a few epochs of the chain alone")
     return parsed
 

@@ -40,7 +40,7 @@ DESIGNS = {"independent": 0.0, "AR 0.9": 0.9}
 RATIOS = (0.5, 2.0, 10.0)
 
 
-def main():
+def main(argv=None):
     """Run the experiment."""
     parser = experiment.parser(__doc__, EPILOG)
     parser.add_argument("--fits", type=int, default=30, help="fits of each cell")
@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--features", type=int, default=500)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS))
     parser.add_argument("--quick", action="store_true", help="two fits of 100 features")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.quick:
         options.fits, options.features = 2, 100
     print(f"{options.fits} fits of {options.rows} x {options.features} a cell, seed {options.seed}")

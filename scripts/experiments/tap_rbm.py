@@ -3,18 +3,23 @@
 
 Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV, into a folder:
 
-  likelihood   TAP log-likelihood per unit by epoch (Fig. 3); dashed, or "validation": test images
+  likelihood   TAP log-likelihood per unit by epoch (Fig. 3); dashed, or "validation": test images.
+               The log-partition is that of the log-sum-exp over the solutions of some rows
+  solutions    the same by the paper's measure, Eq. 39: the mean over the distinct solutions that
+               10,000 training images lead to, solved to 1e-8; beside it their log-sum-exp (CSV)
   fields-N     receptive fields of the machine with N hidden units (Fig. 4), those that are largest
                in the l_0.1 norm, and so cover the most pixels, first; and activity-N, those of the
                units of largest mean activation in the test images first
   denoising    Matthews correlation of denoised test images against the probability of a flip, for
-               the machines, the pointwise optimal estimator and the nearest neighbour (Fig. 8;
-               binary images only)
+               the machines, from the pointwise optimal estimate, as in the paper, and from nearest
+               images, for this estimate itself and for the nearest neighbour (Fig. 8; binary images
+               only)
 
 and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. A run that was stopped
 resumes if it is started again with the same options and the same folder.
 """
 
+import json
 import time
 from pathlib import Path
 
@@ -23,7 +28,14 @@ import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.evaluation import flip, matthews_correlation, nearest_neighbour, pointwise_estimate
+from fastmf.evaluation import (
+    flip,
+    log_likelihood,
+    matthews_correlation,
+    nearest_neighbour,
+    pointwise_estimate,
+    solutions,
+)
 
 EPILOG = """\
 examples:
@@ -39,12 +51,14 @@ examples:
 MNIST's four files and CBCL's are read from the folder --data, or the environment variable
 FASTMF_DATA. The paper's settings (its Table 1) are the defaults: batches of 100 rows with as many
 starts (of 20 faces), momentum 0.5, weight decay 0.001 (0.01), no centring, a learning rate of 0.005
-for binary images (and here for faces), and 1e-2 falling to 1e-5 for real ones. Grey pixels are
-truncated Gauss-Bernoulli (spike-and-slab) units on [0, 1].
+for binary images (and here for faces), and 1e-2 falling to 1e-5 for real ones. Pixels of grey
+digits are truncated Gauss-Bernoulli (spike-and-slab) units on [0, 1], those of faces truncated
+Gaussian.
 """
 
-FLIP_PROBABILITY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
-DIGIT_PROBABILITY = tuple(float(k / 20) for k in range(11))
+FLIP_PROBABILITY = tuple(float(k / 20) for k in range(11))
+# Rows that lead to the solutions of Eq. 39.
+SOLUTION_ROWS = 10_000
 # What is shown as images: at this probability, so many.
 SHOWN, N_SHOWN = 0.2, 20
 
@@ -57,13 +71,14 @@ def main(argv=None):
         options.hidden = options.hidden or [25, 50]
         options.learning_rate = options.learning_rate or [0.05]
     options.epochs = options.epochs or 100
-    options.hidden = options.hidden or [25, 50, 100, 500]
+    options.hidden = options.hidden or ([256] if options.dataset == "faces" else [25, 50, 100, 500])
     folder = options.output or Path("results") / f"tap-rbm-{options.dataset}"
     folder.mkdir(parents=True, exist_ok=True)
 
     train, test = images(options)
     machines = {n: trained(n, train.X, test.X, options, folder) for n in options.hidden}
     likelihood(machines, folder)
+    by_solutions(options, train.X[:SOLUTION_ROWS], test.X, folder)
     for machine in machines.values():
         fields(machine, train.shape, test.X, folder)
     if options.dataset == "binary":
@@ -80,10 +95,13 @@ def parser():
         default="binary",
         help="digits, black and white or grey, or grey faces [binary]",
     )
-    add("--hidden", type=int, nargs="+", metavar="N", help="hidden units [25 50 100 500]")
+    add("--hidden", type=int, nargs="+", metavar="N",
+        help="hidden units [25 50 100 500, of faces 256]")  # fmt: skip
     add("--epochs", type=int, metavar="N", help="[100]")
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
     add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
+    add("--follow", type=int, nargs="*", default=[1, 5, 10, 20, 50, 100], metavar="EPOCH",
+        help="epochs whose models are kept, and measured by Eq. 39 [1 5 10 20 50 100]")  # fmt: skip
     add(
         "--learning-rate",
         type=float,
@@ -119,6 +137,11 @@ def images(options):
 
 def trained(n, X, test, options, folder):
     """The machine with n hidden units, from its checkpoint as far as there is one."""
+
+    def save(state):
+        if state.epoch in options.follow:
+            state.model.save(folder / f"rbm-{n}-{state.epoch}.npz")
+
     settings = dict(experiment.PAPER[options.dataset])
     if options.learning_rate:
         rates = tuple(options.learning_rate)
@@ -131,6 +154,7 @@ def trained(n, X, test, options, folder):
         centred=False,
         n_sweeps=options.sweeps,
         n_epochs=options.epochs,
+        callbacks=[save],
         checkpoint=folder / f"checkpoint-{n}.npz",
         random_state=options.seed,
         verbose=int(not options.quiet),
@@ -162,6 +186,35 @@ def likelihood(machines, folder):
     experiment.table(folder / "likelihood.csv", header, rows)
 
 
+def by_solutions(options, X, test, folder):
+    """Fig. 3 by Eq. 39: per unit, log-partitions of the distinct solutions that rows lead to."""
+    header = ("hidden_units", "epoch", "solutions", "not_converged", "mean", "log_sum_exp",
+              "mean_test", "log_sum_exp_test", "free_energy_spread")  # fmt: skip
+    rows = []
+    for n in options.hidden:
+        for epoch in sorted(e for e in options.follow if e <= options.epochs):
+            path = folder / f"solutions-{n}-{epoch}.json"
+            if not path.exists():
+                model = mf.load(folder / f"rbm-{n}-{epoch}.npz")
+                path.write_text(json.dumps(measured(model, X, test)))
+            rows.append((n, epoch, *json.loads(path.read_text())))
+    experiment.table(folder / "solutions.csv", header, rows)
+
+
+def measured(model, X, test):
+    """Number of solutions, of those not converged, likelihoods per unit by both, and spread."""
+    found = solutions(model, X, tol=1e-8, max_iter=10_000)
+    n_units = sum(found_layer.shape[1] for found_layer in (found.visible, found.hidden))
+    log_partitions = found.log_partition.mean(), np.logaddexp.reduce(found.log_partition)
+    likelihoods = [
+        float((log_likelihood(model, rows, 0.0).mean() - value) / n_units)
+        for rows in (X, test)
+        for value in log_partitions
+    ]
+    spread = float(np.ptp(found.free_energy))
+    return [len(found.free_energy), int((~found.converged).sum()), *likelihoods, spread]
+
+
 def fields(machine, shape, X, folder):
     """Fig. 4: by the l_0.1 norm of the couplings, and by the mean of the unit."""
     weights, n = machine.weights_, machine.weights_.shape[1]
@@ -180,12 +233,12 @@ def denoising(machines, train, test, options, folder):
     rng, scores, rows = np.random.default_rng(options.seed), {}, []
     for p in FLIP_PROBABILITY:
         noisy = flip(test, p, rng)
-        estimates = {
-            f"TAP machine, {n} hidden units": machine.denoise(
+        estimates = {}
+        for n, machine in machines.items():
+            estimates[f"TAP, {n}"] = machine.denoise(noisy, flip_probability=p)
+            estimates[f"TAP, {n}, from images"] = machine.denoise(
                 noisy, flip_probability=p, n_starts=options.starts, candidates=train.X
             )
-            for n, machine in machines.items()
-        }
         estimates["pointwise optimal"] = pointwise_estimate(noisy, train.X.mean(0), p)
         estimates["nearest neighbour"] = nearest_neighbour(noisy, train.X)
         if p == SHOWN:
@@ -209,10 +262,10 @@ def denoising(machines, train, test, options, folder):
 def digit(machines, train, image, options, folder):
     """Fig. 9: a pixel that is flipped at some probability is flipped at all larger ones."""
     uniform = np.random.default_rng(options.seed).random(len(image))
-    noisy = [np.where(uniform < p, 1 - image, image)[None] for p in DIGIT_PROBABILITY]
+    noisy = [np.where(uniform < p, 1 - image, image)[None] for p in FLIP_PROBABILITY]
 
     def at_each(method):
-        return np.concatenate([method(Y, p) for Y, p in zip(noisy, DIGIT_PROBABILITY, strict=True)])
+        return np.concatenate([method(Y, p) for Y, p in zip(noisy, FLIP_PROBABILITY, strict=True)])
 
     def by_tap(machine, **starts):
         return at_each(lambda Y, p: machine.denoise(Y, flip_probability=p, **starts))
@@ -230,7 +283,7 @@ def digit(machines, train, image, options, folder):
     experiment.picture(plotting.image_rows(estimates, train.shape), folder / "digit.png")
     clean = np.tile(image, (len(noisy), 1))
     scores = {name: matthews_correlation(clean, found) for name, found in estimates.items()}
-    header = ("method", *(f"p = {p:g}" for p in DIGIT_PROBABILITY))
+    header = ("method", *(f"p = {p:g}" for p in FLIP_PROBABILITY))
     rows = [(name, *(f"{score:.4f}" for score in row)) for name, row in scores.items()]
     experiment.table(folder / "digit.csv", header, rows)
 

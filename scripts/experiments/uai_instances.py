@@ -117,19 +117,21 @@ def show(header, lines):
         print("| " + " | ".join(cell(line.get(name)) for name in header) + " |", flush=True)
 
 
-def main():
-    args = arguments()
+def main(argv=None):
+    args = arguments(argv)
     folder = Path(args.folder)
     files = [*folder.glob("*.uai"), *folder.glob("*.uai.gz")]
     paths = sorted({path.with_name(path.name.removesuffix(".gz")) for path in files})
     if not paths:
         raise FileNotFoundError(f"{folder} has no files *.uai or *.uai.gz.")
+    if args.quick:
+        paths = sorted(paths, key=lambda path: file_of(path).stat().st_size)[:3]
     found, refused = {"sums": [], "states": []}, []
     for path in paths:
         name = path.name.removesuffix(".uai")
         if args.models and name not in args.models:
             continue
-        model = path if path.exists() else f"{path}.gz"
+        model = file_of(path)
         evidence = Path(f"{path}.evid")
         uai = mf.datasets.load_uai(model, evidence if evidence.exists() else None)
         known = answers(path)
@@ -144,7 +146,12 @@ def main():
     print("\n".join(refused))
 
 
-def arguments():
+def file_of(path):
+    """The file of a model, which may be compressed."""
+    return path if path.exists() else path.with_name(f"{path.name}.gz")
+
+
+def arguments(argv=None):
     """The command line."""
     made = parser(__doc__)
     add = made.add_argument
@@ -152,7 +159,8 @@ def arguments():
     add("--models", nargs="*", metavar="NAME", help="these models only")
     add("--max-bytes", type=float, default=2**31, help="memory of exact sums [2^31]")
     add("--output", metavar="PREFIX", help="write PREFIX-sums.csv and PREFIX-states.csv")
-    return made.parse_args()
+    add("--quick", action="store_true", help="the three smallest files")
+    return made.parse_args(argv)
 
 
 if __name__ == "__main__":

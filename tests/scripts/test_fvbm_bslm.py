@@ -18,6 +18,14 @@ def test_a_small_simulation(script, tmp_path, capsys):
         # The mean over six parameters of a squared error is a few times its variance at most.
         assert float(row["asymptotic_variance"]) >= 1 / 2000
         assert float(row["newton_mse"]) < 10 * float(row["asymptotic_variance"])
+        assert float(row["distance_to_maximum"]) < float(row["newton_mse"]) / 100
+    assert (tmp_path / "sequences.png").read_bytes().startswith(b"\x89PNG")
+    with open(tmp_path / "sequences.csv") as file:
+        sweeps = list(csv.DictReader(file))
+    # From two starts the same maximum; BSLM never falls.
+    last = {row["start"]: float(row["log_pseudo_likelihood"]) for row in sweeps}
+    assert set(last) == {"0", "1"} and np.ptp(list(last.values())) < 0.01
+    assert all(float(row["increment"]) >= 0 for row in sweeps)
     with open(tmp_path / "existence.csv") as file:
         (summary,) = csv.DictReader(file)
     errors = [float(row["newton_mse"]) for row in rows]

@@ -31,6 +31,7 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
         "free-energy",
         "densities",
         "quality",
+        "maps",
         *(f"{kind}-{k}" for kind in ("map", "data") for k in (1, 2)),
     ]
     for name in names:
@@ -39,8 +40,11 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
     assert header[0] == "epoch"
     assert len(measures) == 2
     of_solutions = rows(folder / "solutions.csv")
-    for _, n, _, mean, lowest, highest in of_solutions[1:]:
-        assert int(n) >= 1 and float(lowest) <= float(mean) <= float(highest)
+    for _, n, _, share, mean, lowest, highest, modes in of_solutions[1:]:
+        assert int(n) >= int(modes) >= 1 and float(share) == int(n) / 30
+        assert float(lowest) <= float(mean) <= float(highest)
+    header, *on_map = rows(folder / "map.csv")
+    assert header[1] == "layer" and {row[1] for row in on_map} == {"visible", "hidden"}
     assert "epoch 2: " in capsys.readouterr().out
 
     (folder / "found-2.npz").unlink()
@@ -48,6 +52,23 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
     assert "epoch 1: " not in capsys.readouterr().out  # it was read
     assert rows(folder / "quality.csv") == quality
     assert rows(folder / "solutions.csv") == of_solutions
+
+
+def test_modes_are_maxima_of_the_density(script):
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(size=300), 20 + rng.normal(size=300)
+    assert script.modes(one) == 1 and script.modes(np.concatenate([one, other])) == 2
+    assert script.modes(one[:4]) == 4
+
+
+def test_a_map_is_of_the_points_that_it_was_fitted_to(script):
+    # Points on a line in space keep their distances; others are put between them.
+    points = np.outer(np.arange(20.0), [3.0, 4.0, 0.0])
+    place = script.embedding(points)
+    first, middle, last = place(points[[0, 9, 19]])
+    np.testing.assert_allclose(np.linalg.norm(last - first), 5 * 19, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(middle - first), 5 * 9, rtol=1e-6)
+    assert not script.embedding(points[:3])(points).any()
 
 
 def test_the_papers_settings_at_some_epochs(script, mnist, monkeypatch):
@@ -61,8 +82,13 @@ def test_the_papers_settings_at_some_epochs(script, mnist, monkeypatch):
     folder = mnist / "out"
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "3", "--paper",
-         "--follow", "1", "3", "9", "--starts", "30", "--steps", "20", "--quiet"]
+         "--follow", "1", "3", "9", "--starts", "30", "--steps", "20", "--quiet",
+         "--early", "2", "--digits", "0"]
     )  # fmt: skip
-    assert [row[0] for row in rows(folder / "solutions.csv")[1:]] == ["1", "3"]
-    (options,) = seen
+    # All 60 images are less than two batches.
+    assert [row[0] for row in rows(folder / "solutions.csv")[1:]] == ["1.0", "1", "3"]
+    kinds = [row[0] for row in rows(folder / "data-map.csv")[1:]]
+    assert kinds.count("data") == 30 and kinds.count("solution") >= 1
+    options, first = seen
+    assert (options["n_epochs"], first["n_epochs"]) == (3, 1)
     assert (options["learning_rate"], options["l2"], options["centred"]) == (0.005, 0.001, False)

@@ -18,8 +18,14 @@ def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, m
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert len(rows(folder / "likelihood.csv")) == 1 + 2 * 2
     scores = rows(folder / "denoising.csv")
-    assert len(scores) == 1 + 4 * len(script.FLIP_PROBABILITY)
+    assert len(scores) == 1 + 6 * len(script.FLIP_PROBABILITY)
     assert {row[1] for row in scores[1:]} >= {"pointwise optimal", "nearest neighbour"}
+    # Eq. 39: the mean over solutions is at most their log-sum-exp, so that likelihoods are larger.
+    _, *measured = rows(folder / "solutions.csv")
+    assert [row[:2] for row in measured] == [["2", "1"], ["3", "1"]]
+    for row in measured:
+        n, left, mean, total = (float(value) for value in row[2:6])
+        assert n >= 1 and left == 0 and mean >= total - 1e-9
     header, *digit = rows(folder / "digit.csv")
     assert len(header) == 12 and header[1] == "p = 0" and header[-1] == "p = 0.5"
     of_method = {name: [float(value) for value in row] for name, *row in digit}
@@ -55,11 +61,11 @@ def test_the_settings_are_the_papers(script, mnist, monkeypatch):
             command = ["--data", str(mnist), "--output", str(mnist / "out"), "--dataset", dataset]
             script.main(command)
     (n, binary), (_, real), (_, faces) = seen
-    assert n == 25
+    assert n == 25 and seen[2][0] == 256
     assert binary["learning_rate"] == 0.005 and binary["visible"] == "bernoulli"
     assert real["learning_rate"] == (1e-2, 1e-5)
     assert real["visible"] == "truncated_gauss_bernoulli"
-    assert (faces["visible"], faces["learning_rate"]) == (real["visible"], 0.005)
+    assert (faces["visible"], faces["learning_rate"]) == ("truncated_gaussian", 0.005)
     for options, batch_size, l2 in ((binary, 100, 0.001), (real, 100, 0.001), (faces, 20, 0.01)):
         assert (options["n_epochs"], options["batch_size"]) == (100, batch_size)
         assert (options["momentum"], options["l2"], options["centred"]) == (0.5, l2, False)

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Run the experiments of the papers by their names in commands.csv, one after another.
+
+Each line of commands.csv is one figure, or one cell of a table: its name, what it is, whether its
+settings and sizes are the paper's, which seeds have been run, and the command. Without names they
+are listed. A name may have wildcards. Commands are run in this folder's repository; those that are
+stopped go on if they are run again, where their scripts say so.
+"""
+
+import csv
+import shlex
+import subprocess
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import experiment
+
+HERE = Path(__file__).parent
+EPILOG = """\
+examples:
+  python scripts/experiments/reproduce.py
+      what there is
+  python scripts/experiments/reproduce.py ep-figure-1 'ping-noisy-20-*'
+  python scripts/experiments/reproduce.py 'tramel-*' --quick
+      do they run?
+"""
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    chosen = lines(options.names)
+    for line in chosen:
+        print(f"{line['name']:32} {line['what']} ({line['settings']}; run: {line['run']})")
+        command = arguments(line, options)
+        print("    " + shlex.join(["python", *command]), flush=True)
+        if options.names and not options.dry:
+            subprocess.run([sys.executable, *command], cwd=HERE.parents[1], check=True)
+
+
+def parser():
+    whole = experiment.parser(__doc__, EPILOG)
+    add = whole.add_argument
+    add("names", nargs="*", metavar="NAME", help="of commands.csv, or patterns [list all]")
+    add("--dry", action="store_true", help="print the commands alone")
+    add("--quick", action="store_true", help="each script's own few rows and epochs")
+    add("--seed", type=int, metavar="N", help="in the place of the command's")
+    return whole
+
+
+def lines(patterns=()):
+    """The lines of commands.csv whose names match any of some patterns, or all."""
+    with (HERE / "commands.csv").open(newline="") as file:
+        known = list(csv.DictReader(file))
+    for pattern in patterns:
+        if not any(fnmatchcase(line["name"], pattern) for line in known):
+            raise ValueError(f"no name in commands.csv matches {pattern!r}: list them without one.")
+    return [
+        line
+        for line in known
+        if not patterns or any(fnmatchcase(line["name"], pattern) for pattern in patterns)
+    ]
+
+
+def arguments(line, options):
+    """The script's path and its arguments."""
+    script, *others = shlex.split(line["command"])
+    quick = ["--quick"] if options.quick else []
+    seed = [] if options.seed is None else ["--seed", str(options.seed)]
+    return [f"scripts/experiments/{script}", *others, *quick, *seed]
+
+
+if __name__ == "__main__":
+    experiment.run(main)

@@ -1,0 +1,99 @@
+"""What all experiments share: options of the command line, and the file of commands."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "scripts" / "experiments"
+# `experiment` is what the others share, and `curves` draws tables that are there.
+SCRIPTS = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem not in ("experiment", "curves"))
+PAGES = [*sorted(FOLDER.glob("*.md")), FOLDER.parents[1] / "docs" / "papers" / "finemapping.md"]
+# Nothing in them is random.
+FIXED = ("uai_instances",)
+
+
+@pytest.fixture(scope="session")
+def options(load):
+    """A function that gives the options of a script that its --help names."""
+    pytest.importorskip("matplotlib")
+
+    def of(name, capsys):
+        with pytest.raises(SystemExit) as end:
+            load(f"experiments/{name}").main(["--help"])
+        assert end.value.code == 0
+        return set(re.findall(r"--[a-z][a-z0-9-]*", capsys.readouterr().out))
+
+    return of
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_is_quick_if_asked_and_has_a_seed(name, options, capsys):
+    known = options(name, capsys)
+    assert "--quick" in known
+    assert "--seed" in known or name in FIXED
+
+
+def test_commands_call_scripts_with_options_that_they_have(load, options, capsys):
+    lines = load("experiments/reproduce").lines()
+    assert len({line["name"] for line in lines}) == len(lines)
+    known = {}
+    for line in lines:
+        assert all(line.values()), line["name"]
+        script, *words = shlex.split(line["command"])
+        name = script.removesuffix(".py")
+        assert name in SCRIPTS
+        known[name] = known.get(name) or options(name, capsys)
+        assert {word for word in words if word.startswith("--")} <= known[name], line["name"]
+    # Every script has a command, but for the one that runs them.
+    assert set(known) == set(SCRIPTS) - {"reproduce"}
+    cells = [line["name"] for line in lines if line["what"].startswith("Tables 1 to 3")]
+    assert len(cells) == 6 * (8 + 1)
+
+
+def test_reproduce_runs_what_is_named(load, monkeypatch, capsys):
+    script, ran = load("experiments/reproduce"), []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command[1:]))
+    script.main([])
+    script.main(["ep-figure-1", "--dry"])
+    assert not ran and "ep_spike_slab.py paper" in capsys.readouterr().out
+    script.main(["ep-f*", "nguyen-figure-1", "--quick", "--seed", "3"])
+    scripts = {command[0]: command[1:] for command in ran}
+    assert set(scripts) == {f"scripts/experiments/{k}.py" for k in ("ep_spike_slab", "fvbm_bslm")}
+    assert all(words[-3:] == ["--quick", "--seed", "3"] for words in scripts.values())
+    with pytest.raises(ValueError, match="no name in commands"):
+        script.main(["ping-x"])
+
+
+def tables(text):
+    """The tables of a page in Markdown, as rows of cells, without the lines below headers."""
+    rows = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not set("".join(cells)) <= set("-: "):
+                rows.append(cells)
+        elif rows:
+            yield rows
+            rows = []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_tables_fit_a_page_1280_pixels_wide(path):
+    # The text is 700 pixels wide between its bars: 88 characters of 8 pixels. A column can be made
+    # as narrow as its longest word, and two characters of margin.
+    for rows in tables(path.read_text()):
+        assert len({len(row) for row in rows}) == 1, rows[0]
+        columns = (" ".join(column).replace("`", "").split() for column in zip(*rows, strict=True))
+        longest = [max(map(len, words), default=0) for words in columns]
+        assert sum(longest) + 2 * len(longest) <= 88, rows[0]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_pages_begin_with_what_came_out(path):
+    # Three sentences with figures at least, before the first table, list, command or section.
+    _, first, *_ = path.read_text().split("\n\n")
+    assert len(re.findall(r"[.?](?:\s|$)", first)) >= 3, path
+    assert len(re.findall(r"\d+", first)) >= 3, path
