@@ -178,6 +178,7 @@ def sequences(folder: Path) -> dict[str, Array]:
     couplings, field = machine.in_gauge("zero-sum")
     print(machine.categories_)
     datasets.write_plmc(folder / "plmc", couplings, field, alignment.alphabet)
+    datasets.write_fasta(folder / "x.fasta", alignment.X, alignment.alphabet, alignment.names)
     datasets.write_adabmdca(folder / "dca", couplings, field)
     plmc: datasets.PlmcParameters = datasets.read_plmc(folder / "plmc")
     potts: datasets.PottsParameters = datasets.read_adabmdca(folder / "dca")
