@@ -90,10 +90,10 @@ def test_notebooks_show_the_table():
 def test_estimates_are_shown_as_they_come(capsys):
     model = mf.RBM(np.ones((3, 2)) / 9, mf.Ising(np.zeros(3)), mf.Ising(np.ones(2)))
     options = {"n_chains": 10, "n_steps": 10, "include_exact": True}
-    report = log_partition_report(model, **options, verbose=True)
+    report = mf.log_partition_report(model, **options, verbose=True)
     shown = [line for line in capsys.readouterr().err.splitlines() if line.endswith(" s")]
     assert [line[:26].rstrip() for line in shown] == [entry.name for entry in report]
     values = [float(line[26:38]) for line in shown]
     np.testing.assert_allclose(values, [entry.log_partition for entry in report], atol=6e-4)
-    log_partition_report(model, **options)
+    mf.log_partition_report(model, **options)
     assert capsys.readouterr().err == ""
