@@ -61,9 +61,9 @@ class Learning:
         ----------
         X : array, sparse matrix or Dask array of shape (n_samples, n_features)
             Rows of data, those of a Dask array block by block (`fastmf.distributed.fit`); of
-            categorical units, one label for each, and no sparse matrix. Sparse rows and integers are made dense and floating point a batch at a time; integers count as
-            float64. NaN, or a negative label of a categorical unit, is a missing value: see the
-            notes.
+            categorical units, one label for each, and no sparse matrix. Sparse rows and integers
+            are made dense and floating point a batch at a time; integers count as float64. NaN, or
+            a negative label of a categorical unit, is a missing value: see the notes.
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
