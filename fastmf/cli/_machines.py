@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf.cli import _data, dca
+from fastmf.models._io import replacing
 
 FASTA_SUFFIXES = (".fasta", ".fa", ".afa", ".faa", ".fna")
 OUTPUT_SUFFIXES = _data.OUTPUT_SUFFIXES + FASTA_SUFFIXES
@@ -112,8 +113,20 @@ def write_rows(path, X, names, machine, arguments):
     """Write rows as numbers, or as sequences by the suffix of the file."""
     from fastmf.datasets import write_fasta
 
-    if path.lower().endswith(FASTA_SUFFIXES):
-        write_fasta(path, np.asarray(X), alphabet_of(machine, arguments), names)
+    X = np.asarray(X)
+    if X.dtype.kind not in "fiub":
+        _write_texts(path, X)
+    elif path.lower().endswith(FASTA_SUFFIXES):
+        write_fasta(path, X, alphabet_of(machine, arguments), names)
     else:
-        _data.write(path, np.asarray(X))
+        _data.write(path, X)
     print(f"{path}: {len(X)} rows of {X.shape[1]} values")
+
+
+def _write_texts(path, X):
+    """Write rows of a machine whose categories are texts, as a table."""
+    if not path.lower().endswith(".csv"):
+        raise ValueError(f"{path}: the machine's categories are texts; write them to a .csv file.")
+    with replacing(path) as file:
+        for row in X.tolist():
+            file.write((",".join(map(_data.cell, row)) + "\n").encode())

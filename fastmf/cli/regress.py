@@ -15,7 +15,7 @@ examples:
   fastmf regress genotypes.npy --target phenotype.csv --plot forest.png
       features and target in two files
   fastmf regress table.csv --target ill --classify --unpenalised age sex --model model.npz
-      a class of two or more; two columns that are in the model in any case
+      a class of two; two columns that are in the model in any case
 
 The table has one line a feature, the most probable first: name, posterior mean and standard
 deviation of its coefficient, and the posterior probability that it is not zero.
@@ -76,7 +76,7 @@ def run(arguments):
     model = kind(**options).fit(X, y)
     _write(arguments.output, model, names)
     what = "accuracy" if arguments.classify else "R^2"
-    n_in = int((np.atleast_2d(model.inclusion_probability_).max(0) > 0.5).sum())
+    n_in = int((model.inclusion_probability_ > 0.5).sum())
     print(f"{arguments.output}: {n_in} of {X.shape[1]} features with probability above 1/2")
     print(f"{what} on these rows: {model.score(X, y):.3f}")
     if arguments.model is not None:
@@ -132,17 +132,11 @@ def _places(wanted, names, n=None):
 
 
 def _write(path, model, names):
-    """One line a feature, and class if there are several, the most probable first."""
-    coefficients, deviations, probability = (
-        np.atleast_2d(values)
-        for values in (model.coef_, np.sqrt(model.coef_var_), model.inclusion_probability_)
-    )
-    several = len(coefficients) > 1
+    """One line a feature, the most probable first."""
+    values = model.coef_, np.sqrt(model.coef_var_), model.inclusion_probability_
+    coefficient, deviation, probability = map(np.ravel, values)
     with replacing(path) as file:
-        head = "feature,coefficient,standard_deviation,inclusion_probability\n"
-        file.write((("class," if several else "") + head).encode())
-        for k, values in enumerate(zip(coefficients, deviations, probability, strict=True)):
-            first = f"{_data.cell(model.classes_[k])}," if several else ""
-            for j in np.lexsort((-abs(values[0]), -values[2])):
-                numbers = ",".join(f"{column[j]:.6g}" for column in values)
-                file.write(f"{first}{_data.cell(names[j])},{numbers}\n".encode())
+        file.write(b"feature,coefficient,standard_deviation,inclusion_probability\n")
+        for j in np.lexsort((-abs(coefficient), -probability)):
+            numbers = f"{coefficient[j]:.6g},{deviation[j]:.6g},{probability[j]:.6g}"
+            file.write(f"{_data.cell(names[j])},{numbers}\n".encode())

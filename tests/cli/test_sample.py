@@ -1,3 +1,5 @@
+import csv
+
 import numpy as np
 import pytest
 
@@ -44,3 +46,17 @@ def test_errors_name_the_option(model, family, tmp_path, monkeypatch, capsys, ar
     files = {"MODEL": str(model), "FAMILY": str(family[0]), "BARE": "bare.npz"}
     assert main(["sample", *(files.get(word, word) for word in arguments)]) == 1
     assert says in capsys.readouterr().err
+
+
+def test_categories_that_are_texts(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    X = np.array(["no", "yes, sometimes", "yes"])[rng.integers(0, 3, (100, 3))]
+    mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X).save(tmp_path / "m.npz")
+    command = ["sample", str(tmp_path / "m.npz"), "-n", "7", "-o"]
+    assert main([*command, str(tmp_path / "x.csv")]) == 0
+    with open(tmp_path / "x.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    expected = mf.PottsMachine.load(tmp_path / "m.npz").sample(7, random_state=0)
+    assert rows == expected.tolist()
+    assert main([*command, str(tmp_path / "x.npy")]) == 1
+    assert "categories are texts" in capsys.readouterr().err
