@@ -256,8 +256,11 @@ def pictures(folder: Path) -> None:
     print(plotting.mosaic(digits.X, digits.shape, columns=4))
 
 
-def of_dask_arrays(rows: Any, rbm: mf.RBM, settings: Any) -> Any:
+def of_dask_arrays(rows: Any, rbm: mf.RBM) -> Any:
     """Rows on a cluster."""
+    settings = distributed.LayeredSettings(n_epochs=2, batch_size=100)
+    machine = distributed.fit(mf.GeneralizedRBM(), rows, chunk_rows=100)
+    print(distributed.transform(machine, rows))
     result: mf.FixedPoint = distributed.tap(rbm, rows, tol=1e-6)
     beliefs: mf.Beliefs = distributed.belief_propagation(rbm, field=rows)
     scores = distributed.score_samples(mf.GeneralizedRBM(), rows)
