@@ -7,13 +7,15 @@ BIN := $(abspath $(VENV))/bin
 # Processes for the tests, divided by files, each with one thread of BLAS. With more processes the
 # same kernels are compiled more often, and more memory is needed.
 TESTERS ?= 2
-# What `make bench` runs; `make bench BENCH=.` runs everything, which takes long.
-BENCH ?= ^kernels.Kernels.*float32.*one|Start|Moments|Epoch|Systems.time
+# Benchmarks of asv that `make bench` runs after all kernels, one after the other.
+BENCH ?= Start Epoch Systems.time
+# The commit that `make bench-compare` compares with.
+BASE ?= HEAD~1
 
-.PHONY: help demo test bench lint docs clean
+.PHONY: help demo test bench bench-compare lint docs clean
 
 help:
-	@echo "make demo | test | bench | lint | docs | clean"
+	@echo "make demo | test | bench | bench-compare BASE=main~20 | lint | docs | clean"
 
 # One stamp for each extra, so that a target installs its own dependencies only.
 $(VENV)/%.stamp: pyproject.toml
@@ -30,14 +32,26 @@ test: $(VENV)/test.stamp
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
 		--no-loadscope-reorder
 
-# Rows that asv did not run are n/a: they are removed from its tables, with the reasons.
+# Kernels beside their twins, a line each; then whole tasks by asv, a call each, since asv prints
+# when it ends.
 bench: $(VENV)/bench.stamp
-	cd asv_bench && $(BIN)/asv machine --yes > /dev/null
-	@rm -f asv_bench/.asv/failed
-	cd asv_bench && { $(BIN)/asv run --python=same --quick --show-stderr --bench '$(BENCH)' || \
-		{ mkdir -p .asv && touch .asv/failed; }; } | \
-		sed -e '/n\/a *$$/d' -e '/For parameters:/{N;N;/asv: skipped/d;}'
-	@test ! -e asv_bench/.asv/failed
+	@mkdir -p build
+	$(BIN)/python scripts/kernel_ratios.py --write build/ratios.json
+	@cd asv_bench && $(BIN)/asv machine --yes > /dev/null
+	@cd asv_bench && for name in $(BENCH); do \
+		$(BIN)/asv run --python=same --quick --show-stderr --bench "$$name" || exit 1; done
+
+# The present table of cases at both commits; only the ratios kernel : twin that differ are printed.
+bench-compare: $(VENV)/bench.stamp
+	@mkdir -p build
+	@rm -rf build/base && git worktree prune
+	git worktree add --detach build/base $(BASE)
+	@for tree in build/base .; do echo "== $$tree"; \
+		PYTHONPATH=$$tree $(BIN)/python scripts/kernel_ratios.py $(ONLY:%=--only %) \
+			--write build/ratios-$$(basename $$(cd $$tree && pwd)).json || exit 1; done
+	@git worktree remove --force build/base
+	$(BIN)/python scripts/kernel_ratios.py --compare build/ratios-base.json \
+		build/ratios-$$(basename $$(pwd)).json
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .

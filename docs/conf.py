@@ -35,7 +35,8 @@ templates_path = ["_templates"]
 nitpicky = False
 # `name` in a docstring is a link where it names something public, and code elsewhere.
 default_role = "py:obj"
-suppress_warnings = ["config.cache"]
+# numpydoc links attributes by their names alone, which several classes may have (ref.python).
+suppress_warnings = ["config.cache", "ref.python"]
 
 # --- text -----------------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from timing import REST, blas_threads, interleaved, median, positive
 
-FIELDS = ("axis", "x", "task", "dtype", "size", "n_rows", "threads", "who", "seconds")
+FIELDS = ("axis", "x", "task", "dtype", "size", "n_rows", "threads", "who", "seconds",
+          "efficiency")  # fmt: skip
 STRONG, WEAK = "threads", "threads, work in proportion"
 
 
@@ -79,7 +80,7 @@ BEST: dict = {}
 
 def product_rate(dtype, quick=False):
     """Operations a second of NumPy's matrix product (a multiply-add is two), the best of five."""
-    n = 128 if quick else 1024
+    n = 512 if quick else 1024
     a = np.random.default_rng(0).random((n, n)).astype(dtype)
     out = np.empty_like(a)
     times = interleaved({"product": lambda: np.matmul(a, a, out=out)}, 5, _rest(quick))
@@ -158,16 +159,16 @@ def run(name, text, points, problem, options=(), argv=None):
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="tiny problems: does it run?")
+    add("--quick", action="store_true", help="small problems, in seconds")
     add("--threads", type=positive, default=os.cpu_count(), metavar="N",
         help="at most so many [cores]")  # fmt: skip
     add("--repeats", type=positive, metavar="N",
-        help="rounds of runs that take turns [7; 1 if quick]")  # fmt: skip
+        help="rounds of runs that take turns [7; 3 if quick]")  # fmt: skip
     add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
     for option, settings in options:
         add(option, **settings)
     chosen = parser.parse_args(argv)
-    chosen.repeats = chosen.repeats or (1 if chosen.quick else 7)
+    chosen.repeats = chosen.repeats or (3 if chosen.quick else 7)
     chosen.output.mkdir(parents=True, exist_ok=True)
     table, work = [], {}
     with open(chosen.output / f"{name}.csv", "w", newline="") as file:
@@ -176,7 +177,9 @@ def run(name, text, points, problem, options=(), argv=None):
 
         def note(point, who, seconds):
             table.append((point, who, seconds))
+            shown = efficiency(table, point, who, seconds)
             row = *point._replace(size=" x ".join(map(str, point.size))), who, f"{seconds:.4g}"
+            row = *row, "" if shown is None else f"{shown:.2f}"
             writer.writerow(row)
             print(" ".join(f"{value!s:>11}" for value in row), flush=True)
 
@@ -189,6 +192,23 @@ def run(name, text, points, problem, options=(), argv=None):
             if (least := of_point.ceiling(point.dtype, point.threads)) is not None:
                 note(point, "ceiling", least)
     draw(table, chosen.output / f"{name}.png")
+
+
+def efficiency(table, point, who, seconds):
+    """Speed by thread beside that of one thread: 1 where twice the threads do twice the work.
+
+    None on other axes, and for a ceiling.
+    """
+    if point.axis not in (STRONG, WEAK) or who == "ceiling":
+        return None
+    alike = point._replace(threads=1)
+    for first, name, alone in table:
+        same = (first.axis, first.task, first.dtype, first.size) == (
+            alike.axis, alike.task, alike.dtype, alike.size,
+        )  # fmt: skip
+        if same and name == who and first.threads == 1:
+            return alone / seconds / (point.threads if point.axis == STRONG else 1)
+    return None
 
 
 def _measure(point, problem, options):

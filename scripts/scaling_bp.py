@@ -73,9 +73,9 @@ def by_the_paper(model, n_sweeps):
 
 def points(options):
     """Threads for one row and for many, the other algorithms, sizes, rows."""
-    one, many = ((30, 20), (20, 10)) if options.quick else ((1000, 500), (784, 256))
-    rows = (1, 10) if options.quick else (1, 10, 100, 1000)
-    sizes = ((20, 10), one) if options.quick else ((100, 50), (300, 150), (1000, 500), (3000, 1000))
+    one, many = ((200, 100), (100, 50)) if options.quick else ((1000, 500), (784, 256))
+    rows = (1, 30) if options.quick else (1, 10, 100, 1000)
+    sizes = ((50, 20), one) if options.quick else ((100, 50), (300, 150), (1000, 500), (3000, 1000))
     for dtype in ("float64",) if options.quick else ("float32", "float64"):
         yield from over_threads("many rows", dtype, many, rows[-2], options)
         for n in (1, options.threads):

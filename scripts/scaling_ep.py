@@ -72,8 +72,8 @@ def numpy_sweep(model, site):
 
 def points(options):
     """Features, rows, threads (more of them: more features)."""
-    n, d = (5, 40) if options.quick else (200, 5000)
-    features = (40, 80) if options.quick else (1000, 5000, 10_000, 50_000)
+    n, d = (50, 500) if options.quick else (200, 5000)
+    features = (200, 500) if options.quick else (1000, 5000, 10_000, 50_000)
     most = options.threads
     for size in features:
         # With 50,000 features, 100 rows hardly determine the ten that matter: fits take minutes.

@@ -63,8 +63,8 @@ def sweep(which, objective, n=10):
 
 def points(options):
     """Units, rows, threads."""
-    few, units = ((3, 4), (5, 10)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
-    n = 200 if options.quick else 16_000
+    few, units = ((5, 10), (20, 40)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
+    n = 2000 if options.quick else 16_000
     for d in few:
         yield Point("units", d, "sweep", "float64", (d,), n, 1)
     for d in units:

@@ -30,9 +30,9 @@ def points(options):
     if options.model:
         size = mf.load(options.model).weights.shape
     else:
-        size = (30, 10) if options.quick else (784, 100)
-    units = (5, 10) if options.quick else (25, 50, 100, 200, 400, 800, 1600)
-    rows = (1, 10) if options.quick else (1, 3, 10, 30, 100, 300, 1000, 3000)
+        size = (200, 100) if options.quick else (784, 100)
+    units = (25, 100) if options.quick else (25, 50, 100, 200, 400, 800, 1600)
+    rows = (10, 100) if options.quick else (1, 3, 10, 30, 100, 300, 1000, 3000)
     for dtype in ("float64",) if options.quick else ("float64", "float32"):
         TAP.compiled(*TAP.build(Size(20, 10, 2), dtype))  # compiles
         for n in units if options.model is None else ():

@@ -220,8 +220,7 @@ def all_starts(n_hidden, repeats):
         same = abs(fixed_points(name) - expected).max(1) < 1e-6
         yield line(
             f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
-            times["twin float64"], "NumPy of Algorithm 1, float64",
-            f"{ratio(times['twin float32'], times[name]):.2g} times NumPy in float32; "
+            times[f"twin {variants[name][0]}"], f"NumPy of Algorithm 1, {variants[name][0]}",
             f"{same.mean():.0%} the same fixed points, swept on to 1e-12",
         )  # fmt: skip
 

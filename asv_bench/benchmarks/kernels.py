@@ -91,6 +91,7 @@ NAMES = [
     "mean_field.sparse.sweep_chunks-groups",
     "mean_field.sparse.assess_rows-running",
     "mean_field.colouring.greedy_colours-chords",
+    "mean_field.tap.tap-truncated_spikes",
 ]
 POOLS = ThreadpoolController()
 

@@ -6,7 +6,7 @@ Two hidden layers, pre-trained one after the other and then trained together. Gi
 hidden layers need a mean-field solution too; the model is otherwise treated like an RBM.
 """
 
-# sphinx_gallery_thumbnail_number = 2
+# sphinx_gallery_thumbnail_number = 1
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -27,7 +27,7 @@ dbm = mf.DeepBoltzmannMachine(
     batch_size=50,
     random_state=0,
 ).fit(train, validation_data=test)
-figure = mf.plotting.learning_curve(dbm.history_)
+figure = mf.plotting.learning_curve(dbm)
 
 # %%
 # The first layer's weights, and what the units of the second layer prefer: their weights, carried

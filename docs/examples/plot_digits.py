@@ -7,7 +7,7 @@ gradient of the TAP log-likelihood. The fitted machine then transforms, samples,
 in missing pixels.
 """
 
-# sphinx_gallery_thumbnail_number = 4
+# sphinx_gallery_thumbnail_number = 2
 import numpy as np
 
 import fastmf as mf
@@ -28,11 +28,11 @@ print(f"log-likelihood of test digits: {rbm.score(test):.1f} nats")
 
 # %%
 # The log-likelihood per unit after each epoch, of training data and of the others.
-figure = mf.plotting.learning_curve(rbm.history_)
+figure = mf.plotting.learning_curve(rbm)
 
 # %%
 # The weights of the sixty strongest hidden units, as images: strokes and their absence.
-figure = mf.plotting.receptive_fields(rbm.weights_, digits.shape, n_fields=60, columns=12)
+figure = mf.plotting.receptive_fields(rbm, digits.shape, n_fields=60, columns=12)
 
 # %%
 # The hidden units' means given the pixels are features for other estimators.

@@ -6,7 +6,7 @@ Every function of `fastmf.plotting`, each drawn once. They return figures of mat
 by ``figure.savefig``; with ``ax`` they draw into axes of yours.
 """
 
-# sphinx_gallery_thumbnail_number = 7
+# sphinx_gallery_thumbnail_number = 17
 import numpy as np
 
 import fastmf as mf
@@ -26,7 +26,7 @@ rbm = mf.GeneralizedRBM(
 
 # %%
 # `learning_curve`: the log-likelihood after each epoch, dashed for validation data.
-figure = plotting.learning_curve(rbm.history_)
+figure = plotting.learning_curve(rbm)
 
 # %%
 # `curves_by_epoch`: anything else that was followed, here the pseudo-likelihood of test data.
@@ -36,7 +36,7 @@ axes = plotting.curves_by_epoch(
 
 # %%
 # `receptive_fields`: weights of hidden units as images, the strongest first.
-figure = plotting.receptive_fields(rbm.weights_, digits.shape, n_fields=40, columns=10)
+figure = plotting.receptive_fields(rbm, digits.shape, n_fields=40, columns=10)
 
 # %%
 # `image_rows`: rows of images under each other, such as data and samples.
@@ -134,7 +134,7 @@ potts = mf.PottsMachine(l2=0.02, l2_field=0.02).fit(sequences)
 sites = np.arange(16)
 distances = np.where(sites[:, None] + sites == 15, 5.0, 20.0)
 contacts = potts.contact_scores()
-figure = plotting.contact_map(contacts, distances, n_top=8, separation=1)
+figure = plotting.contact_map(potts, distances, n_top=8, separation=1)
 
 # %%
 # `precision_curve`: the fraction of contacts among the best pairs.

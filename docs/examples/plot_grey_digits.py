@@ -7,7 +7,7 @@ with a spike at zero and a Gaussian slab, truncated to the range of the data, de
 machine removes Gaussian noise, by posterior means.
 """
 
-# sphinx_gallery_thumbnail_number = 2
+# sphinx_gallery_thumbnail_number = 1
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -7,6 +7,8 @@ classification in which the labels depend strongly on each other. Independent re
 know that; a chain of classifiers and a conditional RBM can.
 """
 
+# sphinx_gallery_thumbnail_number = 2
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LogisticRegression

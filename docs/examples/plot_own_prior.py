@@ -1,6 +1,6 @@
 """
-A prior of one's own
-====================
+Custom priors
+=============
 
 A unit prior is a NamedTuple with two methods: the log-partition of a tilted unit, and its mean and
 variance. Here units take the values -1, 0 and 1. Every solver accepts them, and compiles the two

@@ -40,17 +40,11 @@ def read(name, arguments, *, whole=False):
     ValueError, OSError
         If there is no such file, or it holds no matrix.
     """
-    array = read_array(name)
-    if array.ndim < 2:
-        raise ValueError(
-            f"{name} holds an array of shape {array.shape}; expected one sample per row."
-        )
-    if arguments.rows is not None and arguments.rows < 1:
-        raise ValueError(f"--rows must be at least 1, got {arguments.rows}.")
+    array = matrix(read_array(name), name)
+    n = n_rows(arguments)
     if not 0 < arguments.scale < np.inf:
         raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
-    rows = array if whole else array[: arguments.rows]
-    X = rows.reshape(len(rows), -1)
+    X = array if whole else array[:n]
     X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
     if arguments.threshold is not None:
         if np.isnan(arguments.threshold):
@@ -59,6 +53,22 @@ def read(name, arguments, *, whole=False):
             raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
         X = (X > arguments.threshold).astype(arguments.dtype)
     return X
+
+
+def matrix(array, name):
+    """The array of a file with one sample per row: images are flattened."""
+    if array.ndim < 2:
+        raise ValueError(
+            f"{name} holds an array of shape {array.shape}; expected one sample per row."
+        )
+    return array.reshape(len(array), -1)
+
+
+def n_rows(arguments):
+    """Number of rows to use, None for all."""
+    if arguments.rows is not None and arguments.rows < 1:
+        raise ValueError(f"--rows must be at least 1, got {arguments.rows}.")
+    return arguments.rows
 
 
 def check_output(path, suffixes):
@@ -73,6 +83,19 @@ def check_output(path, suffixes):
 
 
 OUTPUT_SUFFIXES = (".npy", ".npz", ".csv")
+PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
+
+
+def cell(value):
+    """A value as a cell of a table with commas."""
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n\r') else text
+
+
+def save_figure(path, figure):
+    """Write a figure in the format of its suffix, atomically."""
+    with replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:].lower(), dpi=150)
 
 
 def write(path, array):

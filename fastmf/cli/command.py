@@ -6,7 +6,21 @@ import sys
 import warnings
 
 import fastmf
-from fastmf.cli import dca, demo, denoise, info, network, train, warmup
+from fastmf.cli import (
+    dca,
+    demo,
+    denoise,
+    impute,
+    info,
+    mutants,
+    network,
+    regress,
+    sample,
+    score,
+    tap,
+    train,
+    warmup,
+)
 from fastmf.models._io import UnknownPrior
 
 DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
@@ -15,19 +29,26 @@ EPILOG = """\
 examples:
   fastmf demo                                       see what it does, on digits that come with it
   fastmf train rbm images.npy --output model.npz    learn a restricted Boltzmann machine
+  fastmf sample model.npz --output samples.npy      draw from it; fastmf score, impute, denoise
   fastmf dca alignment.fasta --plot contacts.png    predict contacts from aligned sequences
   fastmf network symptoms.csv --group diagnosis     networks of items, as a page
+  fastmf regress table.csv --target yield           find the columns that predict another one
+  fastmf tap model.npz                              marginals and log-partition of a model
   fastmf info model.npz                             say what is in a file
   fastmf warmup                                     compile what the first calls would compile
-  fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output clean.npy
 
-DATA is a file of numbers, one sample per row: .npy, .npz (or .npz:KEY), .csv, or MNIST's IDX format
-(all but .npz perhaps compressed by gzip). `fastmf COMMAND --help` explains a command.
+DATA is a file of numbers, one sample per row: .npy, .npz (or .npz:KEY), a table of text (.csv,
+.tsv, .txt, .dat; commas, semicolons, tabs or spaces), or MNIST's IDX format (all but .npz perhaps
+compressed by gzip). `fastmf COMMAND --help` explains a command.
 
 exit codes: 0 done, 1 an error in data, model or options, 2 wrong usage, 130 interrupted.
 FASTMF_DEBUG=1 in the environment shows where an error comes from; FASTMF_QUIET=1 leaves out
 messages about compilation.
 """
+
+_COMMANDS = (
+    demo, train, score, sample, denoise, impute, dca, mutants, network, regress, tap, info, warmup,
+)  # fmt: skip
 
 # Errors in data, options and resources; any other error is a bug, and is shown with its traceback.
 _USER_ERRORS = (
@@ -46,7 +67,7 @@ def parser():
     )
     main_parser.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
     commands = main_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, train, denoise, dca, network, info, warmup):
+    for command in _COMMANDS:
         command.add(commands)
     return main_parser
 

@@ -18,6 +18,8 @@ examples:
       predicted contacts of a protein family, as a table and as a picture
   fastmf dca DHFR.a2m --focus DYR_ECOLI --gaps missing --top 500
       columns of E. coli's sequence alone; gaps do not enter the model
+  fastmf dca PF00014.fasta --model family.npz
+      keep the machine: fastmf sample, score and mutants read it
   fastmf dca RF00162.fasta --alphabet rna --distances distances.npy --plot contacts.png
       compare with a structure: precision of the predictions, and true contacts in the picture
 
@@ -47,6 +49,9 @@ def add(commands):
     )
     dca.add_argument("--plot", metavar="PNG", help="picture to write: a map of the best pairs")
     dca.add_argument(
+        "--model", metavar="NPZ", help="file to write the machine to, for sample, score, mutants"
+    )
+    dca.add_argument(
         "--top", type=int, metavar="N",
         help=f"best pairs, at least {SEPARATION} columns apart, to write and draw [as many as "
         "columns]",
@@ -58,11 +63,7 @@ def add(commands):
     )  # fmt: skip
     add_alphabet(dca)
     add_filters(dca)
-    dca.add_argument(
-        "--focus",
-        metavar="NAME",
-        help="keep the columns where this sequence has upper-case letters",
-    )
+    add_focus(dca)
     dca.add_argument(
         "--gaps", choices=("state", "missing"), default="state",
         help="whether a gap is a state of its own or missing data [state]",
@@ -85,6 +86,15 @@ def add_alphabet(parser):
         help="of an alignment: protein, rna, dna, or its letters in the order of the states "
         "(--alphabet=-AB) [the one that fits]",
     )  # fmt: skip
+
+
+def add_focus(parser):
+    """Add the option that says which sequence the columns of an alignment are those of."""
+    parser.add_argument(
+        "--focus",
+        metavar="NAME",
+        help="keep the columns where this sequence has upper-case letters",
+    )
 
 
 def add_filters(parser):
@@ -167,7 +177,9 @@ def run(arguments):
     """Fit, write the table and the picture, and print a summary."""
     _data.check_output(arguments.out, (".csv",))
     if arguments.plot is not None:
-        _data.check_output(arguments.plot, (".png", ".pdf", ".svg"))
+        _data.check_output(arguments.plot, _data.PICTURE_SUFFIXES)
+    if arguments.model is not None:
+        _data.check_output(arguments.model, (".npz",))
     if arguments.top is not None and arguments.top < 1:
         raise ValueError(f"--top must be at least 1, got {arguments.top}.")
     alignment = read_alignment(arguments.alignment, arguments, arguments.focus, arguments.gaps)
@@ -196,8 +208,17 @@ def run(arguments):
     if curve is not None:
         n = min(n_pairs, len(curve))
         print(f"precision of the best {n} pairs: {curve[n - 1]:.3f}")
+    if arguments.model is not None:
+        keep_alignment(machine, alignment)
+        machine.save(arguments.model)
     if arguments.plot is not None:
         _draw(arguments.plot, scores, distances, n_pairs, curve)
+
+
+def keep_alignment(machine, alignment):
+    """Tell a fitted machine the letters of its states and the columns that it learned from."""
+    machine.alphabet_ = alignment.alphabet
+    machine.columns_ = alignment.columns
 
 
 def gap_state(alphabet):
@@ -262,5 +283,4 @@ def _draw(path, scores, distances, n_top, curve):
         ax, right = figure.subplots(1, 2)
         precision_curve({"pseudo-likelihood": curve}, n_columns=len(scores), ax=right)
     contact_map(scores, distances, n_top=n_top, separation=SEPARATION, ax=ax)
-    with replacing(path) as file:
-        figure.savefig(file, format=str(path).rpartition(".")[2].lower(), dpi=150)
+    _data.save_figure(path, figure)

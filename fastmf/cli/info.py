@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from fastmf.cli import dca
+from fastmf.cli import _machines, dca
 from fastmf.priors._protocol import is_unit_prior, n_units
 
 EPILOG = """\
@@ -50,6 +50,7 @@ def run(arguments):
 def _reader(path):
     """The function that describes a file, from its first bytes or its name."""
     from fastmf.datasets._compressed import beginning
+    from fastmf.datasets.files import is_text
 
     begin = beginning(path, 2)
     if begin == b"PK":
@@ -57,7 +58,7 @@ def _reader(path):
     if begin in (b"J ", b"h "):
         return _adabmdca
     name = str(path).lower().removesuffix(".gz")
-    return _array if begin in (b"\0\0", b"\x93N") or name.endswith(".csv") else _plmc
+    return _array if begin in (b"\0\0", b"\x93N") or is_text(name) else _plmc
 
 
 def _array(arguments):
@@ -112,20 +113,15 @@ def _potts(found):
 
 
 def _machine_or_model(arguments):
-    from fastmf import estimators, load
-    from fastmf.models._archive import reading, shown
+    from fastmf.models._archive import reading
 
     path = arguments.model
     with reading(path, "a file") as arrays:
-        name = arrays.texts("estimator")[0] if "estimator" in arrays else None
         if "run" in arrays:
             return _checkpoint(arrays)
         averaged = arrays.member("position", "iu", (2,)) if "position" in arrays else None
-    if name is None:
-        return _average(averaged) | _model(load(path))
-    if name not in estimators.__all__:
-        raise ValueError(f"{path} holds a {shown(name)}, which is unknown here.")
-    return _machine(getattr(estimators, name).load(path))
+    machine = _machines.load(path)
+    return _machine(machine) if hasattr(machine, "fit") else _average(averaged) | _model(machine)
 
 
 def _average(position):
@@ -239,8 +235,11 @@ def _machine(machine):
     else:
         properties |= _model(machine.model_)
         properties["trained for"] = f"{machine.n_iter_} epochs or steps"
+    if hasattr(machine, "alphabet_"):
+        properties["alphabet"] = f"{machine.alphabet_} ({len(machine.alphabet_)} states)"
     for name, value in log_likelihoods(machine).items():
-        properties[name.replace("_", " ")] = f"{value:.5f} nats per unit"
+        row = value * sum(machine.model_.sizes)
+        properties[name.replace("_", " ")] = f"{value:.5f} nats per unit, {row:.2f} a row"
     default = type(machine)().get_params()
     options = [
         f"{name}={type(value).__name__ if is_unit_prior(value) else repr(value)}"

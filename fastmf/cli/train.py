@@ -132,11 +132,11 @@ def run(arguments):
     _data.check_output(arguments.output, (".npz",))
     if len(arguments.learning_rate) > 2:
         raise ValueError("--learning-rate takes one rate or two, of the first epoch and the last.")
-    X, visible = _rows(arguments)
+    X, visible, alignment = _rows(arguments)
     validation, weights = None, None
     if arguments.validation_share is not None:
         X, validation = _split(X, arguments.validation_share, np.random.default_rng(arguments.seed))
-    if not isinstance(visible, str):
+    if alignment is not None:
         weights = dca.weights_of(X, arguments.identity)
         X = X.astype(arguments.dtype)
     rates = arguments.learning_rate
@@ -167,27 +167,29 @@ def run(arguments):
                 file=sys.stderr,
             )
         raise
+    if alignment is not None:
+        dca.keep_alignment(machine, alignment)
     machine.save(arguments.output)
     print(f"{arguments.output}: {_summary(machine)}, {time.perf_counter() - start:.1f} s")
 
 
 def _rows(arguments):
-    """The rows in the file, and the visible units: categorical ones for an alignment."""
+    """The rows in the file, the visible units, categorical for an alignment, and the alignment."""
     from fastmf import Categorical
     from fastmf.datasets.alignments import is_alignment
 
     if not is_alignment(arguments.data):
-        return _data.read(arguments.data, arguments), arguments.visible or "bernoulli"
+        return _data.read(arguments.data, arguments), arguments.visible or "bernoulli", None
     if arguments.visible not in (None, "categorical"):
         raise ValueError(
             f"{arguments.data} is an alignment: an alignment has categorical units, not "
             f"{arguments.visible} ones; leave out --visible."
         )
-    X, *_, alphabet = dca.read_alignment(arguments.data, arguments)
+    alignment = dca.read_alignment(arguments.data, arguments)
     # The fields are fitted to the columns.
-    fields = [[0.0] * len(alphabet)] * X.shape[1]
-    X = X[: arguments.rows]
-    return X, Categorical(fields).refit(X)
+    fields = [[0.0] * len(alignment.alphabet)] * alignment.X.shape[1]
+    X = alignment.X[: _data.n_rows(arguments)]
+    return X, Categorical(fields).refit(X), alignment
 
 
 def _split(X, fraction, rng):
@@ -208,5 +210,8 @@ def _summary(machine):
         text += f", log-likelihood {found['log_likelihood']:.4f} nats per unit"
         if "validation_log_likelihood" in found:
             text += f" (validation {found['validation_log_likelihood']:.4f})"
-        text += f", {found['log_likelihood'] * sum(machine.model_.sizes):.2f} nats a row"
+        n_units = sum(machine.model_.sizes)
+        text += f", {found['log_likelihood'] * n_units:.2f} nats a row"
+        if "validation_log_likelihood" in found:
+            text += f" (validation {found['validation_log_likelihood'] * n_units:.2f})"
     return text

@@ -17,7 +17,7 @@ from fastmf.datasets.potts_files import (
     write_adabmdca,
     write_plmc,
 )
-from fastmf.datasets.sequences import sequence_weights
+from fastmf.datasets.sequences import sequence_weights, write_fasta
 from fastmf.datasets.uai import (
     UAIModel,
     UAIResult,
@@ -47,6 +47,7 @@ __all__ = [
     "save_uai",
     "sequence_weights",
     "write_adabmdca",
+    "write_fasta",
     "write_plmc",
     "write_uai_result",
 ]

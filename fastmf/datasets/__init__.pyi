@@ -102,6 +102,12 @@ def sequence_weights(
 def write_adabmdca(
     path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein"
 ) -> None: ...
+def write_fasta(
+    path: Path,
+    X: ArrayLike,
+    alphabet: str = "protein",
+    names: Sequence[str] | Array | None = None,
+) -> None: ...
 def write_plmc(
     path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein", **more: Any
 ) -> None: ...

@@ -165,7 +165,7 @@ def load_and_compare(
     if not isinstance(focus, str | None):
         raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
     if alphabet is not None:
-        alphabet = _checked_alphabet(alphabet)
+        alphabet = checked_alphabet(alphabet)
     text = _read(Path(path), max_bytes)
     if alphabet is not None and "." in alphabet:
         text = text._replace(letters=np.where(text.letters == ord("."), ord("-"), text.letters))
@@ -223,7 +223,7 @@ def _check_choice(name, value, choices):
         raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r:.60}.")
 
 
-def _checked_alphabet(alphabet):
+def checked_alphabet(alphabet):
     """The letters of an alphabet, or of its name."""
     if not isinstance(alphabet, str):
         raise TypeError(f"alphabet must be a str or None, got {type(alphabet).__name__}.")

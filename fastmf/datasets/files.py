@@ -1,20 +1,17 @@
-"""Arrays from files: .npy, .npz, .csv and the IDX format of MNIST. Nothing is ever unpickled."""
+"""Arrays from files: .npy, .npz, text and the IDX format of MNIST. Nothing is ever unpickled."""
 
 import math
-import re
 import struct
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from fastmf.datasets._compressed import is_compressed, open_decompressed
+from fastmf.datasets._tables import read_table
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
-# Longest line of a compressed table.
-_MAX_LINE_BYTES = 2**26
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
 _BLOCK_BYTES = 2**20
-_EMPTY_CELL = re.compile(r"(?<=,)[^\S,]*(?=,|$)|^[^\S,]*(?=,)")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -25,9 +22,8 @@ def read_array(path, *, max_bytes=None):
     ----------
     path : str or path
         A file named ``*.npy``; ``*.npz`` with one array, or ``*.npz:key`` to choose one of several;
-        ``*.csv`` with commas, one sample per line, perhaps under one line of column names and
-        lines of comment (``#``), where empty cells are NaN; or any other file in IDX format. All
-        but .npz may be compressed by gzip (``*.gz``, or any name).
+        a table of text (``*.csv``, ``*.tsv``, ``*.txt``, ``*.dat``), one sample per line; or any
+        other file in IDX format. All but .npz may be compressed by gzip (``*.gz``, or any name).
     max_bytes : int, optional
         Largest memory that the array of a compressed file may take; default 1 GiB, or the size of
         the file if that is more. Other arrays are bounded by the size of their file.
@@ -35,7 +31,7 @@ def read_array(path, *, max_bytes=None):
     Returns
     -------
     array : array
-        As stored, of two dimensions for .csv; in native byte order.
+        As stored, of two dimensions for text; in native byte order.
 
     Raises
     ------
@@ -46,6 +42,14 @@ def read_array(path, *, max_bytes=None):
         would take more memory, or if a key is missing or unknown.
     MemoryError
         If there is not enough memory.
+
+    Notes
+    -----
+    Cells of a table of text are separated by commas, semicolons, tabs or spaces, whichever the
+    first line of numbers has. Between semicolons or tabs, numbers may have decimal commas. The
+    first line may hold names of the columns; a first column that has no name there holds names of
+    the rows, as R and pandas write them, and is left out. Lines that begin with ``#`` are comments;
+    empty cells and ``NA`` are NaN.
 
     Examples
     --------
@@ -69,8 +73,8 @@ def read_array(path, *, max_bytes=None):
         array = _read_npz(path, key, max_bytes)
     elif name.endswith(".npy"):
         array = _attempt(_read_npy, path, ".npy", max_bytes)
-    elif name.endswith(".csv"):
-        array = _attempt(_read_csv, path, ".csv", max_bytes)
+    elif is_text(name):
+        array = _attempt(_read_text, path, Path(name).suffix, max_bytes)
     else:
         array = _attempt(_read_idx, path, "IDX", max_bytes)
     if array.dtype.kind not in "fiub":
@@ -144,63 +148,35 @@ def _read_npz(path, key, max_bytes):
     return _attempt(read, path, ".npz", max_bytes)
 
 
-def _read_csv(path, max_bytes):
-    _check_table(path, _limit(path, max_bytes))
-    with open_decompressed(path) as file:
-        lines = _lines(file, _MAX_LINE_BYTES if is_compressed(path) else -1)
-        first = next(lines, None)
-        if first is not None and not _is_numeric(first):
-            first = next(lines, None)
-        if first is None:
-            raise ValueError("it has no line of numbers")
-        return np.loadtxt(map(_with_nan, chain([first], lines)), delimiter=",", ndmin=2)
+def _read_text(path, max_bytes):
+    return _read_text_and_names(path, max_bytes)[0]
 
 
-def _with_nan(line):
-    """A line in which empty cells are NaN."""
-    return _EMPTY_CELL.sub("nan", line) if _EMPTY_CELL.search(line) else line
+def _read_text_and_names(path, max_bytes):
+    limit = _limit(path, max_bytes)
+    check = None if limit == math.inf else lambda n_bytes: _check_memory(n_bytes, limit)
+    return read_table(path, check)
 
 
-def _check_table(path, limit):
-    """Raise if a table has too many cells: before they are parsed, which takes much longer."""
-    if limit == math.inf:
-        return
-    n_text = n_cells = 0
-    with open_decompressed(path) as file:
-        while block := file.read(_BLOCK_BYTES):
-            n_text += len(block)
-            n_cells += block.count(b",") + block.count(b"\n")
-            _check_memory(max(n_text, 8 * n_cells), limit)
+def column_names(path):
+    """Names of the columns of a table of text, in the first line; None for other files."""
+    if not is_text(path):
+        return None
+    return _attempt(_read_text_and_names, Path(path), "a table", None)[1]
 
 
-def _lines(file, longest):
-    """Lines of a table that are neither empty nor comments."""
-    encoding = "utf-8-sig"
-    while piece := file.readline(longest):
-        if len(piece) == longest:
-            raise ValueError(f"it has a line of more than {longest} bytes")
-        for line in piece.decode(encoding).splitlines():
-            if line.strip() and not line.startswith("#"):
-                yield line
-        encoding = "utf-8"
-
-
-def _is_numeric(line):
-    """Whether any cell is a number: a line of column names has none."""
-    for cell in line.split(","):
-        try:
-            float(cell)
-        except ValueError:
-            continue
-        return True
-    return False
+def is_text(path):
+    """Whether the name of a file is that of a table of text."""
+    return str(path).lower().removesuffix(".gz").endswith(TEXT_SUFFIXES)
 
 
 def _read_idx(path, max_bytes):
     with open_decompressed(path) as file:
         begin = file.read(4)
         if len(begin) < 4 or begin[:2] != b"\0\0" or begin[2] not in _IDX_TYPES:
-            raise ValueError("it does not begin like one (nor is it named .npy, .npz or .csv)")
+            raise ValueError(
+                "it does not begin like one (nor is it named .npy, .npz, .csv, .tsv, .txt or .dat)"
+            )
         dtype, n_dimensions = np.dtype(_IDX_TYPES[begin[2]]), begin[3]
         sizes = file.read(4 * n_dimensions)
         if len(sizes) < 4 * n_dimensions:

@@ -1,4 +1,4 @@
-"""Weights of sequences that are alike."""
+"""Weights of sequences that are alike, and files of sequences."""
 
 import math
 
@@ -6,7 +6,9 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.datasets.alignments import checked_alphabet
 from fastmf.kernels.pseudo_likelihood import hamming
+from fastmf.models._io import replacing
 
 # Of the product of a fraction and a number of columns, which may round to just above an integer.
 _COLUMN_ROUNDING = 1e-9
@@ -66,6 +68,55 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     queue = np.zeros(2, np.int64)
     in_parallel(hamming.count_similar, (labels, most, queue, counts), n_workers)
     return 1 / counts.sum(0)
+
+
+def write_fasta(path, X, alphabet="protein", names=None):
+    """Write sequences of letters as a FASTA file, one line each.
+
+    Parameters
+    ----------
+    path : str or path
+    X : int array of shape (n_rows, n_columns)
+        States of the sites; negative ones, which are missing, are written as gaps.
+    alphabet : {"protein", "rna", "dna"} or str, default "protein"
+        Letters of the states, as in `load_alignment`.
+    names : sequence of str of length n_rows, optional
+        Default: 1, 2, ...
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `X` is not a matrix of integers, has states beyond the alphabet, or names do not fit.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.fasta"
+    >>> mf.datasets.write_fasta(path, [[1, 2], [4, -1]], "rna", ["one", "two"])
+    >>> print(path.read_text(), end="")
+    >one
+    AC
+    >two
+    U-
+    """
+    X = real_array("X", X)
+    if X.ndim != 2 or X.size == 0:
+        raise ValueError(f"X must have shape (n_rows, n_columns), got {X.shape}.")
+    alphabet = checked_alphabet(alphabet)
+    states = X.astype(int)
+    if (states != X).any() or states.max() >= len(alphabet):
+        raise ValueError(
+            f"X must hold states below {len(alphabet)} of the alphabet {alphabet}, got "
+            f"{X.max():g} at most."
+        )
+    names = range(1, len(X) + 1) if names is None else list(names)
+    if len(names) != len(X) or any("\n" in str(name) for name in names):
+        raise ValueError(f"names must be {len(X)} names without line breaks, got {len(names)}.")
+    letters = np.frombuffer((alphabet + "-").encode("ascii"), np.uint8)
+    with replacing(path) as file:
+        for name, row in zip(names, letters[np.maximum(states, -1)], strict=True):
+            file.write(f">{name}\n".encode() + row.tobytes() + b"\n")
 
 
 def _codes(X):

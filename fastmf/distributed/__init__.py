@@ -6,7 +6,17 @@ gradient of a batch is computed in chunks of rows. Tasks run on the cluster of t
 `distributed.Client`, or in this process if there is none.
 """
 
+from fastmf.distributed.fitting import fit, transform
 from fastmf.distributed.inference import belief_propagation, score_samples, tap
 from fastmf.distributed.training import train
+from fastmf.learning.layered.settings import LayeredSettings
 
-__all__ = ["belief_propagation", "score_samples", "tap", "train"]
+__all__ = [
+    "LayeredSettings",
+    "belief_propagation",
+    "fit",
+    "score_samples",
+    "tap",
+    "train",
+    "transform",
+]

@@ -2,6 +2,7 @@ from typing import Any
 
 from fastmf import Beliefs, FixedPoint
 from fastmf._common.signatures import Rng
+from fastmf.learning.layered.settings import LayeredSettings as LayeredSettings
 from fastmf.models import DBM, RBM, BoltzmannMachine
 
 def tap(
@@ -24,6 +25,15 @@ def belief_propagation(
     **options: Any,
 ) -> Beliefs: ...
 def score_samples(estimator: Any, X: Any, log_partition: str | float = "auto") -> Any: ...
+def fit(
+    estimator: Any,
+    X: Any,
+    *,
+    validation_data: Any = None,
+    chunk_rows: int = 256,
+    n_threads: int = 1,
+) -> Any: ...
+def transform(estimator: Any, X: Any) -> Any: ...
 def train(
     model: RBM | DBM,
     X: Any,

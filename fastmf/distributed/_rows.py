@@ -6,6 +6,20 @@ def is_dask(value):
     return hasattr(value, "to_delayed") and hasattr(value, "chunks")
 
 
+def checked_dask(name, X):
+    """`X`, provided that it is a Dask array with two axes.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not is_dask(X):
+        raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}.")
+    if X.ndim != 2:
+        raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
+    return X
+
+
 def blocks(rows):
     """The blocks of an array that is divided along its rows only, each as one task."""
     return rows.to_delayed().ravel()

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator
 from fastmf._outcomes import MESSAGES, POLISHED
-from fastmf.distributed._rows import blocks, is_dask
+from fastmf.distributed._rows import blocks, checked_dask, is_dask
 from fastmf.inference.bp._decoding import draws_per_row
 from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
 from fastmf.inference.fixed_point import FixedPoint
@@ -152,10 +152,7 @@ def score_samples(estimator, X, log_partition="auto"):
     >>> np.allclose(scores.compute(), rbm.score_samples(X))
     True
     """
-    if not is_dask(X):
-        raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")
-    if X.ndim != 2:
-        raise ValueError(f"X must have shape (n_rows, n_features), got {X.shape}.")
+    X = checked_dask("X", X)
     if isinstance(log_partition, str):
         log_partition = estimator.log_partition(log_partition)
 

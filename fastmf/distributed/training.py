@@ -25,7 +25,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         The initial parameters.
     X : Dask array of shape (n_rows, n_visible)
         To be persisted, or every batch is read again.
-    settings : fastmf.learning.layered.settings.LayeredSettings
+    settings : LayeredSettings
         With a `batch_size` of several chunks, or only one task runs at a time. Solutions and Gibbs
         chains start anew in each chunk: `n_starts` must be None, and persistent chains or solutions
         are not possible.
@@ -42,7 +42,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     Returns
     -------
     State
-        `state.model` is the trained model.
+        `state.model` is the trained model. To have an estimator, call `fastmf.distributed.fit`.
 
     Raises
     ------
@@ -63,11 +63,11 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     Examples
     --------
     >>> import dask.array as da, numpy as np, fastmf as mf
-    >>> from fastmf.learning.layered.settings import LayeredSettings
     >>> X = (np.random.default_rng(0).random((100, 6)) < 0.3).astype(float)
     >>> X = da.from_array(X, chunks=(50, 6))
     >>> model = mf.RBM(np.zeros((6, 3)), mf.Bernoulli(np.zeros(6)), mf.Bernoulli(np.zeros(3)))
-    >>> state = mf.distributed.train(model, X, LayeredSettings(n_epochs=2, batch_size=100))
+    >>> settings = mf.distributed.LayeredSettings(n_epochs=2, batch_size=100)
+    >>> state = mf.distributed.train(model, X, settings)
     >>> state.epoch
     2
     """

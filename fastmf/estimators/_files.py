@@ -114,6 +114,8 @@ class Saved:
         arrays |= self._model_arrays() | more
         names = [type(self).__name__, json.dumps(options), json.dumps(fitted, default=plain)]
         arrays["estimator"] = np.array(names)
+        if hasattr(self, "alphabet_"):
+            arrays["alphabet"], arrays["columns"] = np.array([self.alphabet_]), self.columns_
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = np.array(self.feature_names_in_, dtype=str)
         write_arrays(path, arrays)
@@ -184,6 +186,10 @@ def _from_arrays(cls, arrays):
         raise ValueError(
             f"its fitted values must be {sorted(expected)}, but for {shown(names[0])}."
         )
+    if "alphabet" in arrays:
+        (estimator.alphabet_,) = arrays.texts("alphabet", 1)
+        n_columns = estimator.n_features_in_
+        estimator.columns_ = arrays.member("columns", "iu", (n_columns,), low=0)
     if "feature_names" in arrays:
         names = arrays.member("feature_names", "U", (estimator.n_features_in_,))
         estimator.feature_names_in_ = names.astype(object)

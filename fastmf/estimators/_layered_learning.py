@@ -7,6 +7,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_incomplete, is_sparse
+from fastmf.distributed._rows import is_dask
 from fastmf.estimators._convergence import warn_if_below_independent, warn_if_diverged
 from fastmf.estimators._rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators._runs import run, seed_of, settings_of, split
@@ -38,6 +39,15 @@ from fastmf.priors._values import checked_values
 MIN_REPEATED = 50_000
 
 
+def fit_dask(estimator, X, validation_data, sample_weight):
+    """Learn from the rows of a Dask array, block by block."""
+    from fastmf.distributed import fit
+
+    if sample_weight is not None:
+        raise ValueError("sample_weight is not possible with a Dask array: leave it out.")
+    return fit(estimator, X, validation_data=validation_data)
+
+
 class Learning:
     """`fit` and `partial_fit` of `LayeredMachine`.
 
@@ -49,11 +59,11 @@ class Learning:
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Rows of data; of categorical units, one label for each, and no sparse matrix. Sparse
-            rows and integers are made dense and floating point a batch at a time; integers count as
-            float64. NaN, or a negative label of a categorical unit, is a missing value: see the
-            notes.
+        X : array, sparse matrix or Dask array of shape (n_samples, n_features)
+            Rows of data, those of a Dask array block by block (`fastmf.distributed.fit`); of
+            categorical units, one label for each, and no sparse matrix. Sparse rows and integers
+            are made dense and floating point a batch at a time; integers count as float64. NaN, or
+            a negative label of a categorical unit, is a missing value: see the notes.
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
@@ -100,6 +110,8 @@ class Learning:
         >>> len(rbm.history_["validation_log_likelihood"])
         2
         """
+        if is_dask(X):
+            return fit_dask(self, X, validation_data, sample_weight)
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
         X = self._checked_rows(X)

@@ -118,6 +118,7 @@ def log_partition_report(
     include_adaptive: bool = False,
     n_threads: int | None = None,
     rng: Rng = 0,
+    verbose: bool = False,
 ) -> LogPartitionReport: ...
 def gibbs_chains(
     model: RBM | DBM | BoltzmannMachine,

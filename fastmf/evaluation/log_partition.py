@@ -9,6 +9,7 @@ import numpy as np
 
 from fastmf._common import html
 from fastmf._common.arguments import flag, generator, rows
+from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_importance_sampling, check_annealed
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
@@ -100,6 +101,26 @@ class LogPartitionReport(tuple):
         return html.section("LogPartitionReport", html.table(rows, header))
 
 
+class _Entries(list):
+    """Entries of a report, which are shown as they come if `verbose`."""
+
+    def __init__(self, verbose):
+        super().__init__()
+        self._verbose = verbose
+
+    def begin(self, name):
+        """Say what comes next, and return the time."""
+        if self._verbose:
+            to_stderr(f"{name} ...")
+        return time.perf_counter()
+
+    def add(self, *entries):
+        """Append entries."""
+        self.extend(entries)
+        for entry in entries if self._verbose else ():
+            to_stderr(f"{entry.name:26}{entry.log_partition:12.3f} nats{entry.seconds:9.2f} s")
+
+
 def log_partition_report(
     model,
     X=None,
@@ -110,6 +131,7 @@ def log_partition_report(
     include_adaptive=False,
     n_threads=None,
     rng=0,
+    verbose=False,
 ):
     """Log-partition of a machine by annealing and all mean-field methods, as a table.
 
@@ -131,6 +153,8 @@ def log_partition_report(
         times the cost (10 s for 100 starts on a machine of 784 x 100 units).
     n_threads : int, optional
     rng : numpy.random.Generator or int, default 0
+    verbose : bool, default False
+        Whether each estimate is printed to stderr as soon as it is known, and what comes next.
 
     Returns
     -------
@@ -171,16 +195,16 @@ def log_partition_report(
     X, rng = _checked_data(model, X), generator(rng, optional=True)
     include_exact = None if include_exact is None else flag("include_exact", include_exact)
     include_adaptive = flag("include_adaptive", include_adaptive)
-    entries, clock = [], time.perf_counter
+    entries, clock = _Entries(flag("verbose", verbose)), time.perf_counter
 
-    start = clock()
+    start = entries.begin("AIS")
     ais = _annealed(model, n_chains, n_steps, data=X, n_threads=n_threads, rng=rng)
     seconds = clock() - start
     if include_exact or (include_exact is None and _number_of_states(model) <= MAX_STATES):
-        start = clock()
+        start = entries.begin("exact")
         value = exact(model, averages=False).log_partition
-        entries.append(LogPartitionEntry("exact", value, None, clock() - start, ""))
-    entries += [
+        entries.add(LogPartitionEntry("exact", value, None, clock() - start, ""))
+    entries.add(
         LogPartitionEntry(
             "AIS", ais.log_partition, ais.error, seconds,
             f"low on average; effectively {ais.effective_size:.0f} of {n_chains} chains",
@@ -189,7 +213,7 @@ def log_partition_report(
             "reverse AIS", ais.reverse, ais.reverse_error, seconds,
             f"high on average; effectively {ais.reverse_effective_size:.0f} chains; {ais.message}",
         ),
-    ]  # fmt: skip
+    )  # fmt: skip
 
     starts = ais.samples
     if X is not None:
@@ -201,7 +225,7 @@ def log_partition_report(
         # The convergent schedule would take much longer, for the few rows that do not converge.
         solvers["adaptive TAP"] = partial(adaptive_tap, schedule="parallel", max_iter=300)
     for name, solve in solvers.items():
-        start = clock()
+        start = entries.begin(name)
         solutions = solve(model, starts, n_threads=n_threads)
         found, members = distinct(solutions)
         seconds = clock() - start
@@ -211,22 +235,22 @@ def log_partition_report(
         if not solutions.converged.all():
             remark += f", {np.sum(~solutions.converged)} not converged"
         if not len(values):
-            entries.append(LogPartitionEntry(name, -np.inf, None, seconds, "diverged: " + remark))
+            entries.add(LogPartitionEntry(name, -np.inf, None, seconds, "diverged: " + remark))
             continue
         for kind, value in (
             ("log-sum-exp", log_partition_estimate(solutions)),
             ("largest", float(values.max())),
             ("mean", log_partition_estimate(solutions, "mean")),
         ):
-            entries.append(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
+            entries.add(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
             remark = ""
         if name == "TAP2" and _has_correction(model):
-            start = clock()
+            start = entries.begin("TAP2, corrected")
             n_single = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
             value = _corrected(model, solutions, found[: len(values)], n_single / (n_chains + 1))
             remark = f"alone in their solution: {n_single} of {n_chains} samples"
             seconds = clock() - start
-            entries.append(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
+            entries.add(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
     return LogPartitionReport(entries)
 
 

@@ -72,12 +72,10 @@ def image_rows(
     limits: tuple[float, float] = (0, 1),
     ax: Axes | None = None,
 ) -> Figure: ...
-def learning_curve(
-    history: Mapping[str, Any], *, label: str | None = None, ax: Axes | None = None
-) -> Figure: ...
+def learning_curve(history: Any, *, label: str | None = None, ax: Axes | None = None) -> Figure: ...
 def mosaic(images: ArrayLike, shape: tuple[int, int], columns: int, *, gap: int = 1) -> Array: ...
 def receptive_fields(
-    weights: ArrayLike,
+    weights: Any,
     shape: tuple[int, int],
     *,
     n_fields: int = 100,
@@ -103,7 +101,7 @@ def solutions_and_data(
     ax: Axes | None = None,
 ) -> Axes: ...
 def contact_map(
-    scores: ArrayLike,
+    scores: Any,
     distances: ArrayLike | None = None,
     *,
     n_top: int | None = None,

@@ -91,6 +91,7 @@ def coefficient_forest(
     ax.set_yticks(rows, [names[k] for k in top])
     ax.invert_yaxis()
     ax.set_xlabel("coefficient (two standard deviations)")
+    ax.set_ylabel("feature")
     tidy(ax)
     return ax.figure
 

@@ -1,5 +1,6 @@
 """Curves of the log-likelihood by epoch and of denoising by noise level."""
 
+from collections.abc import Mapping
 from itertools import cycle
 
 import numpy as np
@@ -7,15 +8,23 @@ import numpy as np
 from fastmf._common.arguments import real_array
 from fastmf.plotting._axes import axes, mapping, tidy
 
+# What a history holds, and the name of its axis.
+_METRICS = {
+    "log_likelihood": "log-likelihood per unit (nats)",
+    "accuracy": "fraction of correct labels",
+}
+
 
 def learning_curve(history, *, label=None, ax=None):
-    """Mean-field log-likelihood per unit by epoch; dashed for validation data.
+    """Log-likelihood, or accuracy, by epoch or iteration of a fit; dashed for validation data.
 
     Parameters
     ----------
-    history : dict of lists
-        "epoch", "log_likelihood" and perhaps "validation_log_likelihood", as in the attribute
-        `history_` of a fitted estimator.
+    history : fitted estimator, dict of lists, or array of shape (n_iter,)
+        An estimator with the attribute `history_`, or the value of that attribute: "epoch",
+        "log_likelihood" per unit, or "accuracy" of labels, and perhaps "validation_log_likelihood"
+        or "validation_accuracy"; of machines without hidden units, the objective after each
+        iteration.
     label : str, optional
         Name of the machine in the legend, to compare several on one `ax`.
     ax : matplotlib.axes.Axes, optional
@@ -28,7 +37,7 @@ def learning_curve(history, *, label=None, ax=None):
     Raises
     ------
     ValueError
-        If the history lacks "epoch" or "log_likelihood", or one is not as long as the other.
+        If the history lacks "epoch" or the metric, or one is not as long as the other.
     ImportError
         If matplotlib is not installed.
 
@@ -39,25 +48,50 @@ def learning_curve(history, *, label=None, ax=None):
     >>> figure = mf.plotting.learning_curve(history, label="TAP")
     >>> figure.axes[0].get_xlabel()
     'epoch'
+    >>> X = mf.datasets.load_digits(binary=True).X
+    >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+    >>> figure = mf.plotting.learning_curve(rbm)
     """
-    missing = {"epoch", "log_likelihood"} - set(mapping("history", history))
-    if missing:
+    history = getattr(history, "history_", history)
+    if not isinstance(history, Mapping):
+        return _objective_curve(history, label, ax)
+    metric = next((name for name in _METRICS if name in history), None)
+    if metric is None or "epoch" not in history:
         raise ValueError(
-            f"history must have 'epoch' and 'log_likelihood', lacks {sorted(missing)}."
+            f"history must have 'epoch' and 'log_likelihood' or 'accuracy', got {sorted(history)}."
         )
     epoch = history["epoch"]
-    _check_length("log_likelihood", history["log_likelihood"], "epoch", epoch)
+    _check_length(metric, history[metric], "epoch", epoch)
     ax = axes(ax, (6, 4))
-    (line,) = ax.plot(epoch, history["log_likelihood"], label=label or "training data")
-    validation = history.get("validation_log_likelihood")
+    (line,) = ax.plot(epoch, history[metric], label=label or "training data")
+    validation = history.get(f"validation_{metric}")
     if validation is not None:
-        _check_length("validation_log_likelihood", validation, "epoch", epoch)
+        _check_length(f"validation_{metric}", validation, "epoch", epoch)
         name = None if label else "validation data"
         ax.plot(epoch, validation, "--", color=line.get_color(), label=name)
     ax.set_xlabel("epoch")
-    ax.set_ylabel("log-likelihood per unit (nats)")
+    ax.set_ylabel(_METRICS[metric])
     dashed = label and validation is not None
     ax.legend(frameon=False, title="dashed: validation data" if dashed else None)
+    tidy(ax)
+    return ax.figure
+
+
+def _objective_curve(objective, label, ax):
+    """The objective of a fit without epochs, after each iteration."""
+    if not isinstance(objective, list | np.ndarray):
+        raise TypeError(
+            "history must be a fitted estimator with history_, a dict or an array, got "
+            f"{type(objective).__name__}."
+        )
+    objective = real_array("history", objective)
+    _check_length("history", objective, "history", objective)
+    ax = axes(ax, (6, 4))
+    ax.plot(np.arange(1, len(objective) + 1), objective, label=label)
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("log-pseudo-likelihood less penalties")
+    if label:
+        ax.legend(frameon=False)
     tidy(ax)
     return ax.figure
 

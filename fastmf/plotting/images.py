@@ -53,11 +53,12 @@ def mosaic(images, shape, columns, *, gap=1):
 
 
 def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, ax=None):
-    """Columns of the weights as images, on one scale of colours.
+    """Weights of hidden units as images, on one scale of colours.
 
     Parameters
     ----------
-    weights : array of shape (n_visible, n_hidden)
+    weights : fitted machine with hidden units, model, or array of shape (n_visible, n_hidden)
+        Units of the first hidden layer are shown.
     shape : tuple of int
         Height and width of the visible units as an image.
     n_fields : int, default 100
@@ -88,7 +89,7 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     >>> figure.axes[0].images[0].get_array().shape
     (26, 26)
     """
-    weights, n_fields = real_array("weights", weights), count("n_fields", n_fields)
+    weights, n_fields = _weights_of(weights), count("n_fields", n_fields)
     if weights.ndim != 2 or weights.size == 0:
         raise ValueError(f"weights must have shape (n_visible, n_hidden), got {weights.shape}.")
     columns = count("columns", columns, optional=True)
@@ -108,6 +109,13 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     bar.outline.set_visible(False)
     bare(ax)
     return ax.figure
+
+
+def _weights_of(machine):
+    """The weights of the first hidden layer of an estimator or model, or an array as it is."""
+    for name in ("weights_", "weights"):
+        machine = getattr(machine, name, machine)
+    return real_array("weights", machine[0] if isinstance(machine, tuple) else machine)
 
 
 def image_rows(rows, shape, *, limits=(0, 1), ax=None):

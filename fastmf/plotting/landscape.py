@@ -178,6 +178,8 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
             image = OffsetImage(pixels, zoom=zoom, cmap="gray_r", interpolation="nearest")
             ax.add_artist(AnnotationBbox(image, points[k], pad=0.1))
     bare(ax)
+    ax.set_xlabel("first coordinate")
+    ax.set_ylabel("second coordinate")
     return ax
 
 
@@ -231,6 +233,8 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
     ax.imshow(whole, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     ax.axvline(shape[1] + 0.25, color="C1")
     bare(ax)
+    ax.set_xlabel("solution, and data that lead to it")
+    ax.set_ylabel("number of data")
     middles = (shape[0] - 1) / 2 + (shape[0] + 1) * np.arange(len(most))
     ax.set_yticks(middles, [f"{n} of {len(X)}" for n in solutions.counts[most]])
     ax.tick_params(length=0)

@@ -23,8 +23,8 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
 
     Parameters
     ----------
-    scores : array of shape (n_columns, n_columns)
-        Symmetric.
+    scores : fitted PottsMachine, or array of shape (n_columns, n_columns)
+        Symmetric, such as `PottsMachine.contact_scores` gives, which takes the state of gaps.
     distances : array of shape (n_columns, n_columns), optional
         With it contacts are grey, and predicted pairs that are none have another colour; pairs
         whose distance is unknown (NaN) are not drawn.
@@ -57,6 +57,8 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     >>> figure.axes[0].get_xlabel()
     'column'
     """
+    if hasattr(scores, "contact_scores"):
+        scores = scores.contact_scores()
     scores, cutoff = (
         real_array("scores", scores, missing=True),
         number("cutoff", cutoff, -np.inf, np.inf),
@@ -241,7 +243,7 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
     ax.set_ylim(1.05 * bottom, 1.05 * top)
     ax.axhline(0, color="0.3", linewidth=0.5)
     _number_columns(ax, len(heights), positions)
-    ax.set_ylabel(label or "")
+    ax.set_ylabel(label or "height")
     ax.spines[["top", "right"]].set_visible(False)
     return ax.figure
 
@@ -308,6 +310,7 @@ def mutation_matrix(effects, alphabet, *, sequence=None, label=None, positions=N
             raise ValueError(f"sequence has the state {states.max()}, of {n_states} from 0.")
         there = np.flatnonzero(states >= 0)
         ax.plot(there + 1, states[there], "o", color="k", markersize=1.5, label="sequence")
+    ax.set_ylabel("mutated to")
     ax.set_yticks(np.arange(n_states), list(alphabet), fontsize="x-small")
     ax.tick_params(axis="y", length=0)
     _number_columns(ax, n_columns, positions)
@@ -387,7 +390,10 @@ def _letter_path(letter):
     from matplotlib.path import Path
     from matplotlib.textpath import TextPath
 
-    outline = TextPath((0, 0), letter, size=1, prop=FontProperties(weight="bold"))
+    # Without serifs an I would be a bar, like a gap.
+    family = "DejaVu Serif" if letter == "I" else None
+    font = FontProperties(family=family, weight="bold")
+    outline = TextPath((0, 0), letter, size=1, prop=font)
     box = outline.get_extents()
     scaled = (outline.vertices - box.min) / np.maximum(box.size, 1e-9)
     return Path(scaled, outline.codes)
@@ -407,5 +413,6 @@ def _number_columns(ax, n_columns, positions):
         raise ValueError(f"positions must have shape ({n_columns},), got {positions.shape}.")
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, n_columns) if n_columns <= 20 * s)
     shown = np.arange(0, n_columns, step) if step == 1 else np.arange(step - 1, n_columns, step)
+    ax.set_xlabel("column")
     ax.set_xticks(shown + 1, [str(number) for number in positions[shown]])
     ax.set_xlim(0.4, n_columns + 0.6)

@@ -108,5 +108,6 @@ def log_partitions(report, *, ax=None):
     ax.set_yticks(rows, [entry.name for entry in report])
     ax.set_ylim(len(report) - 0.5, -0.5)
     ax.set_xlabel("log-partition (nats)")
+    ax.set_ylabel("estimate")
     tidy(ax)
     return ax.figure

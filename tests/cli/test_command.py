@@ -24,7 +24,7 @@ def test_help_in_a_process():
     done = python_m("--help")
     assert done.returncode == 0
     assert "examples:" in done.stdout
-    for name in ("demo", "train", "denoise", "dca", "info"):
+    for name in ("demo", "train", "denoise", "dca", "info", "sample", "score", "impute", "tap"):
         assert name in done.stdout
 
 
@@ -40,7 +40,9 @@ def test_an_error_is_one_line_and_a_traceback_can_be_had():
 @pytest.mark.parametrize(
     "arguments",
     [[], ["nonsense"], ["train"], ["train", "rbm"], ["train", "rbm", "x.npy", "--epochs", "many"],
-     ["denoise", "m.npz", "x.npy"], ["dca"], ["dca", "x.fa", "--gaps", "none"],
+     ["denoise", "m.npz", "x.npy"], ["dca"], ["sample"], ["score", "m.npz"], ["impute", "m.npz"],
+     ["mutants", "m.npz"], ["regress"], ["tap"], ["tap", "m.npz", "--method", "guess"],
+     ["dca", "x.fa", "--gaps", "none"],
      ["denoise", "m.npz", "x.npy", "--flip-probability", "0.1", "--noise-variance", "1"]],
 )  # fmt: skip
 def test_wrong_usage_is_2(arguments, capsys):
@@ -52,7 +54,20 @@ def test_wrong_usage_is_2(arguments, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["demo"], ["train"], ["train", "rbm"], ["denoise"], ["dca"], ["info"]],
+    [
+        ["demo"],
+        ["train"],
+        ["train", "rbm"],
+        ["denoise"],
+        ["dca"],
+        ["info"],
+        ["sample"],
+        ["score"],
+        ["impute"],
+        ["mutants"],
+        ["regress"],
+        ["tap"],
+    ],
     ids=" ".join,
 )
 def test_every_command_has_help_that_teaches(arguments, capsys):

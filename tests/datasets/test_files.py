@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fastmf.datasets import read_array
+from fastmf.datasets.files import column_names
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 
@@ -74,6 +75,48 @@ def test_csv_of_one_column_is_a_column(tmp_path):
     assert read_array(tmp_path / "x.csv").shape == (3, 1)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 2.5\n3 nan\n",
+        "  1    2.5\n  3   NA  \n",
+        "1\t2.5\n3\t\n",
+        "1;2,5\n3;\n",
+        "a;b\n1;2.5\n3;NA\n",
+        "a\tb\n1\t2,5\n3\tNA\n",
+        "first item,second item\n1, 2.5\n3, NA\n",
+        '"a, b",c\n1,2.5\n3,""\n',
+        # Names of rows, as R's write.csv, pandas and R's write.table write them.
+        '"","a","b"\n"first, row",1,2.5\n"2",3,NA\n',
+        ",a,b\n0,1,2.5\n1,3,\n",
+        '"a" "b"\n"row 1" 1 2.5\n"row 2" 3 NA\n',
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt", ".dat", ".TXT"])
+def test_tables_of_other_programs(tmp_path, text, suffix):
+    (tmp_path / f"x{suffix}").write_text(text)
+    np.testing.assert_array_equal(read_array(tmp_path / f"x{suffix}"), [[1, 2.5], [3, np.nan]])
+    (tmp_path / f"x{suffix}.gz").write_bytes(gzip.compress(text.encode()))
+    np.testing.assert_array_equal(read_array(tmp_path / f"x{suffix}.gz"), [[1, 2.5], [3, np.nan]])
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("1 2\n", None),
+        ('"a, b",c\n1,2\n', ["a, b", "c"]),
+        ("one  two\n1 2\n", ["one", "two"]),
+        ('"","a","b"\n"x",1,2\n', ["a", "b"]),
+        ('"a" "b"\n"x" 1 2\n', ["a", "b"]),
+        ("item 1\n1\n", ["item 1"]),
+    ],
+)
+def test_names_of_columns(tmp_path, text, names):
+    (tmp_path / "x.txt").write_text(text)
+    assert column_names(tmp_path / "x.txt") == names
+    assert column_names(tmp_path / "x.npy") is None
+
+
 def npy(array):
     import io
 
@@ -124,7 +167,7 @@ def strangely_compressed(archive):
         ("x.idx", idx(PIXELS, 8)[:9], "within its header"),
         ("x.idx", idx(PIXELS, 7), "does not begin like one"),
         ("x.idx", struct.pack(">HBB3I", 0, 8, 3, *3 * [2**32 - 1]), "cannot be read"),
-        ("x.txt", b"1 2 3\n", "does not begin like one"),
+        ("x.bin", b"1 2 3\n", "does not begin like one"),
         ("x.gz", gzip.compress(idx(PIXELS, 8))[:-9], "cannot be read"),
         ("x.gz", idx(PIXELS, 8), "cannot be read"),
     ],
@@ -186,7 +229,7 @@ HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
 )
 def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, content, says):
     monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**20)
-    monkeypatch.setattr("fastmf.datasets.files._MAX_LINE_BYTES", 2**16)
+    monkeypatch.setattr("fastmf.datasets._tables.MAX_LINE_BYTES", 2**16)
     path = tmp_path / name
     path.write_bytes(content)
     tracemalloc.start()

@@ -85,3 +85,15 @@ def test_notebooks_show_the_table():
     assert table[1] == ("exact", "2.000", "", "+0.000", "0.50", "")
     assert table[2] == ("AIS", "2.250", "0.125", "+0.250", "1.00", "a < b")
     assert shown(mf.evaluation.LogPartitionReport())[1][0][0][0] == "log-partition"
+
+
+def test_estimates_are_shown_as_they_come(capsys):
+    model = mf.RBM(np.ones((3, 2)) / 9, mf.Ising(np.zeros(3)), mf.Ising(np.ones(2)))
+    options = {"n_chains": 10, "n_steps": 10, "include_exact": True}
+    report = mf.log_partition_report(model, **options, verbose=True)
+    shown = [line for line in capsys.readouterr().err.splitlines() if line.endswith(" s")]
+    assert [line[:26].rstrip() for line in shown] == [entry.name for entry in report]
+    values = [float(line[26:38]) for line in shown]
+    np.testing.assert_allclose(values, [entry.log_partition for entry in report], atol=6e-4)
+    mf.log_partition_report(model, **options)
+    assert capsys.readouterr().err == ""

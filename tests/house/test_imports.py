@@ -24,7 +24,7 @@ ARROWS = {
     "inference": ("kernels", "models", "_common", "_threads"),
     "learning": ("inference",),
     "distributed": ("learning",),
-    "estimators": ("learning",),
+    "estimators": ("learning", "distributed"),
     "reference": ("priors", "special", "_outcomes", "_jit"),
     "convert": ("models", "_common"),
     "datasets": ("kernels", "models", "_common"),

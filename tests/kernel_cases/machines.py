@@ -77,6 +77,27 @@ def data(model, n_rows):
     return np.where(rng.random((n_rows, n_units)) < 0.5, low, high).astype(model.dtype)
 
 
+def truncated_spiked_rbm(size, dtype="float64"):
+    """An RBM of pixels in [0, 1] with a spike at zero, and binary hidden units."""
+    rng = np.random.default_rng(5)
+    n_visible, n_hidden = size.n_visible, size.n_hidden
+    weights = rng.normal(size=(n_visible, n_hidden)) / np.sqrt(n_visible + n_hidden)
+    visible = (rng.normal(size=n_visible), 1 + rng.random(n_visible), rng.normal(size=n_visible),
+               np.zeros(n_visible), np.ones(n_visible))  # fmt: skip
+    return mf.RBM(
+        weights.astype(dtype),
+        mf.TruncatedGaussBernoulli(*(field.astype(dtype) for field in visible)),
+        mf.Bernoulli(rng.normal(size=n_hidden).astype(dtype)),
+    )
+
+
+def uniform_data(model, n_rows):
+    """Random rows in [0, 1], half of them zeros."""
+    rng = np.random.default_rng(1)
+    shape = n_rows, model.sizes[0]
+    return (rng.random(shape) * (rng.random(shape) < 0.5)).astype(model.dtype)
+
+
 def spiked(n, rng, dtype):
     """Units with a spike at zero."""
     field, precision, log_odds = rng.normal(size=n), 1 + rng.random(n), rng.normal(size=n)

@@ -6,7 +6,15 @@ from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from kernel_cases.case import Case, chosen, with_options
-from kernel_cases.machines import boltzmann_machine, data, potts_machine, potts_rbm, rbm
+from kernel_cases.machines import (
+    boltzmann_machine,
+    data,
+    potts_machine,
+    potts_rbm,
+    rbm,
+    truncated_spiked_rbm,
+    uniform_data,
+)
 
 OPTIONS = {
     "order": 2,
@@ -64,7 +72,8 @@ def tap_arguments(
         residual=np.zeros(len(rows), dtype),
         history=np.zeros((len(rows), options["max_iter"]) if history else (0, 0), dtype),
     )
-    start = data(model, size.n_rows) if start is None else start
+    draw = uniform_data if machine is truncated_spiked_rbm else data
+    start = draw(model, size.n_rows) if start is None else start
     record.state[0, :, layout.bounds[0]] = start[rows]
     settings = TapSettings(
         **options,
@@ -145,4 +154,5 @@ CASES = [
     _tap("groups_third_order_accelerated", machine=potts_rbm, order=3, schedule="sequential",
          early_residual=0.05, tilted=True, clamped=True, close={"float64": 1e-7, "float32": 1e-3}),
     _tap("groups_third_order_fully_visible", machine=potts_machine, order=3),
+    _tap("truncated_spikes", large=True, machine=truncated_spiked_rbm, tol=0.0, max_iter=10),
 ]  # fmt: skip

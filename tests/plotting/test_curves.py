@@ -45,6 +45,31 @@ def test_learning_curve_refuses_other_histories(history):
         learning_curve(history)
 
 
+class Fitted:
+    """A fitted estimator, as far as figures are concerned."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+def test_learning_curve_of_a_fitted_estimator():
+    (line,) = learning_curve(Fitted(history_=HISTORY)).axes[0].lines
+    np.testing.assert_array_equal(line.get_ydata(), HISTORY["log_likelihood"])
+    labels = {"epoch": [1, 2], "accuracy": [0.5, 0.75], "validation_accuracy": [0.4, 0.5]}
+    (ax,) = learning_curve(Fitted(history_=labels)).axes
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.5, 0.75], [0.4, 0.5]]
+    assert ax.get_ylabel() == "fraction of correct labels"
+    (ax,) = learning_curve(Fitted(history_=np.array([-3.0, -2.0]))).axes
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, -3], [2, -2]])
+    assert ax.get_xlabel() == "iteration" and "pseudo" in ax.get_ylabel()
+
+
+@pytest.mark.parametrize("history", [3, "abc", Fitted(model_=1)])
+def test_learning_curve_of_something_else(history):
+    with pytest.raises(TypeError, match="history must be a fitted estimator"):
+        learning_curve(history)
+
+
 def test_denoising_accuracy_draws_one_line_per_method():
     p = [0.1, 0.2]
     figure = denoising_accuracy(p, {"machine": [0.9, 0.8], "pointwise": [0.7, -0.1]})

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,13 @@ def test_image_rows_are_named():
 def test_image_rows_must_be_of_one_length():
     with pytest.raises(ValueError, match=r"one length, got lengths \[1, 2\]"):
         image_rows({"a": np.zeros((1, 4)), "b": np.zeros((2, 4))}, (2, 2))
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", ["weights_", "weights"])
+def test_receptive_fields_of_estimators_and_models(deep, name):
+    weights = np.random.default_rng(0).normal(size=(6, 3))
+    value = (weights, np.ones((3, 2))) if deep else weights
+    shown = receptive_fields(SimpleNamespace(**{name: value}), (2, 3)).axes[0].images[0]
+    expected = receptive_fields(weights, (2, 3)).axes[0].images[0]
+    np.testing.assert_array_equal(shown.get_array(), expected.get_array())

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -221,3 +223,19 @@ def test_a_mutation_matrix_of_zeros_or_unknown_effects():
 def test_bad_effects(effects, options, says):
     with pytest.raises(ValueError, match=says):
         mutation_matrix(effects, "ACGU", **options)
+
+
+def test_an_i_has_serifs_and_a_gap_has_none():
+    def places(letter):
+        (path,) = sequence_logo([[1.0, 0.0]], letter + "Z").axes[0].collections[0].get_paths()
+        return np.unique(np.concatenate(path.to_polygons())[:, 0].round(3))
+
+    assert len(places("I")) > 2  # the corners of the stem are not those of the serifs
+    assert len(places("-")) == 2
+
+
+def test_contact_map_of_a_machine():
+    scores = np.exp(-0.1 * abs(np.arange(12)[:, None] - np.arange(12)))
+    machine = SimpleNamespace(contact_scores=lambda: scores)
+    found, expected = (contact_map(x, n_top=3).axes[0].lines[0] for x in (machine, scores))
+    np.testing.assert_array_equal(found.get_xydata(), expected.get_xydata())

@@ -82,3 +82,19 @@ def test_threads_are_pinned_and_set_free(load):
     with load("scaling").pinned(1):
         assert len(os.sched_getaffinity(0)) == 1
     assert os.sched_getaffinity(0) == cores
+
+
+def test_efficiency_is_speed_by_thread(load):
+    scaling = load("scaling")
+    strong = [scaling.Point(scaling.STRONG, n, "tap", "float64", (9, 4), 8, n) for n in (1, 2, 4)]
+    weak = [scaling.Point(scaling.WEAK, n, "tap", "float64", (9, 4), 2 * n, n) for n in (1, 2, 4)]
+    seconds = {1: 8.0, 2: 4.0, 4: 4.0}
+    table = [(p, who, seconds[p.threads]) for p in (*strong, *weak) for who in ("fastmf", "NumPy")]
+
+    def of(point, who="fastmf"):
+        return scaling.efficiency(table, point, who, seconds[point.threads])
+
+    assert [of(point) for point in strong] == [1, 1, 0.5]
+    assert [of(point) for point in weak] == [1, 2, 2]
+    assert of(strong[1], "ceiling") is None
+    assert of(strong[1]._replace(axis="units")) is None

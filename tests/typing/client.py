@@ -178,6 +178,7 @@ def sequences(folder: Path) -> dict[str, Array]:
     couplings, field = machine.in_gauge("zero-sum")
     print(machine.categories_)
     datasets.write_plmc(folder / "plmc", couplings, field, alignment.alphabet)
+    datasets.write_fasta(folder / "x.fasta", alignment.X, alignment.alphabet, alignment.names)
     datasets.write_adabmdca(folder / "dca", couplings, field)
     plmc: datasets.PlmcParameters = datasets.read_plmc(folder / "plmc")
     potts: datasets.PottsParameters = datasets.read_adabmdca(folder / "dca")
@@ -255,8 +256,11 @@ def pictures(folder: Path) -> None:
     print(plotting.mosaic(digits.X, digits.shape, columns=4))
 
 
-def of_dask_arrays(rows: Any, rbm: mf.RBM, settings: Any) -> Any:
+def of_dask_arrays(rows: Any, rbm: mf.RBM) -> Any:
     """Rows on a cluster."""
+    settings = distributed.LayeredSettings(n_epochs=2, batch_size=100)
+    machine = distributed.fit(mf.GeneralizedRBM(), rows, chunk_rows=100)
+    print(distributed.transform(machine, rows))
     result: mf.FixedPoint = distributed.tap(rbm, rows, tol=1e-6)
     beliefs: mf.Beliefs = distributed.belief_propagation(rbm, field=rows)
     scores = distributed.score_samples(mf.GeneralizedRBM(), rows)

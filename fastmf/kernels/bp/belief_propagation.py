@@ -225,11 +225,12 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
     n_rows, n_visible, n = messages.shape
     first = next_task(queue) * PAIR_BLOCK_UNITS
     while first < n_visible:
-        for i in range(first, smaller(first + PAIR_BLOCK_UNITS, n_visible)):
-            e = row(problem.exponentials, (i, 0), n)
-            for r in range(n_rows):
+        # The exponentials of a block stay in the cache; messages are read in their order.
+        for r in range(n_rows):
+            p, q = row(beliefs, (0, r, 0), n), row(beliefs, (1, r, 0), n)
+            for i in range(first, smaller(first + PAIR_BLOCK_UNITS, n_visible)):
+                e = row(problem.exponentials, (i, 0), n)
                 total = row(out, (smaller(r, out.shape[0] - 1), i, 0), n)
-                p, q = row(beliefs, (0, r, 0), n), row(beliefs, (1, r, 0), n)
                 add_pair_beliefs(e, row(messages, (r, i, 0), n), p, q, scales[r, i], total)
         first = next_task(queue) * PAIR_BLOCK_UNITS
 

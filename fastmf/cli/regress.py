@@ -1,0 +1,142 @@
+"""`fastmf regress`: sparse regression and classification of a column of a table."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from fastmf.cli import _data
+from fastmf.models._io import replacing
+
+EPILOG = """\
+examples:
+  fastmf regress table.csv --target yield
+      which of the other columns predict the column "yield": coefficients.csv
+  fastmf regress genotypes.npy --target phenotype.csv --plot forest.png
+      features and target in two files
+  fastmf regress table.csv --target ill --classify --unpenalised age sex --model model.npz
+      a class of two; two columns that are in the model in any case
+
+The table has one line a feature, the most probable first: name, posterior mean and standard
+deviation of its coefficient, and the posterior probability that it is not zero.
+"""
+
+
+def add(commands):
+    """Add the command to a parser."""
+    regress = commands.add_parser(
+        "regress",
+        help="find the columns that predict another one",
+        description="Spike-and-slab regression (or classification) by expectation propagation.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    regress.set_defaults(run=run)
+    regress.add_argument("data", metavar="DATA", help="table of numbers, one sample per row")
+    regress.add_argument(
+        "--target", metavar="T", help="name or number (from 1) of a column, or a file [the last]"
+    )
+    regress.add_argument(
+        "-o", "--output", default="coefficients.csv", metavar="CSV",
+        help="table to write [coefficients.csv]",
+    )  # fmt: skip
+    regress.add_argument("--plot", metavar="PNG", help="picture to write: the largest coefficients")
+    regress.add_argument("--model", metavar="NPZ", help="file to write the fitted estimator to")
+    regress.add_argument("--classify", action="store_true", help="the target is a class")
+    regress.add_argument(
+        "--expected-model-size", type=float, metavar="N",
+        help="features that the prior expects to be in the model [learned]",
+    )  # fmt: skip
+    regress.add_argument(
+        "--unpenalised", nargs="+", metavar="NAME", help="columns that are in the model in any case"
+    )
+    regress.add_argument(
+        "--names", metavar="FILE", help="names of the features, one a line, for files without them"
+    )
+    regress.add_argument("--rows", type=int, metavar="N", help="use the first N rows only")
+
+
+def run(arguments):
+    """Fit, write the table, the picture and the estimator, and print a summary."""
+    import fastmf
+
+    for path, suffixes in (
+        (arguments.output, (".csv",)),
+        (arguments.plot, _data.PICTURE_SUFFIXES),
+        (arguments.model, (".npz",)),
+    ):
+        if path is not None:
+            _data.check_output(path, suffixes)
+    X, y, names = _table(arguments)
+    options = {
+        "expected_model_size": arguments.expected_model_size,
+        "unpenalised": arguments.unpenalised and _places(arguments.unpenalised, names),
+    }
+    kind = fastmf.SpikeSlabClassifier if arguments.classify else fastmf.SpikeSlabRegressor
+    model = kind(**options).fit(X, y)
+    _write(arguments.output, model, names)
+    what = "accuracy" if arguments.classify else "R^2"
+    n_in = int((model.inclusion_probability_ > 0.5).sum())
+    print(f"{arguments.output}: {n_in} of {X.shape[1]} features with probability above 1/2")
+    print(f"{what} on these rows: {model.score(X, y):.3f}")
+    if arguments.model is not None:
+        model.save(arguments.model)
+    if arguments.plot is not None:
+        from fastmf.plotting import coefficient_forest
+
+        _data.save_figure(arguments.plot, coefficient_forest(model, names=names))
+
+
+def _table(arguments):
+    """Features, target and names of the features."""
+    from fastmf.datasets import read_array
+    from fastmf.datasets.files import column_names
+
+    table = _data.matrix(read_array(arguments.data), arguments.data)
+    names = column_names(arguments.data)
+    if arguments.names is not None:
+        with open(arguments.names, encoding="utf-8") as file:
+            names = file.read().split("\n")
+        names = names[: len(names) - (names[-1] == "")]
+    if arguments.target is not None and Path(arguments.target).is_file():
+        X, y = table, np.ravel(read_array(arguments.target))
+        if len(X) != len(y):
+            raise ValueError(
+                f"{arguments.target} has {len(y)} values, {arguments.data} {len(X)} rows."
+            )
+    else:
+        known = names if names and len(names) == table.shape[1] else None
+        (place,) = _places([arguments.target or str(table.shape[1])], known, table.shape[1])
+        X, y = np.delete(table, place, axis=1), table[:, place]
+        names = names and [name for j, name in enumerate(names) if known is None or j != place]
+    names = names or [f"x{j}" for j in range(X.shape[1])]
+    if len(names) != X.shape[1]:
+        raise ValueError(f"there are {len(names)} names, but {X.shape[1]} features.")
+    rows = slice(_data.n_rows(arguments))
+    return X[rows], y[rows], names
+
+
+def _places(wanted, names, n=None):
+    """Places of columns, by their names or numbers from 1."""
+    found = []
+    for name in wanted:
+        n = len(names) if n is None else n
+        if names and name in names:
+            found.append(names.index(name))
+        elif name.isdecimal() and 1 <= int(name) <= n:
+            found.append(int(name) - 1)
+        else:
+            some = f": {', '.join(names[:5])}, ..." if names else ""
+            raise ValueError(f"there is no file or column {name!r} among {n} columns{some}.")
+    return found
+
+
+def _write(path, model, names):
+    """One line a feature, the most probable first."""
+    values = model.coef_, np.sqrt(model.coef_var_), model.inclusion_probability_
+    coefficient, deviation, probability = map(np.ravel, values)
+    with replacing(path) as file:
+        file.write(b"feature,coefficient,standard_deviation,inclusion_probability\n")
+        for j in np.lexsort((-abs(coefficient), -probability)):
+            numbers = f"{coefficient[j]:.6g},{deviation[j]:.6g},{probability[j]:.6g}"
+            file.write(f"{_data.cell(names[j])},{numbers}\n".encode())

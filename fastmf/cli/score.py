@@ -1,0 +1,76 @@
+"""`fastmf score`: log-likelihoods of rows under a trained machine."""
+
+import argparse
+
+import numpy as np
+
+from fastmf.cli import _data, _machines
+from fastmf.models._io import replacing
+
+EPILOG = """\
+examples:
+  fastmf score model.npz test.npy
+      log-likelihood of each row, in scores.csv, and their mean
+  fastmf score family.npz sequences.fasta --energy --output energies.csv
+      energies of sequences; -energy is the log-probability but for a constant
+
+Machines with hidden units give log-likelihoods, of machines too large for the exact log-partition
+estimates by mean field; machines of visible units alone give log-pseudo-likelihoods. All are in
+nats a row. Of rows with missing values, only what was seen counts.
+"""
+
+
+def add(commands):
+    """Add the command to a parser."""
+    score = commands.add_parser(
+        "score",
+        help="log-likelihoods of rows",
+        description="Log-likelihood of each row of data under a trained machine, in nats.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    score.set_defaults(run=run)
+    score.add_argument("model", metavar="MODEL", help="file of a trained machine")
+    score.add_argument("data", metavar="DATA", help="rows of numbers, or aligned sequences")
+    score.add_argument(
+        "-o",
+        "--output",
+        default="scores.csv",
+        metavar="FILE",
+        help="where to write: .npy, .npz or .csv [scores.csv]",
+    )
+    score.add_argument("--energy", action="store_true", help="energies in the place of likelihoods")
+    _machines.add_rows(score)
+
+
+def run(arguments):
+    """Score, write and print the mean."""
+    from fastmf._jit.messages import announced
+
+    _data.check_output(arguments.output, _data.OUTPUT_SUFFIXES)
+    method = "energy" if arguments.energy else "score_samples"
+    machine = _machines.load(arguments.model, method)
+    X, names = _machines.read_rows(arguments.data, machine, arguments)
+    with announced("scoring"):
+        scores = np.asarray(getattr(machine, method)(X))
+    what = "energy" if arguments.energy else _what(machine)
+    if arguments.output.lower().endswith(".csv"):
+        _write_table(arguments.output, what.replace("-", "_"), scores, names)
+    else:
+        _data.write(arguments.output, scores)
+    print(f"{arguments.output}: {len(scores)} rows")
+    print(f"mean {what}: {scores.mean():.5g} nats a row")
+
+
+def _what(machine):
+    """What the scores of a machine are."""
+    return "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
+
+
+def _write_table(path, what, scores, names):
+    """One line a row, with its number or the name of its sequence."""
+    names = range(1, len(scores) + 1) if names is None else names
+    with replacing(path) as file:
+        file.write(f"row,{what}\n".encode())
+        for name, score in zip(names, scores.tolist(), strict=True):
+            file.write(f"{_data.cell(name)},{score:.9g}\n".encode())

@@ -1,0 +1,129 @@
+"""CPU time of each kernel beside its NumPy twin, line by line; and what a change has moved.
+
+    python scripts/kernel_ratios.py                           # all kernels, both float types
+    python scripts/kernel_ratios.py --only moments --write r.json
+    python scripts/kernel_ratios.py --compare old.json new.json
+
+One thread each. Kernel and twin alternate, so that a ratio holds also on a machine that does other
+things; milliseconds do not.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))  # for kernel_cases
+
+import numpy as np  # noqa: E402
+from kernel_cases import CASES, Size  # noqa: E402
+from kernel_cases.moments import MOMENTS  # noqa: E402
+
+SIZE, TINY = Size(784, 500, 100), Size(20, 10, 4)
+REFERENCE = ROOT / "asv_bench" / "reference.json"
+# Ratios kernel : twin that differ by less than this factor are taken as equal.
+FACTOR = 1.4
+
+
+def timed_cases():
+    """All cases that are worth timing and have a twin."""
+    return [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True) and case.has_twin]
+
+
+def measure(case, dtype, size=SIZE, repeats=3, budget=3.0):
+    """Milliseconds of kernel and twin: the best of some alternating calls.
+
+    Parameters
+    ----------
+    case : Case
+    dtype : str
+    size : Size
+    repeats : int
+        Calls of each, at most.
+    budget : float
+        Seconds after which no further calls are made.
+    """
+    best = {"compiled": np.inf, "twin": np.inf}
+    for which in best:
+        case.run(which, case.build(TINY, dtype))  # compiles
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        for which in best:
+            arguments = case.build(size, dtype)  # a call changes its arguments
+            start = time.process_time()
+            case.run(which, arguments)
+            best[which] = min(best[which], 1e3 * (time.process_time() - start))
+        if time.perf_counter() - begin > budget:
+            break
+    return best["compiled"], best["twin"]
+
+
+def measure_all(only="", size=SIZE):
+    """Milliseconds of all cases with `only` in their names; each is printed when it is known."""
+    print(f"{'kernel':64}{'type':9}{'ms':>10}{'NumPy':>10}{'faster':>9}", flush=True)
+    found = {}
+    for case in timed_cases():
+        for dtype in case.dtypes if only in str(case) else ():
+            try:
+                kernel, twin = measure(case, dtype, size)
+            except Exception as error:  # another version, whose kernel has other arguments
+                print(f"{case!s:64}{dtype:9}failed: {error!s:.40}", flush=True)
+                continue
+            found[f"{case} {dtype}"] = [float(f"{kernel:.3g}"), float(f"{twin:.3g}")]
+            mark = "" if kernel <= twin else "  slower"
+            print(f"{case!s:64}{dtype:9}{kernel:10.3f}{twin:10.3f}{twin / kernel:8.1f}x{mark}",
+                  flush=True)  # fmt: skip
+    return found
+
+
+def changes(old, new, factor=FACTOR):
+    """Lines that say which ratios kernel : twin have changed by more than a factor.
+
+    Parameters
+    ----------
+    old, new : dict of str to (float, float)
+        Milliseconds of kernel and twin by case and type.
+    factor : float
+    """
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old or name not in new:
+            lines.append(f"{name:75}{'new' if name in new else 'gone'}")
+            continue
+        before, after = (times[name][0] / times[name][1] for times in (old, new))
+        if not 1 / factor <= after / before <= factor:
+            word = "slower" if after > before else "faster"
+            lines.append(f"{name:75}{before:9.3f} ->{after:9.3f}  {word}")
+    return lines
+
+
+def main(argv=None):
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="kernels with TEXT in their name"
+    )
+    parser.add_argument("--size", metavar="V,H,ROWS", help="visible units, hidden units, rows")
+    parser.add_argument("--write", metavar="JSON", help=f"file to write [{REFERENCE.name}]")
+    parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="print what changed")
+    arguments = parser.parse_args(argv)
+    if arguments.compare:
+        old, new = (json.loads(Path(path).read_text()) for path in arguments.compare)
+        lines = changes(old, new)
+        print("\n".join(lines) if lines else f"no ratio has changed by a factor of {FACTOR}")
+        return
+    size = Size(*map(int, arguments.size.split(","))) if arguments.size else SIZE
+    found = measure_all(arguments.only, size)
+    if arguments.write:
+        Path(arguments.write).write_text(json.dumps(found, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()

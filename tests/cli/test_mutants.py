@@ -1,0 +1,47 @@
+import csv
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.cli import main
+
+
+def test_mutations_are_differences_of_energies(family, tmp_path, capsys):
+    machine_file, alignment, X = family
+    output, plot = tmp_path / "m.csv", tmp_path / "m.png"
+    command = ["mutants", str(machine_file), str(alignment), "--sequence", "s7"]
+    assert main([*command, "-o", str(output), "--plot", str(plot)]) == 0
+    with open(output, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6 * 4
+    assert plot.read_bytes()[1:4] == b"PNG"
+    machine = mf.PottsMachine.load(machine_file)
+    before = machine.energy(X[7:8])[0]
+    for row in rows[::5]:
+        x = X[7].copy()
+        site = int(row["site"]) - 1
+        assert "-ACGU"[x[site]] == row["from"]
+        assert int(row["column"]) == site + 1 + (site >= 2)  # column 3 holds inserts
+        x[site] = "-ACGU".index(row["to"])
+        np.testing.assert_allclose(
+            float(row["effect"]), before - machine.energy(x[None])[0], atol=1e-5
+        )
+    best = max(rows, key=lambda row: float(row["effect"]))
+    said = capsys.readouterr().out
+    assert f"largest change: {best['from']}{best['site']}{best['to']} " in said
+
+
+@pytest.mark.parametrize(
+    "text, options, says",
+    [
+        (">a\nACGUAN\n", [], "lacks a letter of the alphabet -ACGU at site 6"),
+        (">a\nACGUAA\n", ["--sequence", "b"], "0 sequences are named b"),
+        ("1,2,3,4,1,2\n", [], "is no alignment"),
+    ],
+)
+def test_errors(family, tmp_path, monkeypatch, capsys, text, options, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text(text)
+    assert main(["mutants", str(family[0]), "x.csv", *options]) == 1
+    assert says in capsys.readouterr().err

@@ -1,0 +1,84 @@
+import csv
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.cli import main
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A table of five named features, of which two matter, and a target in the middle."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    y = 2 * X[:, 1] - X[:, 4] + 0.1 * rng.normal(size=60)
+    names = ["age", "dose, mg", "x", "y", "weight"]
+    lines = [";".join(f'"{name}"' for name in (*names[:2], "yield", *names[2:]))]
+    table = np.insert(X, 2, y, axis=1)
+    lines += [";".join(map(repr, row)).replace(".", ",") for row in table.tolist()]
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    return X, y, names
+
+
+def coefficients(path="coefficients.csv"):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_table_of_coefficients(table, tmp_path, capsys):
+    X, y, names = table
+    options = ["--target", "yield", "--plot", "f.png", "--model", "m.npz"]
+    assert main(["regress", "table.csv", *options]) == 0
+    expected = mf.SpikeSlabRegressor().fit(X, y)
+    rows = coefficients()
+    assert {rows[0]["feature"], rows[1]["feature"]} == {"dose, mg", "weight"}
+    for row in rows:
+        j = names.index(row["feature"])
+        np.testing.assert_allclose(float(row["coefficient"]), expected.coef_[j], rtol=1e-5)
+        found = float(row["inclusion_probability"])
+        np.testing.assert_allclose(found, expected.inclusion_probability_[j], rtol=1e-5)
+    assert (tmp_path / "f.png").exists()
+    np.testing.assert_array_equal(mf.SpikeSlabRegressor.load("m.npz").coef_, expected.coef_)
+    assert "2 of 5 features with probability above 1/2" in capsys.readouterr().out
+
+
+def test_target_by_number_or_in_a_file(table):
+    X, y, names = table
+    assert main(["regress", "table.csv", "--target", "3", "-o", "a.csv"]) == 0
+    np.save("X.npy", X)
+    np.save("y.npy", y)
+    with open("names.txt", "w") as file:
+        file.write("\n".join(names))
+    command = ["regress", "X.npy", "--target", "y.npy", "--names", "names.txt"]
+    assert main([*command, "-o", "b.csv"]) == 0
+    assert coefficients("a.csv") == coefficients("b.csv")
+
+
+def test_classes_and_columns_that_stay(table):
+    X, y, _ = table
+    np.save("X.npy", X)
+    np.save("y.npy", (y > 0).astype(int))
+    options = ["--classify", "--expected-model-size", "2", "--unpenalised", "1"]
+    assert main(["regress", "X.npy", "--target", "y.npy", *options]) == 0
+    expected = mf.SpikeSlabClassifier(expected_model_size=2, unpenalised=[0]).fit(X, y > 0)
+    found = {row["feature"]: float(row["coefficient"]) for row in coefficients()}
+    np.testing.assert_allclose(
+        [found[f"x{j}"] for j in range(5)], expected.coef_.ravel(), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (["--target", "nothing"], "no file or column 'nothing' among 6 columns: age"),
+        (["--target", "7"], "no file or column '7'"),
+        (["--target", "yield", "--rows", "0"], "--rows"),
+        (["--target", "yield", "--unpenalised", "z"], "column 'z' among 5"),
+        (["--target", "yield", "--plot", "x.txt"], "must end in .png"),
+    ],
+)
+def test_errors_name_the_option(table, capsys, options, says):
+    assert main(["regress", "table.csv", *options]) == 1
+    assert says in capsys.readouterr().err

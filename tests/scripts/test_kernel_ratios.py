@@ -1,0 +1,53 @@
+import json
+import time
+from typing import NamedTuple
+
+import pytest
+
+
+class Sleeper(NamedTuple):
+    """A case whose kernel computes for one unit of time, its twin for several."""
+
+    factor: int
+    dtypes: tuple = ("float64",)
+    has_twin: bool = True
+
+    def build(self, size, dtype):
+        return size
+
+    def run(self, which, size):
+        if size.n_rows < 10:  # what compiles is not counted
+            return
+        end = time.process_time() + 0.01 * (1 if which == "compiled" else self.factor)
+        while time.process_time() < end:
+            pass
+
+    def __str__(self):
+        return f"sleeper-{self.factor}"
+
+
+def test_kernel_and_twin_are_timed_and_printed_one_by_one(load, monkeypatch, capsys, tmp_path):
+    script = load("kernel_ratios")
+    monkeypatch.setattr(script, "timed_cases", lambda: [Sleeper(3), Sleeper(1)])
+    script.main(["--write", str(tmp_path / "r.json")])
+    found = json.loads((tmp_path / "r.json").read_text())
+    kernel, twin = found["sleeper-3 float64"]
+    assert 10 <= kernel < 15 and twin / kernel == pytest.approx(3, rel=0.2)
+    _head, three, _one = capsys.readouterr().out.splitlines()
+    assert three.startswith("sleeper-3") and "float64" in three
+
+
+def test_only_changes_are_printed(load, capsys, tmp_path):
+    script = load("kernel_ratios")
+    old = {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [1.0, 2.0], "d": [1.0, 2.0]}
+    # a: the machine is half as fast; b: the kernel is; c: twice as fast; d is gone, e new.
+    new = {"a": [2.0, 4.0], "b": [2.0, 2.0], "c": [0.5, 2.0], "e": [1.0, 1.0]}
+    for name, times in (("old", old), ("new", new)):
+        (tmp_path / name).write_text(json.dumps(times))
+    script.main(["--compare", str(tmp_path / "old"), str(tmp_path / "new")])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [(line[0], line[-1]) for line in lines] == [
+        ("b", "slower"), ("c", "faster"), ("d", "gone"), ("e", "new"),
+    ]  # fmt: skip
+    script.main(["--compare", str(tmp_path / "old"), str(tmp_path / "old")])
+    assert capsys.readouterr().out.startswith("no ratio has changed")
