@@ -10,7 +10,7 @@ ALGORITHMS = {
     "max": bp_types.MAX_PRODUCT,
     "mixed": bp_types.MIXED_PRODUCT,
 }
-ON_GRAPHS = "tree_reweighted"
+ON_GRAPHS, AUTO = "tree_reweighted", "auto"
 BP_SCHEDULES = "parallel", "sequential", "residual"
 # Residuals beyond this number are kept only if asked for; cycles are then not recognised.
 MAX_HISTORY_SIZE = 2**26
@@ -45,7 +45,7 @@ class BPOptions:
     n_threads: int | None = None
 
     def __post_init__(self):
-        check.one_of("algorithm", self.algorithm, (*ALGORITHMS, ON_GRAPHS))
+        check.one_of("algorithm", self.algorithm, (*ALGORITHMS, ON_GRAPHS, AUTO))
         self.damping, self.tol, self.max_iter, self.n_threads = check.iteration(
             self.damping, self.tol, self.max_iter, self.n_threads
         )
@@ -56,7 +56,7 @@ class BPOptions:
         if self.polish and not decodes:
             raise ValueError("polish needs algorithm='max' or 'mixed'.")
         if self.pairwise and decodes:
-            raise ValueError("pairwise needs algorithm='sum' or 'tree_reweighted'.")
+            raise ValueError("pairwise needs algorithm='sum', 'tree_reweighted' or 'auto'.")
         check.one_of("on_failure", self.on_failure, ("report", "minimise"))
         if self.on_failure == "minimise" and (self.algorithm != "sum" or not self.tol):
             raise ValueError("on_failure='minimise' needs algorithm='sum' and tol above 0.")
@@ -70,6 +70,8 @@ class BPOptions:
         self.n_tree_updates = check.count("n_tree_updates", self.n_tree_updates, 0)
         if self.n_tree_updates and self.algorithm != ON_GRAPHS:
             raise ValueError("n_tree_updates needs algorithm='tree_reweighted'.")
+        if self.algorithm == AUTO and (self.messages or self.history or self.spectral_radius):
+            raise ValueError("messages, history and spectral_radius: not available with 'auto'.")
         if self.n_starts is not None:
             self._check_starts()
 

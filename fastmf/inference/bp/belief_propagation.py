@@ -83,10 +83,13 @@ def belief_propagation(
     model : RBM or BoltzmannMachine
         An RBM of Bernoulli or Ising units, whose visible ones may be Categorical; or a graph, a
         BoltzmannMachine of any discrete units with dense or sparse couplings.
-    algorithm : {"sum", "max", "mixed", "tree_reweighted"}, default "sum"
+    algorithm : {"sum", "max", "mixed", "tree_reweighted", "auto"}, default "sum"
         Sum-product: marginals and log-partition. Max-product: the most probable joint assignment.
         Mixed-product, of an RBM: the visible assignment of largest probability, hidden units summed
         out. Tree-reweighted: an upper bound of the log-partition, where the row has converged.
+        Auto: exact sums by elimination where their tables are small (a second or less), otherwise
+        sum-product, of all rows from 20 starts if one start does not give a reliable row; the
+        result says which in `method`.
     field : array or pair of arrays, optional
         Extra fields of the visible units, or of (visible, hidden) units, each (n_units,) or
         (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units. One
@@ -302,7 +305,13 @@ def belief_propagation(
         local_maximum=optimal,
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
-    return with_check(found, BeliefsCheck(model, fields)) if algorithm == "sum" else found
+    return _checked(found, BeliefsCheck(model, fields)) if algorithm == "sum" else found
+
+
+def _checked(found, check):
+    """The same `Beliefs` with what is computed when it is read."""
+    found.__dict__["_loops"] = check.corrections
+    return with_check(found, check)
 
 
 def _from_starts(options, model, fields, n_rows):
@@ -322,7 +331,7 @@ def _from_starts(options, model, fields, n_rows):
         spectral_radius=radius,
     )
     with_solutions(found, solutions, n_rows is None)
-    return with_check(found, BeliefsCheck(model, fields, stable))
+    return _checked(found, BeliefsCheck(model, fields, stable))
 
 
 def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):

@@ -44,6 +44,8 @@ class Beliefs(FixedPoint):
     spectral_radius : float, optional
         Upper bound of the spectral radius of Mooij and Kappen (2007). Below 1, sum-product has one
         fixed point, whatever the fields, and converges to it from any messages.
+    method : {"belief propagation", "several starts", "elimination"}
+        With algorithm="auto": what the result is of.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Beliefs(FixedPoint):
     pairwise: np.ndarray | None = None
     damping: np.ndarray | float = 0.0
     spectral_radius: float | None = None
+    method: str = "belief propagation"
 
     @property
     def unique(self):
@@ -78,9 +81,26 @@ class Beliefs(FixedPoint):
             known["_unique"] = True if radius is not None and radius < 1 else None
         return known["_unique"]
 
+    @property
+    def loop_correction(self):
+        """What the next term of the loop series adds to the log-partition; None if not known.
+
+        float, or array (n_rows,). Sum of the terms of all cycles to first order, computed when this
+        is first read: 0 on a forest, NaN where the row has not converged or is no minimum of the
+        Bethe free energy. Where it is small, adding it to `log_partition` removes most of the
+        error. It is not known for very large graphs, nor after `pickle`.
+        """
+        known = self.__dict__
+        if "_loop_terms" not in known:
+            compute = known.pop("_loops", None)
+            known["_loop_terms"] = None if compute is None else compute(self)
+        terms = known["_loop_terms"]
+        return terms if terms is None or np.ndim(self.converged) else float(terms[0])
+
     def __getstate__(self):
         """Everything but what has the model."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_radius"}
+        state = super().__getstate__()
+        return {k: v for k, v in state.items() if k not in ("_radius", "_loops")}
 
     def _rows_html(self):
         rows = super()._rows_html()

@@ -3,10 +3,14 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
+from fastmf.inference.bp.loop_series import loop_correction, spin_correlations
 from fastmf.inference.mean_field.naive_bound import bounds_from, starts_elsewhere
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.models import RBM
+from fastmf.models.exact import exact
 from fastmf.priors._queries import two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solver.
@@ -21,6 +25,19 @@ OTHER, WEIGHTY = 0.5, 1.5
 ELSEWHERE = (
     "naive mean field finds a solution elsewhere whose bound is {:.2g} nats below its "
     "log-partition: both have a share of the weight"
+)
+# Numbers of all rows together up to which the states of one layer are enumerated.
+MAX_NUMBERS = 2**21
+# Nats, and probabilities on average and of one state, by which exact sums may differ.
+MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
+LOOPS = (
+    "cycles change its log-partition by {:+.2g} nats, by the next term of the loop series; "
+    "marginals may be far off, too"
+)
+NO_MINIMUM = "the fixed point is no stable minimum of the Bethe free energy; try n_starts=20"
+SUMS = (
+    "the exact log-partition, which is quickly found here, is {:+.2g} nats away and probabilities "
+    "of states differ by up to {:.2g}; take algorithm='auto'"
 )
 NO_STABLE = "no start leads to a stable fixed point, and this one is that without preference"
 
@@ -57,7 +74,11 @@ class BeliefsCheck(NamedTuple):
             return None
         values, means = np.atleast_1d(found.log_partition), np.atleast_2d(found.mean[0])
         reasons = [""] * len(values)
-        for row in np.flatnonzero(np.atleast_1d(found.converged) & np.isfinite(values)):
+        rows = np.flatnonzero(np.atleast_1d(found.converged) & np.isfinite(values))
+        few = len(rows) * 2.0 ** min(model.weights.shape) * sum(model.weights.shape) <= MAX_NUMBERS
+        sums = [self._exact(found, row) for row in rows] if few and self._is_binary() else None
+        loops = found.loop_correction if sums is None else None
+        for k, row in enumerate(rows):
             starts = np.vstack([means[row], starts_elsewhere(model, means[row])])
             tilt = self._tilt_of_row(row)
             naive, bounds, sizes = bounds_from(tap, model, starts, tilt, np.zeros(tilt.field.shape))
@@ -66,7 +87,63 @@ class BeliefsCheck(NamedTuple):
                 reasons[row] = REASON.format(bounds[best] - values[row])
             elif self.stable is not None:
                 reasons[row] = self._of_starts(row, values[row], found, naive.mean[0], bounds)
+            if loops is not None:
+                reasons[row] = reasons[row] or reason_of_loops(np.atleast_1d(loops)[row])
+            elif sums is not None:
+                reasons[row] = reason_of_sums(*sums[k], reasons[row])
         return reasons
+
+    def _is_binary(self):
+        return None not in map(two_values, self.model.layers)
+
+    def _probabilities(self, means):
+        """Probabilities of the values of both layers' units, (2, n_units), from their means."""
+        parts = []
+        for mean, prior in zip(means, self.model.layers, strict=True):
+            low, high = two_values(prior)
+            mean = mean.astype(np.float64)
+            parts.append(np.stack([(mean - low), (high - mean)]) / (high - low))
+        p = np.concatenate(parts, axis=1)
+        # Smaller ones are the rounding errors of means.
+        return np.where(p < 4 * np.finfo(self.model.dtype).eps, 0, p)
+
+    def _exact(self, found, row):
+        """What a row's log-partition and probabilities lack, by enumeration."""
+        tilt = self._tilt_of_row(row).field[0]
+        parts = np.split(tilt, self.model.weights.shape[:1])
+        layers = [
+            prior._replace(field=prior.field.astype(np.float64) + own)
+            for prior, own in zip(self.model.layers, parts, strict=True)
+        ]
+        sums = exact(RBM(self.model.weights.astype(np.float64), *layers))
+        p = self._probabilities([np.atleast_2d(mean)[row] for mean in found.mean])
+        lacking = self._probabilities(sums.mean) - p
+        return sums.log_partition - np.atleast_1d(found.log_partition)[row], lacking
+
+    def corrections(self, found):
+        """What the next term of the loop series adds to the log-partition of each row, or None."""
+        if not self._is_binary():
+            return None
+        model, values = self.model, np.atleast_1d(found.converged)
+        edges = np.stack(np.nonzero(model.weights), 1)
+        scales = [high - low for low, high in map(two_values, model.layers)]
+        exponents = model.weights[tuple(edges.T)].astype(np.float64) * scales[0] * scales[1]
+        edges[:, 1] += len(model.weights)
+        sizes, out = np.ones(sum(model.weights.shape), int), np.full(len(values), np.nan)
+        for row in np.flatnonzero(values):
+            points, log_weights = [[np.atleast_2d(mean)[row] for mean in found.mean]], 0.0
+            if found.solutions is not None:
+                several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+                points = list(zip(several.visible, several.hidden, strict=True))
+                log_weights = np.log(several.weights)
+            terms = []
+            for point in points:
+                correlations = spin_correlations(*self._probabilities(point), exponents, edges)
+                terms.append(loop_correction(sizes, edges, correlations))
+            if None in terms:
+                return None
+            out[row] = logsumexp(log_weights + np.array(terms))
+        return out
 
     def _of_starts(self, row, value, found, means, bounds):
         """Reason why a row with several starts is not reliable, "" if it is."""
@@ -103,3 +180,28 @@ def reason_elsewhere(value, means, bounds, known, scale=1.0):
         others &= abs(means - point).max(1) > OTHER * scale
     below = value - bounds[others].max(initial=-np.inf)
     return ELSEWHERE.format(max(below, 0.0)) if below < WEIGHTY else ""
+
+
+def reason_of_loops(correction):
+    """Reason by the next term of the loop series, "" if it is small."""
+    if np.isnan(correction):
+        return NO_MINIMUM
+    return LOOPS.format(correction) if abs(correction) > MAX_NATS else ""
+
+
+def reason_of_sums(nats, differences, why):
+    """Reason by exact sums, which are right whatever other checks have said.
+
+    Parameters
+    ----------
+    nats : float
+        What the log-partition lacks.
+    differences : array of shape (n_states,)
+        What probabilities of states lack.
+    why : str
+        Reason by other checks.
+    """
+    sizes = abs(differences)
+    largest = sizes.max(initial=0.0)
+    right = abs(nats) <= MAX_NATS and sizes.mean() <= MAX_MEAN and largest <= MAX_PROBABILITY
+    return "" if right else why or SUMS.format(nats, largest)

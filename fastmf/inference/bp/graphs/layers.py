@@ -24,7 +24,7 @@ def needs_graph(options, model, clamp):
     """Whether the kernels of RBMs lack what the options ask for."""
     of_groups = options.pairwise and column_is_group(model.visible).any()
     asked = clamp is not None or options.schedule is not None or of_groups
-    return bool(asked or options.algorithm == "tree_reweighted")
+    return bool(asked or options.algorithm in ("tree_reweighted", "auto"))
 
 
 def propagate_on_layers(options, model, field, clamp, init):
@@ -81,7 +81,7 @@ def propagate_on_layers(options, model, field, clamp, init):
         several = [x._replace(visible=x.visible[:, :n], hidden=x.visible[:, n:]) for x in several]
         parts["solutions"] = several if found.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
-    for name in ("_check", "_radius"):
+    for name in ("_check", "_radius", "_loops"):
         if name in found.__dict__:
             beliefs.__dict__[name] = found.__dict__[name]
     return beliefs

@@ -12,6 +12,7 @@ import numpy as np
 from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graphs.moves import MAX_SWEEPS, forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs
@@ -28,6 +29,8 @@ from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 
 # Bytes of the messages of rows that are solved together.
 MAX_BYTES = 2**28
+# Probabilities of pairs up to which they are kept for checks of sum-product.
+MAX_PAIRS = 2**21
 ROUNDINGS = 4.0
 # Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
 # undamped, but slowly where couplings are strong.
@@ -55,6 +58,19 @@ def propagate_on_graph(options, model, field, clamp, init):
     """
     _refuse(options)
     units = GraphUnits(model, field, clamp)
+    if options.algorithm == "auto":
+        return _automatic(options, units, init)
+    return _propagate(options, units, init)
+
+
+def _automatic(options, units, init):
+    if init is not None or options.n_starts is not None:
+        raise ValueError("init and n_starts: not available with algorithm='auto'.")
+    return automatic(options, units, units.n_rows, lambda o: _propagate(o, units, None))
+
+
+def _propagate(options, units, init):
+    """The `GraphBeliefs` of checked units."""
     is_binary = options.algorithm == "sum" and units.binary is not None
     init = checked_messages(init, units)
     n_rows = units.n_rows
@@ -100,11 +116,10 @@ def _tree_reweighted(options, units, n_rows, init):
     edges, sizes = units.graph.edges, units.graph.n_states
     probability = edge_probabilities(edges, len(sizes))
     best, n_updates = None, 0 if units.is_forest else options.n_tree_updates
-    asked = options.pairwise, options.messages
+    solves = replace(options, pairwise=True, messages=True)
     for k in range(n_updates + 1):
-        options.pairwise, options.messages = True, True
         problem = units.problem(probability)
-        solved = _in_chunks(options, units, n_rows, init, problem)
+        solved = _in_chunks(solves, units, n_rows, init, problem)
         value = solved.log_partition.sum() if np.all(solved.record["residual"] < np.inf) else 0.0
         if best is None or value < best[0]:
             best = value, solved, probability
@@ -113,8 +128,8 @@ def _tree_reweighted(options, units, n_rows, init):
             tree = spanning_tree(edges, len(sizes), informations)
             probability = probability + (tree - probability) / (k + 3)
             init = solved.messages
-    options.pairwise, options.messages = asked
-    return best[1], best[2]
+    _, solved, probability = best
+    return solved if options.messages else solved._replace(messages=None), probability
 
 
 def _solver(options, units, problem=None):
@@ -142,6 +157,8 @@ class _GraphRows:
     def __init__(self, options, units, problem, scale):
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
+        # Pairs of states are kept for checks.
+        self.checks_pairs = units.binary is None and options.algorithm == "sum"
         eps = np.finfo(np.float64).eps
         rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
         self.rounding = float(rounding)
@@ -170,11 +187,12 @@ class _GraphRows:
         """Sum of the terms of the log-partition of each row, and the pair beliefs."""
         n_rows, n_units = len(sweeps.state.old), len(problem.starts) - 1
         terms = np.zeros((n_rows, n_units))
-        pairs = np.zeros((n_rows if self.options.pairwise else 0, n_values))
+        keeps = self.options.pairwise or (self.checks_pairs and n_rows * n_values <= MAX_PAIRS)
+        pairs = np.zeros((n_rows if keeps else 0, n_values))
         in_parallel(
             kernel, (problem, sweeps.state, terms, pairs, np.zeros(2, np.int64)), sweeps.n_workers
         )
-        return terms.sum(1), pairs if self.options.pairwise else None
+        return terms.sum(1), pairs if keeps else None
 
 
 def _of_rows(parts, rows):

@@ -4,19 +4,27 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import logsumexp
 
+from fastmf.inference.bp.graphs.elimination import eliminated
+from fastmf.inference.bp.loop_series import loop_correction, spin_correlations, state_covariances
 from fastmf.inference.bp.reliability import (
     BOUND_MARGIN,
     NO_STABLE,
     REASON,
     RELATIVE_MARGIN,
     reason_elsewhere,
+    reason_of_loops,
+    reason_of_sums,
 )
+from fastmf.priors._domain import two_values
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
 N_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
 # Largest number of values of tables of graphs that naive mean field checks.
 MAX_VALUES = 2_000_000
+# Entries of the tables of all rows together up to which beliefs are compared with exact ones.
+MAX_ENTRIES = 2**23
 DAMPED = (
     "its messages settle with damping only, as where cycles are frustrated, and the marginals may "
     "be far off"
@@ -33,6 +41,8 @@ class GraphCheck(NamedTuple):
         At the end of each row.
     beliefs : list of arrays of shape (n_solutions, n_states)
         Probabilities of states at the fixed points of each row, largest weight first.
+    pairs : list of arrays of shape (n_solutions, n_values), or None
+        Those of pairs of states; None if they are many, or units two-valued.
     stable : list of bool, optional
         Whether a row with several starts has a stable fixed point.
     """
@@ -40,6 +50,7 @@ class GraphCheck(NamedTuple):
     units: object
     damping: np.ndarray
     beliefs: list
+    pairs: list | None
     stable: list | None = None
 
     def __call__(self, found):
@@ -47,30 +58,92 @@ class GraphCheck(NamedTuple):
 
         Parameters
         ----------
-        found : GraphBeliefs
+        found : Beliefs
 
         Returns
         -------
         list of str, one a row
         """
         reasons = [DAMPED if damping else "" for damping in self.damping]
-        if self.stable is not None:
-            pairs = zip(reasons, self.stable, strict=True)
-            reasons = [why if stable else NO_STABLE for why, stable in pairs]
         if self.units.is_forest or found.log_partition is None:
-            return reasons if not self.units.is_forest else [""] * len(reasons)
-        couplings = _checked_couplings(self.units)
-        if couplings is None:
-            return reasons
-        (problem, _), order = self.units.problem(), self.units.state_order
-        field = np.empty_like(problem.field)
-        field[:, order] = problem.field
+            return [""] * len(reasons) if self.units.is_forest else reasons
         values, converged = np.atleast_1d(found.log_partition), np.atleast_1d(found.converged)
-        for row in np.flatnonzero(converged & np.isfinite(values)):
-            if not reasons[row]:
-                own = field[min(row, len(field) - 1)]
-                reasons[row] = _reason(self.units, couplings, own, self.beliefs[row], values[row])
+        rows = np.flatnonzero(converged & np.isfinite(values))
+        exact = self._exact(rows)
+        loops = found.loop_correction if exact is None else None
+        couplings = _checked_couplings(self.units)
+        for row in rows:
+            why = reasons[row]
+            if self.stable is not None and not self.stable[row]:
+                why = NO_STABLE
+            if not why and couplings is not None:
+                field = self._field(row)
+                why = _reason(self.units, couplings, field, self.beliefs[row], values[row])
+            if not why and loops is not None:
+                why = reason_of_loops(np.atleast_1d(loops)[row])
+            if exact is not None:
+                beliefs = np.exp(_log_weights(found, row)) @ self.beliefs[row]
+                sums = exact[row].log_partition - values[row], exact[row].beliefs - beliefs
+                why = reason_of_sums(*sums, why)
+            reasons[row] = why
         return reasons
+
+    def _exact(self, rows):
+        """The `Eliminated` sums of some rows by their numbers; None if they take long."""
+        found = {}
+        for row in rows:
+            found[row] = eliminated(self.units.row(row), MAX_ENTRIES / len(rows))
+            if found[row] is None:
+                return None
+        return found
+
+    def _field(self, row):
+        """Log-weights of states of a row, as given."""
+        units = self.units.row(row)
+        field = np.empty(units.first_state[-1])
+        field[units.state_order] = units.problem()[0].field[0]
+        return field
+
+    def corrections(self, found):
+        """What the next term of the loop series adds to the log-partition of each row.
+
+        Returns
+        -------
+        array of shape (n_rows,), or None
+            NaN where no fixed point is stable.
+        """
+        if self.units.is_forest:
+            return np.zeros(len(self.damping))
+        out = np.full(len(self.damping), np.nan)
+        for row in np.flatnonzero(np.atleast_1d(found.converged)):
+            n = len(self.beliefs[row])
+            terms = [self._correction(row, k) for k in range(n)]
+            if None in terms:
+                return None
+            out[row] = logsumexp(_log_weights(found, row) + terms)
+        return out
+
+    def _correction(self, row, k):
+        """That of one fixed point of a row."""
+        graph, beliefs = self.units.graph, self.beliefs[row][k]
+        sizes, edges = graph.n_states, graph.edges
+        if self.units.binary is not None:
+            low, high = two_values(self.units.model.prior)
+            exponents = graph.values * (high - low) ** 2
+            correlations = spin_correlations(beliefs[1::2], beliefs[::2], exponents, edges)
+            return loop_correction(np.ones_like(sizes), edges, correlations)
+        if self.pairs is None:
+            return None
+        covariances = state_covariances(beliefs, self.pairs[row][k], edges, sizes)
+        return loop_correction(sizes, edges, covariances)
+
+
+def _log_weights(found, row):
+    """Logarithms of the weights of the fixed points of a row."""
+    if found.solutions is None:
+        return np.zeros(1)
+    several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+    return np.log(several.weights)
 
 
 def _checked_couplings(units):

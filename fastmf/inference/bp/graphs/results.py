@@ -34,7 +34,7 @@ def graph_beliefs(options, units, solved, probability, single, several=None):
     if solved.labels is not None:
         labels = solved.labels
     message, converged = _messages(options, solved)
-    pairs = _pairs(units, solved)
+    pairs = _pairs(units, solved) if options.pairwise else None
     if options.pairwise == "mean" and pairs is not None:
         pairs = pairs.mean(0)
 
@@ -75,10 +75,13 @@ def graph_beliefs(options, units, solved, probability, single, several=None):
         found.__dict__["_radius"] = radius
         if several is None:
             points, stable = _state_beliefs(units, solved)[:, None], None
+            of_pairs = None if solved.pairs is None else solved.pairs[:, None]
         else:
-            points, stable = several.beliefs, several.stable
+            points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
             with_solutions(found, several.solutions, single)
-        return with_check(found, GraphCheck(units, record["damping"], points, stable))
+        rows_check = GraphCheck(units, record["damping"], points, of_pairs, stable)
+        found.__dict__["_loops"] = rows_check.corrections
+        return with_check(found, rows_check)
     return found
 
 

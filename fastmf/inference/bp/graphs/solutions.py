@@ -71,12 +71,15 @@ class Several(NamedTuple):
     solutions : list of Solutions
     beliefs : list of arrays of shape (n_solutions, n_states)
         Probabilities of states at the fixed points.
+    pairs : list of arrays of shape (n_solutions, n_edges or n_values)
+        Those of pairs, if they are computed.
     stable : list of bool
         Whether the row has a stable fixed point; otherwise it is that of the first start.
     """
 
     solutions: list
     beliefs: list
+    pairs: list
     stable: list
 
 
@@ -100,7 +103,7 @@ def propagate_from_starts(options, units, n_rows, solver):
     rng = check.generator(options.rng)
     last = replace(options, n_starts=None, messages=True)
     first = replace(last, pairwise=False)
-    parts, several = [], Several([], [], [])
+    parts, several = [], Several([], [], [], [])
     for row in range(n_rows):
         here = units.row(row)
 
@@ -114,6 +117,8 @@ def propagate_from_starts(options, units, n_rows, solver):
         several.solutions.append(mixture.solutions(means))
         several.beliefs.append(mixture.ends.beliefs[mixture.rows])
         several.stable.append(mixture.stable)
+        if solved.pairs is not None:
+            several.pairs.append(solved.pairs[mixture.rows])
     return joined(parts), several
 
 

@@ -1,0 +1,66 @@
+"""algorithm="auto": exact where that is quick, and otherwise the best of several starts."""
+
+import numpy as np
+import pytest
+from graph_models import Graph, cyclic, forests
+
+import fastmf as mf
+from fastmf.inference.bp.graphs import automatic, reliability
+
+
+def test_small_graphs_are_exact():
+    for _, edges, n in (*cyclic(), *forests()):
+        graph = Graph(edges, n, 2.0, seed=n)
+        found = mf.belief_propagation(graph.machine(), algorithm="auto", pairwise=True)
+        log_partition, marginals, pairs, _ = graph.solve()
+        assert np.isclose(found.log_partition, log_partition, rtol=1e-10)
+        assert np.allclose(found.mean, marginals, atol=1e-9)
+        for edge in graph.edges:
+            assert np.allclose(found.table(*edge), pairs[edge], atol=1e-9)
+        assert found.reliable and found.converged and found.loop_correction == 0
+        assert found.method in ("elimination", "belief propagation")
+        assert ("exact" in found.message) == (found.method == "elimination")
+
+
+@pytest.mark.parametrize("units", [mf.Ising, mf.Bernoulli])
+def test_spins_with_rows_clamps_and_pairs(units):
+    rng = np.random.default_rng(0)
+    couplings = np.triu(rng.normal(size=(6, 6)), 1)
+    model = mf.BoltzmannMachine(couplings + couplings.T, units(rng.normal(size=6)))
+    fields, clamp = rng.normal(size=(3, 6)), np.array([1, *[np.nan] * 5])
+    found = mf.belief_propagation(model, algorithm="auto", field=fields, clamp=clamp, pairwise=True)
+    assert found.reliable.all() and found.mean.shape == (3, 6)
+    for k in range(3):
+        exact = mf.exact(model, field=fields[k], clamp=clamp)
+        assert np.isclose(found.log_partition[k], exact.log_partition)
+        assert np.allclose(found.mean[k], exact.mean) and np.allclose(found.var[k], exact.var)
+        i, j = found.edges.T
+        assert np.allclose(found.pairwise[k], exact.pairwise[i, j])
+
+
+def test_layers():
+    rng = np.random.default_rng(1)
+    model = mf.RBM(rng.normal(size=(6, 4)) * 3, mf.Ising(np.zeros(6)), mf.Bernoulli(np.ones(4)))
+    found, exact = mf.belief_propagation(model, algorithm="auto"), mf.exact(model)
+    assert np.isclose(found.log_partition, exact.log_partition)
+    assert all(map(np.allclose, found.mean, exact.mean)) and found.method == "elimination"
+
+
+def test_several_starts_where_tables_are_large(monkeypatch):
+    for module in (automatic, reliability):
+        monkeypatch.setattr(module, "MAX_ENTRIES", 1)
+    couplings = (np.ones((10, 10)) - np.eye(10)) / 2
+    model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(10, 0.02)))
+    found, exact = mf.belief_propagation(model, algorithm="auto"), mf.exact(model)
+    assert found.method == "several starts"
+    assert abs(found.log_partition - exact.log_partition) < 0.1
+    assert abs(found.mean - exact.mean).max() < 0.05
+    weak = mf.BoltzmannMachine(couplings / 10, mf.Ising(np.full(10, 0.02)))
+    assert mf.belief_propagation(weak, algorithm="auto").method == "belief propagation"
+
+
+def test_what_is_not_available():
+    model = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.zeros(3)))
+    for options in ({"init": np.zeros(0)}, {"n_starts": 3, "rng": 0}, {"messages": True}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            mf.belief_propagation(model, algorithm="auto", **options)
