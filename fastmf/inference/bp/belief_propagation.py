@@ -36,7 +36,7 @@ from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.layer_solutions import propagate_from_starts
-from fastmf.inference.bp.reliability import BeliefsCheck
+from fastmf.inference.bp.reliability import MAX_SWEEPS, N_STARTS, BeliefsCheck
 from fastmf.inference.fixed_point import with_check, with_solutions
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
@@ -223,13 +223,17 @@ def belief_propagation(
     A fixed point without preference, such as that of a ferromagnet without a field below its
     critical temperature, is found in one sweep and need not be stable: `init` leads to others.
 
-    Reading `reliable` or `message` of the result of sum-product compares converged rows with naive
-    mean-field bounds from ten starts each: a Bethe log-partition below its bound is that of a fixed
-    point of small weight. Reading `unique` says whether the fixed point was proved to be the only
-    one, by the spectral radius of Mooij and Kappen (2007). Neither is computed otherwise. None of
-    four machines trained on scikit-learn's digits is flagged; of three trained on MNIST those of
-    100 and 500 units are, whose log-partitions are in fact 7 nats and at least 10 too low: fixed
-    points of trained machines are many, and one of them is not the whole.
+    Reading `reliable` or `message` of the result of sum-product checks converged rows. Where exact
+    sums are quick (tables of 2^23 entries for all rows, or an RBM's smaller layer of about 15
+    units), `reliable` says whether the log-partition is within 1 nat of them, and probabilities
+    within 0.05 on average and 0.2 each. Elsewhere a row is flagged if its log-partition is below a
+    naive mean-field bound, if the next term of the loop series (`loop_correction`) exceeds 1 nat,
+    or if 20 starts lead elsewhere (up to 20,000 coupled pairs). Of 480 random machines of 26 to 36
+    units, from one and from 20 starts, none was wrong and reliable where sums are exact; without
+    these the largest mean error of the marginals of a reliable row was 0.17. Reading `unique` says
+    whether the fixed point was proved to be the only one, by the spectral radius of Mooij and
+    Kappen (2007). None of this is computed otherwise. Of trained machines, whose fixed points are
+    many, flagged ones are in fact nats too low: one fixed point is not the whole.
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing by a
     fraction in each sweep long after the beliefs have stopped changing; the undamped sweep that
@@ -305,7 +309,15 @@ def belief_propagation(
         local_maximum=optimal,
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
-    return _checked(found, BeliefsCheck(model, fields)) if algorithm == "sum" else found
+    if algorithm != "sum":
+        return found
+    return _checked(found, BeliefsCheck(model, fields, several=_several))
+
+
+def _several(model, fields):
+    """The `Beliefs` with which a row is compared."""
+    options = BPOptions(n_starts=N_STARTS, rng=0, max_iter=MAX_SWEEPS)
+    return _from_starts(options, model, fields, None)
 
 
 def _checked(found, check):

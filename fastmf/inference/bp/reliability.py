@@ -31,14 +31,19 @@ MAX_NUMBERS = 2**21
 # Nats, and probabilities on average and of one state, by which exact sums may differ.
 MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
 LOOPS = (
-    "cycles change its log-partition by {:+.2g} nats, by the next term of the loop series; "
-    "marginals may be far off, too"
+    "the next term of the loop series (loop_correction) changes its log-partition by {:+.2g} nats"
 )
 NO_MINIMUM = "the fixed point is no stable minimum of the Bethe free energy; try n_starts=20"
 SUMS = (
     "the exact log-partition, which is quickly found here, is {:+.2g} nats away and probabilities "
     "of states differ by up to {:.2g}; take algorithm='auto'"
 )
+OTHERS = (
+    "from 20 starts the log-partition is {:+.2g} nats away and probabilities differ by up to "
+    "{:.2g}: other fixed points have a share of the weight; take n_starts=20"
+)
+# Starts with which one start is compared, sweeps from each, and coupled pairs up to which it is.
+N_STARTS, MAX_SWEEPS, MAX_EDGES = 20, 200, 20_000
 NO_STABLE = "no start leads to a stable fixed point, and this one is that without preference"
 
 
@@ -52,11 +57,14 @@ class BeliefsCheck(NamedTuple):
         Extra fields of the visible and hidden units, (n_units,) or (n_rows, n_units).
     stable : list of bool, optional
         Whether a row with several starts has a stable fixed point.
+    several : callable, optional
+        several(model, fields) returns the `Beliefs` of one row from several starts.
     """
 
     model: object
     fields: tuple
     stable: list | None = None
+    several: object = None
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is; None if nothing can be checked.
@@ -87,11 +95,27 @@ class BeliefsCheck(NamedTuple):
                 reasons[row] = REASON.format(bounds[best] - values[row])
             elif self.stable is not None:
                 reasons[row] = self._of_starts(row, values[row], found, naive.mean[0], bounds)
-            if loops is not None:
-                reasons[row] = reasons[row] or reason_of_loops(np.atleast_1d(loops)[row])
-            elif sums is not None:
-                reasons[row] = reason_of_sums(*sums[k], reasons[row])
+            if sums is not None:
+                wrong = reason_of_sums(*sums[k])
+                reasons[row] = wrong and (reasons[row] or wrong)
+                continue
+            if not reasons[row] and loops is not None:
+                reasons[row] = reason_of_loops(np.atleast_1d(loops)[row])
+            if not reasons[row] and self.several is not None:
+                reasons[row] = self._of_others(row, values[row], found)
         return reasons
+
+    def _of_others(self, row, value, found):
+        """Reason why a row with one start is not reliable, by more of them."""
+        if np.count_nonzero(self.model.weights) > MAX_EDGES or found.unique:
+            return ""
+        tilt = self._tilt_of_row(row).field[0]
+        others = self.several(self.model, np.split(tilt, self.model.weights.shape[:1]))
+        if not others.converged or others.solutions is None:
+            return ""
+        own = self._probabilities([np.atleast_2d(mean)[row] for mean in found.mean])
+        lacking = self._probabilities(others.mean) - own
+        return reason_of_sums(others.log_partition - value, lacking, OTHERS)
 
     def _is_binary(self):
         return None not in map(two_values, self.model.layers)
@@ -189,8 +213,8 @@ def reason_of_loops(correction):
     return LOOPS.format(correction) if abs(correction) > MAX_NATS else ""
 
 
-def reason_of_sums(nats, differences, why):
-    """Reason by exact sums, which are right whatever other checks have said.
+def reason_of_sums(nats, differences, text=SUMS):
+    """Reason by sums that are exact or of more fixed points, "" if they are about the same.
 
     Parameters
     ----------
@@ -198,10 +222,9 @@ def reason_of_sums(nats, differences, why):
         What the log-partition lacks.
     differences : array of shape (n_states,)
         What probabilities of states lack.
-    why : str
-        Reason by other checks.
+    text : str
     """
     sizes = abs(differences)
     largest = sizes.max(initial=0.0)
     right = abs(nats) <= MAX_NATS and sizes.mean() <= MAX_MEAN and largest <= MAX_PROBABILITY
-    return "" if right else why or SUMS.format(nats, largest)
+    return "" if right else text.format(nats, largest)

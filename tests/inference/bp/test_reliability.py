@@ -68,3 +68,24 @@ def test_results_without_checks_say_none():
     assert mf.belief_propagation(model, log_partition=False).reliable is None
     found = pickle.loads(pickle.dumps(mf.belief_propagation(model)))
     assert found.reliable is None and found.unique is None
+
+
+def test_other_starts_and_loops_where_sums_are_not_exact(monkeypatch):
+    monkeypatch.setattr("fastmf.inference.bp.reliability.MAX_NUMBERS", 0)
+    silent, reasons = [], ""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        weights = abs(rng.normal(size=(10, 9))) * 10 ** rng.uniform(-0.7, 0.3) / 2
+        layers = (mf.Ising(rng.normal(size=n) * 0.3) for n in weights.shape)
+        model = mf.RBM(weights, *layers)
+        found, exact = mf.belief_propagation(model), mf.exact(model)
+        reasons += found.message
+        if found.reliable:
+            pairs = zip(found.mean, exact.mean, strict=True)
+            silent.append(np.mean([abs(a - b).mean() / 2 for a, b in pairs]))
+    assert len(silent) > 5 and max(silent) < 0.2
+    assert "from 20 starts" in reasons
+    field = np.zeros((2, 10))
+    rows = mf.belief_propagation(model, field=field, n_starts=5, rng=0)
+    alone = mf.belief_propagation(model, n_starts=5, rng=0)
+    assert np.allclose(rows.loop_correction, alone.loop_correction, equal_nan=True)

@@ -57,7 +57,7 @@ def eliminated(units, max_entries):
     free = n_allowed > 1
     number = np.cumsum(free) - 1
     plan = elimination_plan(n_allowed[free], number[edges[free[edges].all(1)]])
-    if not plan.complete or plan.log2_total > np.log2(max_entries):
+    if not plan.complete or 2.0 ** min(plan.log2_total, 60.0) > max_entries:
         return None
     first, values = units.tables
     tables = [

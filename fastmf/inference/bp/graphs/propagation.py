@@ -15,7 +15,7 @@ from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graphs.moves import MAX_SWEEPS, forest_moves
-from fastmf.inference.bp.graphs.results import graph_beliefs
+from fastmf.inference.bp.graphs.results import graph_beliefs, state_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
 from fastmf.inference.bp.graphs.trees import (
@@ -24,6 +24,8 @@ from fastmf.inference.bp.graphs.trees import (
     spanning_tree,
 )
 from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.inference.bp.reliability import MAX_SWEEPS as MAX_START_SWEEPS
+from fastmf.inference.bp.reliability import N_STARTS
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 
@@ -85,7 +87,19 @@ def _propagate(options, units, init):
         solved, probability = _tree_reweighted(options, units, n_rows or 1, init)
     else:
         solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
-    return graph_beliefs(options, units, solved, probability, single=n_rows is None)
+    others = partial(_from_several, options, units)
+    return graph_beliefs(options, units, solved, probability, n_rows is None, others=others)
+
+
+def _from_several(options, units, row):
+    """Log-partition, probabilities of states and stability of a row from several starts."""
+    options = replace(
+        options, n_starts=N_STARTS, rng=0, max_iter=min(options.max_iter, MAX_START_SWEEPS),
+        pairwise=False, messages=False, history=False, damping=None,
+    )  # fmt: skip
+    here = units.row(row)
+    solved, several = propagate_from_starts(options, here, 1, _solver)
+    return solved.log_partition[0], state_beliefs(here, solved)[0], several.stable[0]
 
 
 def _common(n_rows, n_starts):

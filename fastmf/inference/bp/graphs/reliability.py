@@ -10,7 +10,9 @@ from fastmf.inference.bp.graphs.elimination import eliminated
 from fastmf.inference.bp.loop_series import loop_correction, spin_correlations, state_covariances
 from fastmf.inference.bp.reliability import (
     BOUND_MARGIN,
+    MAX_EDGES,
     NO_STABLE,
+    OTHERS,
     REASON,
     RELATIVE_MARGIN,
     reason_elsewhere,
@@ -45,6 +47,9 @@ class GraphCheck(NamedTuple):
         Those of pairs of states; None if they are many, or units two-valued.
     stable : list of bool, optional
         Whether a row with several starts has a stable fixed point.
+    several : callable, optional
+        several(row) returns the log-partition of a row from several starts, probabilities of
+        states, and whether a fixed point is stable.
     """
 
     units: object
@@ -52,6 +57,7 @@ class GraphCheck(NamedTuple):
     beliefs: list
     pairs: list | None
     stable: list | None = None
+    several: object = None
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is.
@@ -79,14 +85,26 @@ class GraphCheck(NamedTuple):
             if not why and couplings is not None:
                 field = self._field(row)
                 why = _reason(self.units, couplings, field, self.beliefs[row], values[row])
-            if not why and loops is not None:
-                why = reason_of_loops(np.atleast_1d(loops)[row])
             if exact is not None:
                 beliefs = np.exp(_log_weights(found, row)) @ self.beliefs[row]
                 sums = exact[row].log_partition - values[row], exact[row].beliefs - beliefs
-                why = reason_of_sums(*sums, why)
+                wrong = reason_of_sums(*sums)
+                why = wrong and (why or wrong)
+            if not why and loops is not None:
+                why = reason_of_loops(np.atleast_1d(loops)[row])
+            if not why and exact is None and self.several is not None:
+                why = self._of_others(row, values[row], found)
             reasons[row] = why
         return reasons
+
+    def _of_others(self, row, value, found):
+        """Reason why a row with one start is not reliable, by more of them."""
+        if len(self.units.graph.edges) > MAX_EDGES or found.unique:
+            return ""
+        log_partition, beliefs, stable = self.several(row)
+        if not stable:
+            return ""
+        return reason_of_sums(log_partition - value, beliefs - self.beliefs[row][0], OTHERS)
 
     def _exact(self, rows):
         """The `Eliminated` sums of some rows by their numbers; None if they take long."""

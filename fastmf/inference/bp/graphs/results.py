@@ -15,7 +15,7 @@ from fastmf.priors._queries import binary_field, two_values
 NOT_CERTIFIED = "; its log-partition is not certified as an upper bound"
 
 
-def graph_beliefs(options, units, solved, probability, single, several=None):
+def graph_beliefs(options, units, solved, probability, single, several=None, others=None):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`.
 
     Parameters
@@ -28,6 +28,8 @@ def graph_beliefs(options, units, solved, probability, single, several=None):
     single : bool
     several : Several, optional
         What is known of the starts of each row.
+    others : callable, optional
+        As `several` of `GraphCheck`.
     """
     dtype, record = units.model.dtype, solved.record
     mean, var, b, labels = _units(units, solved)
@@ -74,12 +76,12 @@ def graph_beliefs(options, units, solved, probability, single, several=None):
     if options.algorithm == "sum":
         found.__dict__["_radius"] = radius
         if several is None:
-            points, stable = _state_beliefs(units, solved)[:, None], None
+            points, stable = state_beliefs(units, solved)[:, None], None
             of_pairs = None if solved.pairs is None else solved.pairs[:, None]
         else:
             points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
             with_solutions(found, several.solutions, single)
-        rows_check = GraphCheck(units, record["damping"], points, of_pairs, stable)
+        rows_check = GraphCheck(units, record["damping"], points, of_pairs, stable, others)
         found.__dict__["_loops"] = rows_check.corrections
         return with_check(found, rows_check)
     return found
@@ -88,10 +90,10 @@ def graph_beliefs(options, units, solved, probability, single, several=None):
 def fixed_points_of(units, solved):
     """Probabilities of states and means of rows that have ended, which share fields and clamps."""
     mean, *_ = _units(units, solved)
-    return _state_beliefs(units, solved), mean.astype(units.model.dtype)
+    return state_beliefs(units, solved), mean.astype(units.model.dtype)
 
 
-def _state_beliefs(units, solved):
+def state_beliefs(units, solved):
     """Probabilities of all states, also of those of two-valued units."""
     if solved.beliefs.shape[1] != len(units.graph.n_states):
         return solved.beliefs

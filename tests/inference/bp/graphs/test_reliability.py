@@ -1,7 +1,7 @@
 """Which beliefs on graphs are flagged."""
 
 import numpy as np
-from graph_models import Graph, forests
+from graph_models import Graph, forests, grid_couplings
 
 import fastmf as mf
 
@@ -51,3 +51,30 @@ def test_flagged_rows_are_the_wrong_ones():
             (wrong if error > 0.2 else right).append(not found.reliable)
     assert len(wrong) > 5 and np.mean(wrong) > 0.5
     assert len(right) > 20 and np.mean(right) < 0.2
+
+
+def test_silent_errors_are_small_where_sums_are_not_exact(monkeypatch):
+    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability.MAX_ENTRIES", 0)
+    couplings, silent, n_flagged = grid_couplings(4).toarray(), [], 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        own = np.triu(couplings * rng.normal(size=couplings.shape)) * 10 ** rng.uniform(-0.5, 0.6)
+        model = mf.BoltzmannMachine(own + own.T, mf.Ising(rng.normal(size=16) / 2))
+        found = mf.belief_propagation(model)
+        if found.reliable:
+            silent.append(abs(found.mean - mf.exact(model).mean).mean() / 2)
+        n_flagged += found.converged and not found.reliable
+    assert len(silent) > 10 and max(silent) < 0.15 and n_flagged >= 3
+
+
+def test_loops_and_other_starts_are_reasons(monkeypatch):
+    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability.MAX_ENTRIES", 0)
+    lattice = mf.BoltzmannMachine(grid_couplings(30, 0.3, torus=True), mf.Ising(np.zeros(900)))
+    found = mf.belief_propagation(lattice)
+    assert not found.reliable and "loop series" in found.message
+    two = Graph([(0, 1), (1, 2), (0, 2)], 3, 0.3).machine()
+    assert mf.belief_propagation(two).reliable
+    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability._reason", lambda *_: "")
+    phases = mf.BoltzmannMachine((np.ones((10, 10)) - np.eye(10)) / 2, mf.Ising(np.full(10, 0.02)))
+    found = mf.belief_propagation(phases)
+    assert not found.reliable and "from 20 starts" in found.message
