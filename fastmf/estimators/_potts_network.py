@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
@@ -28,10 +29,10 @@ class PottsNetwork:
 
     def _sandwich(self):
         check_is_fitted(self)
-        if self.solver == "naive_mean_field" or not self.symmetric or self.graph is not None:
+        if self.solver == "naive_mean_field" or not self.symmetric:
             raise ValueError(
-                "standard errors are for the symmetric pseudo-likelihood of all pairs of sites: "
-                "fit with another solver, symmetric=True and graph=None."
+                "standard errors are for the symmetric pseudo-likelihood: fit with another solver "
+                "and symmetric=True."
             )
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
@@ -40,7 +41,7 @@ class PottsNetwork:
             raise ValueError("standard errors are for up to 4000 parameters: take fewer sites.")
         return Sandwich(
             self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
-            **penalties,
+            edges=None if self._absent_pairs() is None else self.graph_, **penalties,
         )  # fmt: skip
 
     def standard_errors(self, gauge="zero-sum"):
@@ -88,7 +89,8 @@ class PottsNetwork:
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
-            Sites that are not coupled under the hypothesis; default all: independent sites.
+            Sites that are not coupled under the hypothesis; default all, or all of `graph`:
+            independent sites.
 
         Returns
         -------
@@ -117,14 +119,17 @@ class PottsNetwork:
         sandwich = self._sandwich()
         if self.l2 or self.l2_field:
             raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
-        pairs = checked_pairs(pairs, len(self.sizes_))
+        absent = self._absent_pairs()
+        all_pairs = None if absent is None else self.graph_
+        pairs = checked_pairs(all_pairs if pairs is None else pairs, len(self.sizes_))
+        indices = sandwich.indices(pairs)
         data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
         options = fitting.Options(0.0, 0.0, "newton", True, min(float(self.tol), 1e-10))
-        with_all = fitting.fit(data, options).history[-1]
-        smaller = fitting.fit(data, options, pairs)
+        with_all = fitting.fit(data, options, absent).history[-1]
+        excluded = pairs if absent is None else np.vstack([absent, pairs])
+        smaller = fitting.fit(data, options, excluded)
         statistic = float(2 * max(with_all - smaller.history[-1], 0))
         restricted = sandwich.objective.packed(smaller.couplings.dense(), smaller.field)
-        indices = sandwich.indices(pairs)
         return sandwich.ratio_test(statistic, indices, sandwich.parameters, restricted)
 
     def edge_inclusion(self, inclusion_probability=0.5, scale=1.0, errors="sandwich"):

@@ -299,7 +299,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         if self.graph is not None and (self.penalty or solver not in _SOLVERS_OF_GRAPHS):
             raise ValueError(
                 f"graph needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, and penalty=None, "
-                f"got {solver!r} and penalty={self.penalty!r}."
+                f"got {solver!r} and penalty={self.penalty!r}. Other solvers step in all pairs at "
+                "once, and Firth's penalty is of all: take solver='newton', with a small l2 where "
+                "there is no maximum."
             )
         if self._penalty_l1 and solver not in ("auto", "bslm", "lbfgs"):
             raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")

@@ -198,7 +198,33 @@ def test_what_takes_no_graph_of_sites(options):
         PottsMachine(graph=GRAPH, **options).fit(labels())
 
 
-def test_errors_of_several_states_are_refused():
-    machine = PottsMachine(n_states=list(SIZES), graph=GRAPH, l2=0.1).fit(labels())
-    with pytest.raises(ValueError, match="graph=None"):
-        machine.standard_errors()
+def test_errors_of_two_states_are_those_of_spins():
+    X = table()
+    spins = FullyVisibleBoltzmannMachine(graph=EDGES, tol=1e-10).fit(X)
+    machine = PottsMachine(graph=EDGES, solver="newton", tol=1e-10).fit((X > 0).astype(int))
+    couplings, field = machine.standard_errors()
+    right = spins.standard_errors()
+    for i, j in EDGES:
+        assert np.allclose(couplings[i, :, j], right[0][i, j], rtol=1e-5)
+    assert np.allclose(field, right[1][:, None], rtol=1e-5) and not couplings[0, :, 2].any()
+    pair = [[0, 1], [3, 4]]
+    found, expected = (m.likelihood_ratio_test(pair) for m in (machine, spins))
+    assert np.isclose(found.statistic, expected.statistic, rtol=1e-4)
+    assert np.isclose(found.p_value, expected.p_value, rtol=1e-3)
+    assert len(machine.likelihood_ratio_test().weights) == len(EDGES)
+    with pytest.raises(ValueError, match=r"edges of the graph.*\[0, 2\]"):
+        machine.likelihood_ratio_test([[0, 2]])
+
+
+def test_errors_of_mixed_sites(tmp_path):
+    X = labels()
+    machine = PottsMachine(n_states=list(SIZES), graph=GRAPH, l2=0.1, solver="newton").fit(X)
+    couplings, field = machine.standard_errors()
+    n = int(np.sum(SIZES))
+    assert couplings.shape == (n, n) and field.shape == (n,)
+    assert np.array_equal(couplings > 0, machine.model_.couplings != 0) and (field > 0).all()
+    machine.save(tmp_path / "machine.npz")
+    loaded = PottsMachine.load(tmp_path / "machine.npz")
+    assert np.allclose(loaded.standard_errors()[0], couplings)
+    with pytest.raises(ValueError, match="solver='newton', with a small l2"):
+        FullyVisibleBoltzmannMachine(graph=EDGES, penalty="firth").fit(table())

@@ -87,9 +87,8 @@ def belief_propagation(
         Sum-product: marginals and log-partition. Max-product: the most probable joint assignment.
         Mixed-product, of an RBM: the visible assignment of largest probability, hidden units summed
         out. Tree-reweighted: an upper bound of the log-partition, where the row has converged.
-        Auto: exact sums by elimination where their tables are small (a second or less), otherwise
-        sum-product, of all rows from 20 starts if one start does not give a reliable row; the
-        result says which in `method`.
+        Auto: exact sums by elimination where they take a second or less, otherwise sum-product,
+        from 20 starts if one gives a row that is not reliable; see `method` of the result.
     field : array or pair of arrays, optional
         Extra fields of the visible units, or of (visible, hidden) units, each (n_units,) or
         (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units. One
@@ -220,20 +219,18 @@ def belief_propagation(
     phases that do, too much is counted, up to the logarithm of their number. Time and memory are
     those of `n_starts` rows with messages for a row, one row after another.
 
-    A fixed point without preference, such as that of a ferromagnet without a field below its
-    critical temperature, is found in one sweep and need not be stable: `init` leads to others.
+    A fixed point without preference, such as that of a ferromagnet without a field, is found in one
+    sweep and need not be stable: `init` leads to others.
 
     Reading `reliable` or `message` of the result of sum-product checks converged rows. Where exact
     sums are quick (tables of 2^23 entries for all rows, or an RBM's smaller layer of about 15
     units), `reliable` says whether the log-partition is within 1 nat of them, and probabilities
     within 0.05 on average and 0.2 each. Elsewhere a row is flagged if its log-partition is below a
     naive mean-field bound, if the next term of the loop series (`loop_correction`) exceeds 1 nat,
-    or if 20 starts lead elsewhere (up to 20,000 coupled pairs). Of 480 random machines of 26 to 36
-    units, from one and from 20 starts, none was wrong and reliable where sums are exact; without
-    these the largest mean error of the marginals of a reliable row was 0.17. Reading `unique` says
-    whether the fixed point was proved to be the only one, by the spectral radius of Mooij and
-    Kappen (2007). None of this is computed otherwise. Of trained machines, whose fixed points are
-    many, flagged ones are in fact nats too low: one fixed point is not the whole.
+    or if 20 starts lead elsewhere (up to 20,000 coupled pairs). Of 480 random machines of 14 to 36
+    units none was then wrong and reliable; without exact sums the largest mean error of the
+    marginals of a reliable row was 0.17. `unique` says whether the fixed point was proved to be the
+    only one (Mooij and Kappen 2007). None of this is computed before it is read.
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing by a
     fraction in each sweep long after the beliefs have stopped changing; the undamped sweep that
@@ -309,19 +306,14 @@ def belief_propagation(
         local_maximum=optimal,
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
-    if algorithm != "sum":
-        return found
-    return _checked(found, BeliefsCheck(model, fields, several=_several))
+    return _checked(found, model, fields) if algorithm == "sum" else found
 
 
-def _several(model, fields):
-    """The `Beliefs` with which a row is compared."""
-    options = BPOptions(n_starts=N_STARTS, rng=0, max_iter=MAX_SWEEPS)
-    return _from_starts(options, model, fields, None)
-
-
-def _checked(found, check):
+def _checked(found, model, fields, stable=None):
     """The same `Beliefs` with what is computed when it is read."""
+    options = BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0)
+    several = functools.partial(_from_starts, options) if stable is None else None
+    check = BeliefsCheck(model, fields, stable, several)
     found.__dict__["_loops"] = check.corrections
     return with_check(found, check)
 
@@ -343,7 +335,7 @@ def _from_starts(options, model, fields, n_rows):
         spectral_radius=radius,
     )
     with_solutions(found, solutions, n_rows is None)
-    return _checked(found, BeliefsCheck(model, fields, stable))
+    return _checked(found, model, fields, stable)
 
 
 def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):

@@ -136,7 +136,7 @@ def state_covariances(beliefs, pairs, edges, sizes):
     beliefs : array of shape (n_states,)
         Probabilities of the states of all units.
     pairs : array of shape (n_values,)
-        Those of the pairs of states, table after table.
+        Probabilities of the pairs of states, table after table.
     edges : int array of shape (n_edges, 2)
     sizes : int array of shape (n_units,)
     """

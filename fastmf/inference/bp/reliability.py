@@ -58,7 +58,7 @@ class BeliefsCheck(NamedTuple):
     stable : list of bool, optional
         Whether a row with several starts has a stable fixed point.
     several : callable, optional
-        several(model, fields) returns the `Beliefs` of one row from several starts.
+        several(model, fields, None) returns the `Beliefs` of one row from several starts.
     """
 
     model: object
@@ -110,7 +110,8 @@ class BeliefsCheck(NamedTuple):
         if np.count_nonzero(self.model.weights) > MAX_EDGES or found.unique:
             return ""
         tilt = self._tilt_of_row(row).field[0]
-        others = self.several(self.model, np.split(tilt, self.model.weights.shape[:1]))
+        fields = np.split(tilt, self.model.weights.shape[:1])
+        others = self.several(self.model, fields, None)
         if not others.converged or others.solutions is None:
             return ""
         own = self._probabilities([np.atleast_2d(mean)[row] for mean in found.mean])

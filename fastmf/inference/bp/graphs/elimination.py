@@ -21,7 +21,7 @@ class Eliminated(NamedTuple):
     beliefs : array of shape (n_states,)
         Probabilities of the states of all units.
     pairs : array of shape (n_values,)
-        Those of the pairs of states of all edges, table after table.
+        Probabilities of the pairs of states of all edges, table after table.
     """
 
     log_partition: float

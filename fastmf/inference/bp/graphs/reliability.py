@@ -44,7 +44,7 @@ class GraphCheck(NamedTuple):
     beliefs : list of arrays of shape (n_solutions, n_states)
         Probabilities of states at the fixed points of each row, largest weight first.
     pairs : list of arrays of shape (n_solutions, n_values), or None
-        Those of pairs of states; None if they are many, or units two-valued.
+        Probabilities of pairs of states; None if they are many, or units two-valued.
     stable : list of bool, optional
         Whether a row with several starts has a stable fixed point.
     several : callable, optional
@@ -142,7 +142,7 @@ class GraphCheck(NamedTuple):
         return out
 
     def _correction(self, row, k):
-        """That of one fixed point of a row."""
+        """The correction of one fixed point of a row."""
         graph, beliefs = self.units.graph, self.beliefs[row][k]
         sizes, edges = graph.n_states, graph.edges
         if self.units.binary is not None:

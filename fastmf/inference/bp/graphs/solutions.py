@@ -72,7 +72,7 @@ class Several(NamedTuple):
     beliefs : list of arrays of shape (n_solutions, n_states)
         Probabilities of states at the fixed points.
     pairs : list of arrays of shape (n_solutions, n_edges or n_values)
-        Those of pairs, if they are computed.
+        Probabilities of pairs, if they are computed.
     stable : list of bool
         Whether the row has a stable fixed point; otherwise it is that of the first start.
     """

@@ -33,6 +33,8 @@ class DenseObjective(CompositeLikelihood):
     sizes : int array of shape (n_groups,)
     l2, l2_field : float, default 0.0
         Penalties, per unit of weight.
+    edges : int array of shape (n_edges, 2), optional
+        Pairs of sites that are coupled; default all.
 
     Raises
     ------
@@ -42,18 +44,22 @@ class DenseObjective(CompositeLikelihood):
 
     singular = True
 
-    def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0):
+    def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None):
         self.labels, self.groups = labels, SiteGroups(sizes)
         self.total = float(weights.sum())
         self.weights = weights / self.total
         self.site = self.groups.site
         self.n_units, self.n_fields = len(self.groups.sizes), len(self.site)
-        self.pairs = np.nonzero(np.triu(self.site[:, None] != self.site, 1))
+        self.coupled = ~np.eye(self.n_units, dtype=bool)
+        if edges is not None:
+            self.coupled[...] = False
+            self.coupled[tuple(edges.T)] = self.coupled[tuple(edges.T[::-1])] = True
+        self.pairs = np.nonzero(np.triu(self.coupled[self.site[:, None], self.site]))
         self.n_parameters = self.n_fields + len(self.pairs[0])
         if self.n_parameters > MAX_PARAMETERS:
             raise ValueError(
-                f"standard errors are for up to {MAX_PARAMETERS} parameters, couplings of all "
-                f"pairs of states and fields, got {self.n_parameters}: take fewer sites or states."
+                f"standard errors are for up to {MAX_PARAMETERS} parameters, couplings of pairs "
+                f"of states and fields, got {self.n_parameters}: take fewer sites, states or edges."
             )
         # Of each pair of states, its parameter; of a state and itself, the field.
         self.index = np.zeros((self.n_fields, self.n_fields), np.int64)
@@ -85,7 +91,7 @@ class DenseObjective(CompositeLikelihood):
         pairs : tuple of int arrays of shape (n_pairs,)
             The two sites.
         """
-        pairs, offsets = np.triu_indices(self.n_units, 1), [0]
+        pairs, offsets = np.nonzero(np.triu(self.coupled)), [0]
         rows, columns, values = [], [], []
         helmert = [linalg.helmert(int(q)) for q in self.groups.sizes]
         states = [np.flatnonzero(self.site == i) for i in range(self.n_units)]
@@ -102,7 +108,13 @@ class DenseObjective(CompositeLikelihood):
         return matrix, groups, pairs
 
     def indices_of(self, first, second):
-        """Parameters of pairs of sites: couplings of all their states, or the fields of a site."""
+        """Parameters of pairs of sites: couplings of all their states, or the fields of a site.
+
+        One number -1 for each pair that is not coupled, in the place of its parameters.
+        """
+        absent = ~self.coupled[first, second] & (first != second)
+        if absent.any():
+            return np.where(absent, -1, 0)
         wanted = np.zeros((self.n_units, self.n_units), bool)
         wanted[first, second] = wanted[second, first] = True
         u, v = self.pairs
@@ -145,7 +157,7 @@ class DenseObjective(CompositeLikelihood):
 
     def _add_curvature(self, hessian, i, x, weights, p):
         """Add the curvature of the multinomial regression of site i on the others."""
-        own, others = np.flatnonzero(self.site == i), np.flatnonzero(self.site != i)
+        own, others = np.flatnonzero(self.site == i), np.flatnonzero(self.coupled[i, self.site])
         features = np.hstack([np.ones((len(x), 1)), x[:, others]])
         indices = [np.append(a, self.index[a, others]) for a in own]
         for k, a in enumerate(own):
@@ -168,6 +180,8 @@ class Sandwich(Godambe):
     sizes : int array of shape (n_groups,)
     l2, l2_field : float
         Penalties of the estimate, per unit of weight.
+    edges : int array of shape (n_edges, 2), optional
+        Pairs of sites that are coupled; default all.
 
     Raises
     ------
@@ -175,8 +189,8 @@ class Sandwich(Godambe):
         If there are more than `MAX_PARAMETERS` parameters.
     """
 
-    def __init__(self, labels, weights, couplings, field, sizes, *, l2=0.0, l2_field=0.0):
-        objective = DenseObjective(labels, weights, sizes, l2, l2_field)
+    def __init__(self, labels, weights, couplings, field, sizes, **options):
+        objective = DenseObjective(labels, weights, sizes, **options)
         parameters = objective.packed(couplings, field)
         super().__init__(objective, parameters, np.square(objective.weights))
 

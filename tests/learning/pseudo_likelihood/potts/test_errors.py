@@ -47,6 +47,27 @@ def test_hessian_and_scores_are_derivatives():
         np.testing.assert_allclose(N * objective.hessian(at)[k], expected, atol=1e-5)
 
 
+def test_edges_leave_out_parameters():
+    """Derivatives are those of all pairs, without the rows of absent ones."""
+    labels, weights = random_rows(SIZES, 30, missing=0.15)
+    J, h = random_parameters(SIZES)
+    site = np.repeat(np.arange(3), SIZES)
+    absent = {frozenset((0, 1))}
+    J[np.ix_(site == 0, site == 1)] = J[np.ix_(site == 1, site == 0)] = 0
+    whole = sandwich(labels, weights, J, h, l2=0.1)
+    part = sandwich(labels, weights, J, h, l2=0.1, edges=np.array([(0, 2), (1, 2)]))
+    u, v = whole.objective.pairs
+    kept = np.array(
+        [frozenset((site[a], site[b])) not in absent for a, b in zip(u, v, strict=True)]
+    )
+    kept = np.append(np.ones(len(site), bool), kept)
+    assert np.allclose(part.parameters, whole.parameters[kept])
+    right = whole.objective.hessian(whole.parameters)[np.ix_(kept, kept)]
+    assert np.allclose(part.objective.hessian(part.parameters), right)
+    scores = [x.objective.score_covariance(x.parameters, x.sampling) for x in (part, whole)]
+    assert np.allclose(scores[0], scores[1][np.ix_(kept, kept)])
+
+
 def test_errors_are_the_spread_of_estimates():
     """Over many samples of a machine, in both gauges."""
     from potts_data import one_hot
