@@ -81,8 +81,11 @@ class Beliefs(FixedPoint):
     pairwise: Array | None
     damping: Any
     spectral_radius: float | None
+    method: str
     @property
     def unique(self) -> bool | None: ...
+    @property
+    def loop_correction(self) -> Any: ...
     def __init__(
         self,
         mean: Any,
@@ -103,6 +106,7 @@ class Beliefs(FixedPoint):
         pairwise: Any = None,
         damping: Any = 0.0,
         spectral_radius: Any = None,
+        method: Any = "belief propagation",
     ) -> None: ...
 
 class GraphBeliefs(Beliefs):
@@ -130,6 +134,7 @@ class GraphBeliefs(Beliefs):
         pairwise: Any = None,
         damping: Any = 0.0,
         spectral_radius: Any = None,
+        method: Any = "belief propagation",
         edges: Any = None,
         edge_probability: Any = None,
         n_states: Any = None,

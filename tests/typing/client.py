@@ -90,7 +90,8 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
     beliefs = mf.belief_propagation(rbm, n_starts=5, rng=0)
-    print(result.reliable, beliefs.unique)
+    beliefs = mf.belief_propagation(rbm, algorithm="auto")
+    print(result.reliable, beliefs.unique, beliefs.loop_correction, beliefs.method)
     graph = mf.belief_propagation(
         machine, algorithm="tree_reweighted", schedule="residual", n_tree_updates=2, pairwise=True,
         clamp=np.array([1, np.nan, np.nan]),

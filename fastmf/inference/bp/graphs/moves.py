@@ -1,13 +1,15 @@
 """Moves of many units at once towards more probable assignments of a graph with cycles.
 
 Of random units that among themselves have no cycle, the most probable states given all others are
-found by max-product (Hamze and de Freitas 2004 sample in this way).
+found by max-product (Hamze and de Freitas 2004 sample in this way): first with Gumbel noise in the
+fields, which falls to 0 (perturb and maximise, Papandreou and Yuille 2011), then without.
 """
 
 import numpy as np
 
-# Moves of each row, and those without a gain after which it is left.
-N_MOVES, N_IN_VAIN = 120, 40
+# Moves of each row, at first at a temperature that falls to 0; those without a gain after which it
+# is left; and the first temperature, relative to the mean exponent.
+N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 180, 150, 40, 0.8
 # Largest number of slots of all rows together, and sweeps of one move.
 MAX_SLOTS, MAX_SWEEPS = 200_000, 200
 
@@ -23,8 +25,9 @@ def forest_moves(units, labels, objective, solve):
     objective : array of shape (n_rows,)
         Exponents of the assignments.
     solve : callable
-        solve(allowed) returns labels and exponents of max-product, with the states of each row
-        that are allowed: a bool array of shape (n_rows, n_states).
+        solve(allowed, noise) returns labels and exponents of max-product, with the states of each
+        row that are allowed, a bool array of shape (n_rows, n_states), and noise, of that shape,
+        which is added to the fields but not to the exponents.
     """
     n_rows, n_vertices = labels.shape
     if not n_rows or n_rows * len(units.layout.edges) > MAX_SLOTS:
@@ -32,16 +35,25 @@ def forest_moves(units, labels, objective, solve):
     rng, neighbours = np.random.default_rng(0), _neighbours(units)
     vertex = np.repeat(np.arange(n_vertices), units.graph.n_states)
     state = np.arange(len(vertex)) - units.first_state[vertex]
-    n_in_vain = 0
-    for _ in range(N_MOVES):
+    tables = abs(units.tables[1])
+    hot = HOT * tables[np.isfinite(tables)].mean()
+    now, values, n_in_vain = labels.copy(), objective.copy(), 0
+    for k in range(N_MOVES):
+        cold = k >= N_ANNEALED
+        if k == N_ANNEALED:
+            now, values = labels.copy(), objective.copy()
+        temperature = 0.0 if cold else hot * (1 - k / N_ANNEALED)
         free = induced_forest(rng.permutation(n_vertices).tolist(), neighbours)
-        found, values = solve(free[vertex] | (labels[:, vertex] == state))
+        noise = temperature * rng.gumbel(size=(n_rows, len(vertex)))
+        found, new = solve(free[vertex] | (now[:, vertex] == state), noise)
+        # Equal ones are taken, too: they lead on.
+        taken = np.isfinite(new) & ((new >= values) | (not cold))
+        now[taken], values[taken] = found[taken], new[taken]
         margin = np.where(np.isfinite(objective), 1e-11 * (1 + abs(objective)), 0)
         better = values > objective + margin
-        # Equal ones are taken, too: they lead on.
-        taken = (values >= objective) & np.isfinite(values)
-        labels[taken], objective[taken] = found[taken], values[taken]
-        n_in_vain = 0 if better.any() else n_in_vain + 1
+        kept = values >= objective
+        labels[kept], objective[kept] = now[kept], values[kept]
+        n_in_vain = 0 if better.any() or not cold else n_in_vain + 1
         if n_in_vain == N_IN_VAIN:
             return
 

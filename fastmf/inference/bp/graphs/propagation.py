@@ -270,19 +270,22 @@ class _GraphStates(_GraphRows):
         decoded = (None, None, None) if best is None else best.found()
         if best is not None and options.polishes:
             unsettled = ~is_converged(record.status) & (record.status != INFEASIBLE)
+            if not units.is_forest:
+                unsettled |= _has_ties(units, beliefs) & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
         return Solved(vars(record), beliefs, values, pairs, kept, *decoded)
 
     def _move_forests(self, problem, rows, decoded):
-        """Improve the assignments of rows that have not converged."""
+        """Improve the assignments of rows that have not converged, or have ties."""
         labels, _, objective = (part[rows] for part in decoded)
         (own,) = _of_rows((problem.field,), rows)
         options = replace(
             self.options, damping=None, max_iter=MAX_SWEEPS, history=False, schedule=None
         )
 
-        def solve(allowed):
-            field = np.where(allowed[:, self.units.state_order], own, -np.inf)
+        def solve(allowed, noise):
+            order = self.units.state_order
+            field = np.where(allowed[:, order], own + noise[:, order], -np.inf)
             shape = len(rows), self.n_messages
             part = _GraphStates(options, self.units, (problem._replace(field=field), 0.0))
             best = _Assignments(options, len(rows), self.units.layout.order)
@@ -294,10 +297,20 @@ class _GraphStates(_GraphRows):
                 int(self.units.graph.n_states.max()),
                 best.at_the_end,
             )
-            return best.found()[::2]
+            labels, _, objective = best.found()
+            chosen = np.take_along_axis(noise, self.units.first_state[:-1] + labels, axis=1)
+            return labels, objective - chosen.sum(1)
 
         forest_moves(self.units, labels, objective, solve)
         decoded[0][rows], decoded[2][rows] = labels, objective
+
+
+def _has_ties(units, beliefs):
+    """Whether two states of a unit have equal beliefs, in each row: messages do not say which."""
+    starts, sizes = units.first_state[:-1], units.graph.n_states
+    top = np.repeat(np.maximum.reduceat(beliefs, starts, axis=1), sizes, axis=1)
+    equal = np.add.reduceat(beliefs >= top * (1 - 1e-9), starts, axis=1, dtype=np.int64)
+    return (equal > 1).any(1)
 
 
 class _Assignments:

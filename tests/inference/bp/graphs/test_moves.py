@@ -41,6 +41,17 @@ def test_moves_find_better_assignments_of_spin_glasses(monkeypatch):
     np.testing.assert_allclose(found.objective, -energies)
 
 
+def test_noise_leads_out_of_local_maxima(monkeypatch):
+    rng = np.random.default_rng(1)
+    couplings = grid_couplings(20, rng.normal(size=800), torus=True)
+    model = mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(400)))
+    found = mf.belief_propagation(model, algorithm="max", max_iter=50)
+    monkeypatch.setattr(moves, "N_ANNEALED", 0)
+    greedy = mf.belief_propagation(model, algorithm="max", max_iter=50)
+    assert found.objective > greedy.objective * 1.005
+    assert np.isclose(found.objective, -model.energy(found.assignment))
+
+
 def test_frustrated_tables_are_solved():
     edges = [(i, j) for i in range(6) for j in range(i)]
     for seed in range(6):

@@ -78,3 +78,16 @@ def test_loops_and_other_starts_are_reasons(monkeypatch):
     phases = mf.BoltzmannMachine((np.ones((10, 10)) - np.eye(10)) / 2, mf.Ising(np.full(10, 0.02)))
     found = mf.belief_propagation(phases)
     assert not found.reliable and "from 20 starts" in found.message
+
+
+def test_graphs_too_large_for_all_checks_say_none(monkeypatch):
+    for name, value in (("reliability.MAX_ENTRIES", 0), ("reliability.MAX_VALUES", 0)):
+        monkeypatch.setattr(f"fastmf.inference.bp.graphs.{name}", value)
+    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability.MAX_EDGES", 0)
+    monkeypatch.setattr("fastmf.inference.bp.loop_series.MAX_DENSE", 0)
+    monkeypatch.setattr("fastmf.inference.bp.loop_series.MAX_ROWS", 0)
+    for coupling, right in ((0.1, True), (0.7, None)):
+        machine = mf.BoltzmannMachine(grid_couplings(4, coupling), mf.Ising(np.ones(16)))
+        found = mf.belief_propagation(machine)
+        assert found.loop_correction is None and found.unique == right
+        assert found.reliable == right and found.message == "converged"
