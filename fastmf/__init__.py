@@ -90,7 +90,7 @@ _HOME = {
     "adaptive_tap": "inference.ep.adaptive_tap",
     "belief_propagation": "inference.bp.belief_propagation",
     "expectation_propagation": "inference.ep.expectation_propagation",
-    "log_partition_bounds": "inference.mean_field.bounds",
+    "log_partition_bounds": "inference.bp.bounds",
     "relaxed_bp": "inference.mean_field.relaxed_bp",
     "tap": "inference.mean_field.tap",
     "ConditionalRBM": "estimators",

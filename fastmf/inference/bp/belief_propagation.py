@@ -86,7 +86,7 @@ def belief_propagation(
     algorithm : {"sum", "max", "mixed", "tree_reweighted", "auto"}, default "sum"
         Sum-product: marginals and log-partition. Max-product: the most probable joint assignment.
         Mixed-product, of an RBM: the visible assignment of largest probability, hidden units summed
-        out. Tree-reweighted: an upper bound of the log-partition, where the row has converged.
+        out. Tree-reweighted: an upper bound of the log-partition, converged or not.
         Auto: exact sums by elimination where they take a second or less, otherwise sum-product,
         from 20 starts if one gives a row that is not reliable; see `method` of the result.
     field : array or pair of arrays, optional

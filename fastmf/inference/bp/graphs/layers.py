@@ -47,10 +47,7 @@ def propagate_on_layers(options, model, field, clamp, init):
         raise ValueError(
             "init and messages: not available here, where the RBM is solved as a graph."
         )
-    weights = csr_array(model.weights.astype(np.float64))
-    n = len(model.weights)
-    couplings = block_array([[None, weights], [weights.T, None]], format="csr")
-    machine = BoltzmannMachine(couplings, concatenate([model.visible, model.hidden]))
+    n, machine = len(model.weights), machine_of_layers(model.weights, model.layers)
     joined = [_joined(name, value, model) for name, value in (("field", field), ("clamp", clamp))]
     pairwise = options.pairwise
     options = replace(options, pairwise=bool(pairwise))
@@ -85,6 +82,13 @@ def propagate_on_layers(options, model, field, clamp, init):
         if name in found.__dict__:
             beliefs.__dict__[name] = found.__dict__[name]
     return beliefs
+
+
+def machine_of_layers(weights, layers):
+    """Two layers as a BoltzmannMachine with sparse couplings."""
+    weights = csr_array(weights.astype(np.float64))
+    couplings = block_array([[None, weights], [weights.T, None]], format="csr")
+    return BoltzmannMachine(couplings, concatenate(list(layers)))
 
 
 def _joined(name, value, model):

@@ -18,9 +18,11 @@ from fastmf.inference.bp.graphs.moves import MAX_SWEEPS, forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs, state_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
+from fastmf.inference.bp.graphs.tree_bound import tree_bound
 from fastmf.inference.bp.graphs.trees import (
-    edge_probabilities,
     mutual_informations,
+    random_trees,
+    rooted,
     spanning_tree,
 )
 from fastmf.inference.bp.graphs.units import GraphUnits
@@ -84,7 +86,7 @@ def _propagate(options, units, init):
     if is_binary:
         solved, probability = _in_chunks(options, units, n_rows or 1, init, None), None
     elif options.algorithm == "tree_reweighted":
-        solved, probability = _tree_reweighted(options, units, n_rows or 1, init)
+        solved, probability = tree_reweighted(options, units, n_rows or 1, init)
     else:
         solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
     others = partial(_from_several, options, units)
@@ -121,28 +123,31 @@ def _refuse(options):
         )
 
 
-def _tree_reweighted(options, units, n_rows, init):
+def tree_reweighted(options, units, n_rows, init):
     """Tree-reweighted belief propagation, and edge probabilities that lower its bound.
 
     Each update is a step of Frank and Wolfe: the gradient of the bound is minus the mutual
     informations, so that probabilities move to the tree on which these are largest.
     """
     edges, sizes = units.graph.edges, units.graph.n_states
-    probability = edge_probabilities(edges, len(sizes))
+    trees = random_trees(edges, len(sizes))
     best, n_updates = None, 0 if units.is_forest else options.n_tree_updates
     solves = replace(options, pairwise=True, messages=True)
     for k in range(n_updates + 1):
-        problem = units.problem(probability)
+        problem = units.problem(trees.probability)
         solved = _in_chunks(solves, units, n_rows, init, problem)
-        value = solved.log_partition.sum() if np.all(solved.record["residual"] < np.inf) else 0.0
-        if best is None or value < best[0]:
-            best = value, solved, probability
+        root = trees.root[units.layout.order]
+        bounds = tree_bound(problem[0], trees.child, root, solved.messages)
+        bounds[solved.record["status"] == INFEASIBLE] = -np.inf
+        solved = solved._replace(log_partition=bounds)
+        if best is None or bounds.sum() < best[0].log_partition.sum():
+            best = solved, trees.probability
         if k < n_updates:
             informations = mutual_informations(solved.pairs, units.tables[0], sizes[edges])
             tree = spanning_tree(edges, len(sizes), informations)
-            probability = probability + (tree - probability) / (k + 3)
+            trees = trees.moved(rooted(edges, len(sizes), tree), 1 / (k + 3))
             init = solved.messages
-    _, solved, probability = best
+    solved, probability = best
     return solved if options.messages else solved._replace(messages=None), probability
 
 

@@ -12,8 +12,6 @@ from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
 from fastmf.priors._queries import binary_field, two_values
 
-NOT_CERTIFIED = "; its log-partition is not certified as an upper bound"
-
 
 def graph_beliefs(options, units, solved, probability, single, several=None, others=None):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`.
@@ -116,8 +114,6 @@ def _messages(options, solved):
     """How rows have ended, in words, and whether they have converged."""
     status = solved.record["status"]
     converged, message = is_converged(status), messages_of(status)
-    if options.algorithm == "tree_reweighted":
-        message = np.where(converged, message, np.char.add(message, NOT_CERTIFIED))
     if solved.optimal is not None and options.polishes:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
     return message, converged

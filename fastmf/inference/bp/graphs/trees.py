@@ -1,11 +1,18 @@
-"""Spanning trees of a graph: edge probabilities of tree-reweighted belief propagation.
+"""Random spanning trees of a graph, for tree-reweighted belief propagation.
 
-Where a graph has several components, its spanning forests take the place of trees.
+Trees have a root, and all other units a parent. Where a graph has several components, its spanning
+forests take the place of trees.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+from scipy.sparse.csgraph import (
+    breadth_first_order,
+    connected_components,
+    minimum_spanning_tree,
+)
 
 # Up to so many vertices the probabilities of uniform spanning trees are computed exactly.
 MAX_DENSE_VERTICES = 2000
@@ -13,11 +20,36 @@ MAX_DENSE_VERTICES = 2000
 N_TREES, MAX_TREES = 8, 4096
 
 
-def edge_probabilities(edges, n_vertices):
-    """Probability of each edge in a random spanning tree, above 0 for all.
+class Trees(NamedTuple):
+    """Probabilities of random spanning trees.
 
-    Of uniform spanning trees it is the effective resistance of the edge (Kirchhoff). Larger graphs
-    have trees that prefer edges which few of those before have, until all edges occur.
+    Parameters
+    ----------
+    child : array of shape (n_edges, 2)
+        Probability that the first, or the second, unit of an edge is the child of the other one.
+    root : array of shape (n_vertices,)
+        Probability that a vertex is a root.
+    """
+
+    child: np.ndarray
+    root: np.ndarray
+
+    @property
+    def probability(self):
+        """Probability of each edge in a tree, (n_edges,)."""
+        return self.child.sum(1)
+
+    def moved(self, other, step):
+        """The mixture with other trees, which have the weight `step`."""
+        return Trees(*(a + step * (b - a) for a, b in zip(self, other, strict=True)))
+
+
+def random_trees(edges, n_vertices):
+    """Random `Trees` in which the probability of every edge is above 0.
+
+    Of uniform spanning trees it is the effective resistance of the edge (Kirchhoff). Larger graphs,
+    but for complete ones, have trees that prefer edges which few of those before have, until all
+    edges occur.
 
     Parameters
     ----------
@@ -27,24 +59,52 @@ def edge_probabilities(edges, n_vertices):
 
     Returns
     -------
-    array of shape (n_edges,)
-        Probabilities of edges in spanning trees; 1 for edges that are in no cycle.
+    Trees
     """
     n_components, component = _components(edges, n_vertices)
     if len(edges) == n_vertices - n_components:
-        return np.ones(len(edges))
+        return rooted(edges, n_vertices, np.ones(len(edges)))
     if n_vertices <= MAX_DENSE_VERTICES:
-        return _resistances(edges, n_vertices, component)
+        return _uniform(edges, n_vertices, component)
+    if len(edges) == n_vertices * (n_vertices - 1) // 2:
+        child = np.full((len(edges), 2), 1 / n_vertices)
+        return Trees(child, np.full(n_vertices, 1 / n_vertices))
     counts, rng, n_trees = np.zeros(len(edges)), np.random.default_rng(0), 0
+    total = Trees(np.zeros((len(edges), 2)), np.zeros(n_vertices))
     while n_trees < N_TREES or (n_trees < MAX_TREES and not counts.all()):
-        counts += spanning_tree(edges, n_vertices, -counts - rng.random(len(edges)))
+        tree = spanning_tree(edges, n_vertices, -counts - rng.random(len(edges)))
+        total = total.moved(rooted(edges, n_vertices, tree), 1 / (n_trees + 1))
+        counts += tree
         n_trees += 1
     if not counts.all():
         raise ValueError(
             f"tree-reweighted belief propagation found no {MAX_TREES} spanning trees that have all "
             f"of the {len(edges)} edges; take algorithm='sum'."
         )
-    return counts / n_trees
+    return total
+
+
+def rooted(edges, n_vertices, chosen):
+    """The `Trees` of a single forest, each tree with a root.
+
+    Parameters
+    ----------
+    edges, n_vertices
+        As for `random_trees`.
+    chosen : array of shape (n_edges,)
+        1 for the edges of the forest.
+    """
+    here = edges[chosen > 0]
+    _, component = _components(here, n_vertices)
+    # One more vertex, next to one of each component, from which all are searched.
+    _, roots = np.unique(component, return_index=True)
+    ends = np.vstack([here, np.stack([roots, np.full(len(roots), n_vertices)], 1)])
+    graph = csr_array((np.ones(len(ends)), ends.T), shape=(n_vertices + 1,) * 2)
+    _, parent = breadth_first_order(graph, n_vertices, directed=False)
+    root = np.zeros(n_vertices)
+    root[roots] = 1
+    child = np.stack([parent[edges[:, 0]] == edges[:, 1], parent[edges[:, 1]] == edges[:, 0]], 1)
+    return Trees(child.astype(np.float64) * (chosen > 0)[:, None], root)
 
 
 def spanning_tree(edges, n_vertices, weights):
@@ -53,7 +113,7 @@ def spanning_tree(edges, n_vertices, weights):
     Parameters
     ----------
     edges, n_vertices
-        As for `edge_probabilities`.
+        As for `random_trees`.
     weights : array of shape (n_edges,)
 
     Returns
@@ -77,16 +137,21 @@ def _components(edges, n_vertices):
     return connected_components(graph, directed=False)
 
 
-def _resistances(edges, n_vertices, component):
-    """Effective resistance of each edge, by the inverse of the Laplacian."""
+def _uniform(edges, n_vertices, component):
+    """Uniform spanning trees with uniform roots, by the inverse of the Laplacian.
+
+    With the root r grounded, i is the child of j with probability G_ii - G_ij (Wilson's algorithm);
+    averaged over r that is the difference of the same entries of the pseudo-inverse.
+    """
     laplacian = np.zeros((n_vertices, n_vertices))
     first, second = edges.T
     laplacian[first, second] = laplacian[second, first] = -1
     laplacian[np.diag_indices(n_vertices)] = -laplacian.sum(1)
     # One on each pair of a component: the null space of the Laplacian, and no other change.
     inverse = np.linalg.inv(laplacian + (component[:, None] == component))
-    own = inverse.diagonal()
-    return np.clip(own[first] + own[second] - 2 * inverse[first, second], 1e-12, 1)
+    own, both = inverse.diagonal(), inverse[first, second]
+    child = np.stack([own[first] - both, own[second] - both], 1)
+    return Trees(np.clip(child, 1e-12, 1), 1 / np.bincount(component)[component])
 
 
 def mutual_informations(pairs, first_value, sizes):

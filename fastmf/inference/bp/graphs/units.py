@@ -50,6 +50,8 @@ class GraphUnits:
         External fields.
     clamp : float64 array of shape (1 or n_rows, n_units), or None
         Values of the clamped units, NaN elsewhere; flat.
+    precision : float64 array of shape (1, n_units), or None
+        Tilts exp(-precision x^2 / 2) of the units, for tables of states.
     n_rows : int or None
         None without rows.
 
@@ -60,7 +62,7 @@ class GraphUnits:
     """
 
     def __init__(self, model, field=None, clamp=None):
-        self.model, n = model, model.n_units
+        self.model, n, self.precision = model, model.n_units, None
         for part in parts_of(model.prior):
             if not has_log_prob(part) or (support(part) is None and not has_groups(part)):
                 raise TypeError(
@@ -195,6 +197,8 @@ class GraphUnits:
         shift = np.repeat(np.where(np.isfinite(largest), largest, 0), counts)
         unit, value, weight = self.states
         field = weight + value * self.field[:, unit]
+        if self.precision is not None:
+            field = field - value**2 / 2 * self.precision[:, unit]
         sizes_of_tables = np.where(np.isfinite(divided), abs(divided), 0)
         spread = np.maximum.reduceat(sizes_of_tables, first_value[:-1]) if n_edges else largest
         scale = sums_at_ends(self.graph.edges, spread, len(sizes)).max(initial=0.0)

@@ -50,7 +50,10 @@ def test_bounds_enclose_the_log_partition(name, edges, n, strength, forbidden):
     for schedule in SCHEDULES:
         upper = mf.belief_propagation(model, algorithm="tree_reweighted", schedule=schedule)
         assert upper.log_partition > log_partition - 1e-9
-        assert upper.converged or "not certified" in upper.message
+        few = mf.belief_propagation(
+            model, algorithm="tree_reweighted", schedule=schedule, max_iter=3
+        )
+        assert few.log_partition > log_partition - 1e-9  # converged or not
         lower = mf.belief_propagation(model, algorithm="max", schedule=schedule).objective
         assert lower < log_partition and top - lower < 1e-9
     better = mf.belief_propagation(model, algorithm="tree_reweighted", n_tree_updates=5)

@@ -45,4 +45,4 @@ def test_tree_reweighted_results_have_probabilities_of_edges():
     np.testing.assert_allclose(found.edge_probability, [2 / 3, 2 / 3, 2 / 3, 1])
     assert found.unique is None and found.reliable is None
     short = mf.belief_propagation(model, algorithm="tree_reweighted", max_iter=2)
-    assert "not certified" in short.message
+    assert not short.converged and short.log_partition > mf.exact(model).log_partition

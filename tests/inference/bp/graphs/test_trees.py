@@ -8,8 +8,9 @@ from graph_models import cyclic, forests
 
 from fastmf.inference.bp.graphs import trees
 from fastmf.inference.bp.graphs.trees import (
-    edge_probabilities,
     mutual_informations,
+    random_trees,
+    rooted,
     spanning_tree,
 )
 
@@ -41,17 +42,40 @@ def sorted_edges(edges):
 def test_uniform_trees(name, edges, n):
     edges = sorted_edges(edges)
     trees = trees_of([tuple(edge) for edge in edges], n)
-    counts = [sum(tuple(edge) in tree for tree in trees) for edge in edges]
-    found = edge_probabilities(edges, n)
-    np.testing.assert_allclose(found, np.array(counts) / len(trees), atol=1e-12)
+    counts = np.array([sum(tuple(edge) in tree for tree in trees) for edge in edges])
+    found = random_trees(edges, n)
+    np.testing.assert_allclose(found.probability, counts / len(trees), atol=1e-12)
+    # A child or a root, each vertex.
+    of_vertex = found.root.copy()
+    np.add.at(of_vertex, edges, found.child)
+    np.testing.assert_allclose(of_vertex, 1, atol=1e-11)
+
+
+def test_parents_of_uniform_roots():
+    """Over all trees and roots of a graph of five vertices."""
+    edges, n = sorted_edges([(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 4), (1, 4)]), 5
+    counts, every = np.zeros((len(edges), 2)), trees_of([tuple(edge) for edge in edges], n)
+    for tree in every:
+        chosen = np.array([tuple(edge) in tree for edge in edges], float)
+        for root in range(n):
+            # The tree renumbered so that the root comes first: it is then chosen as the root.
+            number = np.argsort([root, *[v for v in range(n) if v != root]])
+            found = rooted(np.sort(number[edges], 1), n, chosen)
+            assert found.root.tolist() == [1, 0, 0, 0, 0]
+            swapped = number[edges[:, 0]] > number[edges[:, 1]]
+            counts += np.where(swapped[:, None], found.child[:, ::-1], found.child)
+    np.testing.assert_allclose(random_trees(edges, n).child, counts / (n * len(every)), atol=1e-12)
 
 
 def test_large_graphs_have_trees_that_cover_all_edges(monkeypatch):
     monkeypatch.setattr(trees, "MAX_DENSE_VERTICES", 2)
     edges, n = np.array(list(itertools.combinations(range(9), 2))), 9
-    found = edge_probabilities(edges, n)
-    assert (found > 0).all() and (found <= 1).all()
-    assert abs(found.sum() - (n - 1)) < 1e-12
+    found = random_trees(edges, n)
+    assert (found.probability == 2 / 9).all()  # complete
+    edges = edges[1:]
+    found = random_trees(edges, n)
+    assert (found.probability > 0).all() and (found.probability <= 1).all()
+    assert abs(found.probability.sum() - (n - 1)) < 1e-12 and found.root.sum() == 1
 
 
 def test_spanning_tree_of_largest_weight():

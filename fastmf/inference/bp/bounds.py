@@ -7,6 +7,11 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.html import extent, section, table
+from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.graphs.layers import machine_of_layers
+from fastmf.inference.bp.graphs.propagation import tree_reweighted
+from fastmf.inference.bp.graphs.tree_bound import ROUNDING
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import of_visible
@@ -18,12 +23,15 @@ from fastmf.inference.mean_field.naive_bound import (
     sides_of,
 )
 from fastmf.inference.mean_field.solutions import distinct
-from fastmf.inference.mean_field.state_tables import pair_tables, states_of_units
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.mean_field.tree_reweighted import BOUND_ROUNDING, complete_bound, layers_bound
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import dense_machine
+from fastmf.priors._domain import columns_of_values
+from fastmf.priors._protocol import has_log_prob
+
+# Change of the messages at which they are left, and weight of the old ones.
+TOL, DAMPING = 1e-5, 0.5
 
 
 class LogPartitionBounds(NamedTuple):
@@ -99,12 +107,11 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     -----
     Both bounds hold whatever has converged, rounding errors included. `lower` is the largest value
     of the variational free energy at the products of tilted units that naive mean field finds.
-    `upper` is that of the trees of tree-reweighted belief propagation (Wainwright, Jaakkola &
-    Willsky 2005), with equal probabilities of the stars of a complete graph, or of the pairs of
-    stars of two layers: see `fastmf.inference.mean_field.tree_reweighted`. It is close where
-    couplings are weak, and tens of nats too high where many are strong. It needs memory for the
-    pairs of states of all pairs of units: 0.1 GiB at 784 x 500 binary units, where it takes about
-    20 s of one core; 8 GiB for 500 groups of 21 states.
+    `upper` is that of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005) on
+    the graph of the couplings that are not zero, with uniform spanning trees, at the messages of
+    its last sweep: see `fastmf.inference.bp.graphs.tree_bound`. It is close where couplings are
+    weak or few, and tens of nats too high where many are strong. Tables of all pairs of states are
+    made: 8 GiB for 500 groups of 21 states.
     Gaussian units of an RBM or DBM whose other units are bounded are integrated out, exactly. Where
     units are neither discrete nor such Gaussian ones no upper bound is known: `upper` is inf.
     Clamped units are removed, which makes the bounds of the free units closer.
@@ -175,29 +182,23 @@ def _below(model, layout, sides, starts, row):
 
 
 def _above(sides, row, max_iter):
-    """Upper bound by spanning trees of the units that are not clamped."""
+    """Upper bound by spanning trees."""
+    if any(columns_of_values(prior) is None or not has_log_prob(prior) for prior in sides.priors):
+        return np.inf
     field, precision, clamped, values = (np.asarray(part[0], np.float64) for part in row)
-    clamped = clamped.astype(bool)
-    x = np.where(clamped, values, 0)
-    first, last = sides.slices[0], sides.slices[-1]
-    pairs = x[first] @ sides.couplings @ x[last] / (3 - len(sides.priors))
-    moved = field.copy()
-    moved[last] += x[first] @ sides.couplings
     if len(sides.priors) == 2:
-        moved[first] += sides.couplings @ x[last]
-    constant, units = pairs, []
-    for prior, here in zip(sides.priors, sides.slices, strict=True):
-        states = states_of_units(prior, moved[here], precision[here], ~clamped[here])
-        if states[0] is None:
-            return np.inf
-        units.append(states)
-        if clamped[here].any():
-            own = field[here] * x[here] - precision[here] * x[here] ** 2 / 2
-            constant += (own + prior.log_prob(x[here]))[clamped[here]].sum()
-    (values, weights), (other_values, other_weights) = units[0], units[-1]
-    free = (~clamped[here] for here in (first, last))
-    couplings = sides.couplings[np.ix_(*free)]
-    tables = pair_tables((values, other_values), couplings, (weights, other_weights))
-    if len(units) == 2:
-        return constant + layers_bound(tables, weights, other_weights, max_iter)
-    return constant + complete_bound(tables, weights, max_iter)
+        machine = machine_of_layers(sides.couplings, sides.priors)
+    else:
+        machine = BoltzmannMachine(sides.couplings, sides.priors[0])
+    units = GraphUnits(machine, field, np.where(clamped, values, np.nan))
+    units.precision = precision[None]
+    init, bounds = None, []
+    # The bound holds at all messages: after few sweeps it may be lower, if they do not converge.
+    for n_sweeps in (max(1, max_iter // 8), max_iter):
+        options = BPOptions(
+            algorithm="tree_reweighted", max_iter=n_sweeps, tol=TOL, damping=DAMPING, messages=True
+        )
+        solved, _ = tree_reweighted(options, units, 1, init)
+        bounds.append(solved.log_partition[0])
+        init = solved.messages
+    return min(bounds)

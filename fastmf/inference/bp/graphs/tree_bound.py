@@ -1,0 +1,106 @@
+"""Upper bound of log-partitions by spanning trees, at any messages.
+
+log Z is convex in the parameters, so that it is at most the average of log Z_T over random trees T
+whose average parameters are those of the graph. With edge probabilities rho and any log-messages u,
+trees of the parameters
+
+    h_i = f_i + sum_k rho_ki u_ki          J_ij / rho_ij - u_ij - u_ji
+
+have that average. Their entropies are sums of those of roots and of children given their parents,
+which are concave, so that by Lagrange's duality (Globerson & Jaakkola 2007), with the probabilities
+r_i that i is a root and rho_k|i that k is a child of i,
+
+    log Z <= sum_i r_i log sum_x exp(h_i(x) + sum_k rho_k|i (S_ki(x) - u_ki(x)) / r_i),
+    S_ki = log sum_a exp(h_k(a) - u_ik(a) + J_ki / rho_ki).
+
+It holds for all messages. Where they have converged S - u does not depend on x, and the bound is
+that of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005).
+"""
+
+import numpy as np
+
+# Numbers that are made at a time.
+CHUNK_SIZE = 1 << 22
+# Rounding error, relative to the sum of all tables and fields.
+ROUNDING = 32 * np.finfo(np.float64).eps
+
+
+def tree_bound(problem, child, root, messages):
+    """Upper bound of the log-partition of each row.
+
+    Parameters
+    ----------
+    problem : StatesProblem
+        With the edge probabilities of the trees.
+    child : array of shape (n_edges, 2)
+        As of `Trees`.
+    root : array of shape (n_units,)
+        Probability that a unit is a root, in the order of the problem.
+    messages : array of shape (n_rows, n_entries)
+        Log-messages of the kernels.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        -inf where no state is possible.
+    """
+    child_of_slot = child[problem.edges, problem.transposed.astype(int)]
+    finite = [part[np.isfinite(part)] for part in (problem.tables, problem.field)]
+    rounding = ROUNDING * (1 + sum(abs(part).sum() for part in finite))
+    bounds = []
+    for k, u in enumerate(messages):
+        field = problem.field[min(k, len(problem.field) - 1)]
+        bounds.append(_bound(problem, child_of_slot, root, field, u) + rounding)
+    return np.array(bounds)
+
+
+def _bound(problem, child, root, field, u):
+    """The bound of one row."""
+    first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
+    counts = np.diff(problem.first_entry)
+    within = np.arange(len(u)) - np.repeat(problem.first_entry[:-1], counts)
+    receiver = np.repeat(first[problem.neighbours], counts) + within
+    probability = np.repeat(problem.probability[problem.edges], counts)
+    h = field + np.bincount(receiver, probability * u, len(field))
+    if not np.logical_or.reduceat(h > -np.inf, first).all():
+        return -np.inf
+    sums, senders = np.zeros(len(field)), np.repeat(np.arange(len(first)), np.diff(problem.starts))
+    for q, r in np.unique(np.stack([sizes[senders], counts], 1), axis=0):
+        slots = np.flatnonzero((sizes[senders] == q) & (counts == r))
+        for some in np.array_split(slots, max(1, len(slots) * q * r // CHUNK_SIZE)):
+            states = first[problem.neighbours[some]][:, None] + np.arange(r)
+            sent = problem.first_entry[some][:, None] + np.arange(r)
+            new = _sums(problem, some, (q, r), h[first[senders[some]][:, None] + np.arange(q)], u)
+            possible = h[states] > -np.inf
+            gain = np.where(possible, new - np.where(possible, u[sent], 0), 0)
+            impossible = np.isneginf(gain)
+            gain = child[some][:, None] * np.where(impossible, 0, gain)
+            np.add.at(sums, states, np.where(impossible, -np.inf, gain))
+    of_unit = np.repeat(root, sizes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = np.where(of_unit > 0, h + sums / of_unit, np.where(h > -np.inf, sums, -np.inf))
+    top = np.maximum.reduceat(total, first)
+    if np.isneginf(top).any():
+        return -np.inf
+    logs = np.log(np.add.reduceat(np.exp(total - np.repeat(top, sizes)), first))
+    return float(np.where(root > 0, root * (top + logs), top).sum())
+
+
+def _sums(problem, slots, shape, h, u):
+    """log sum_a exp(h_k(a) - u_ik(a) + table(a, b)) of some slots of one shape."""
+    q, r = shape
+    back = u[problem.first_entry[problem.reverse[slots]][:, None] + np.arange(q)]
+    cavity = np.where(h > -np.inf, h - np.where(h > -np.inf, back, 0), -np.inf)
+    turned = problem.transposed[slots][:, None, None]
+    a, b = np.arange(q)[:, None], np.arange(r)
+    at = problem.first_value[problem.edges[slots]][:, None, None]
+    at = at + np.where(turned, b * q + a, a * r + b)
+    return log_sum_exp(cavity[:, :, None] + problem.tables[at], 1)
+
+
+def log_sum_exp(x, axis):
+    """Logarithm of the sum of exp(x) along one axis; -inf where there are only such terms."""
+    top = x.max(axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis)
