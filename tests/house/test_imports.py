@@ -66,7 +66,7 @@ ROOMS = {
     },
 }
 # Folder inside a room -> the files of the room that import it. It imports others of the room only.
-FOLDERS = {"inference/bp/graphs": {"belief_propagation"}}
+FOLDERS = {"inference/bp/graphs": {"belief_propagation", "bounds"}}
 MAX_ROOMS, MAX_ARROWS = 7, {"kernels": 8, "inference": 10, "learning": 5}
 
 CORE = {"numba", "llvmlite", "numpy", "scipy"}

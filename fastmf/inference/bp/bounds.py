@@ -10,7 +10,7 @@ from fastmf._common.html import extent, section, table
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.graphs.layers import machine_of_layers
 from fastmf.inference.bp.graphs.propagation import tree_reweighted
-from fastmf.inference.bp.graphs.tree_bound import ROUNDING
+from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layouts import layout_of
@@ -27,8 +27,8 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import dense_machine
-from fastmf.priors._domain import columns_of_values
 from fastmf.priors._protocol import has_log_prob
+from fastmf.priors._queries import columns_of_values
 
 # Change of the messages at which they are left, and weight of the old ones.
 TOL, DAMPING = 1e-5, 0.5

@@ -19,7 +19,7 @@ from fastmf.inference.bp.reliability import (
     reason_of_loops,
     reason_of_sums,
 )
-from fastmf.priors._domain import two_values
+from fastmf.priors._queries import two_values
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
 N_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000

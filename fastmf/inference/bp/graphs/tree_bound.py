@@ -22,7 +22,7 @@ import numpy as np
 # Numbers that are made at a time.
 CHUNK_SIZE = 1 << 22
 # Rounding error, relative to the sum of all tables and fields.
-ROUNDING = 32 * np.finfo(np.float64).eps
+BOUND_ROUNDING = 32 * np.finfo(np.float64).eps
 
 
 def tree_bound(problem, child, root, messages):
@@ -46,7 +46,7 @@ def tree_bound(problem, child, root, messages):
     """
     child_of_slot = child[problem.edges, problem.transposed.astype(int)]
     finite = [part[np.isfinite(part)] for part in (problem.tables, problem.field)]
-    rounding = ROUNDING * (1 + sum(abs(part).sum() for part in finite))
+    rounding = BOUND_ROUNDING * (1 + sum(abs(part).sum() for part in finite))
     bounds = []
     for k, u in enumerate(messages):
         field = problem.field[min(k, len(problem.field) - 1)]
