@@ -277,8 +277,8 @@ def _solve(solver, model_and_options, arguments, rng):
 
 def _lazy(name, like, results, sizes):
     """One field of the results of all blocks, as a Dask array or a tuple of them."""
-    if like is None:
-        return None
+    if like is None or name == "method":
+        return like
     if isinstance(like, tuple):
         return tuple(_joined(part, results, sizes, name, k) for k, part in enumerate(like))
     return _joined(like, results, sizes, name)
