@@ -115,6 +115,41 @@ class SparseRows:
         self.rbm.fit(self.as_given(self.rows))
 
 
+def grid_couplings(n_side):
+    """Couplings of 0.2 between neighbours on a square lattice."""
+    n, side = n_side**2, np.arange(n_side**2).reshape(n_side, n_side)
+    first = np.concatenate([side[:, 1:].ravel(), side[1:].ravel()])
+    second = np.concatenate([side[:, :-1].ravel(), side[:-1].ravel()])
+    half = scipy.sparse.coo_array((np.full(len(first), 0.2), (first, second)), shape=(n, n))
+    return (half + half.T).tocsr()
+
+
+class Graph:
+    """Belief propagation on square lattices, and exact sums of a small one."""
+
+    params = ("sum", "max", "tree_reweighted")
+    param_names = ("algorithm",)
+    repeat, number, rounds = (3, 10, 20.0), 1, 1
+
+    def setup(self, algorithm):
+        rng = np.random.default_rng(0)
+        self.large, self.small = (
+            mf.BoltzmannMachine(grid_couplings(n), mf.Ising(rng.normal(size=n * n) / 3))
+            for n in (1000 if algorithm == "sum" else 300, 12)
+        )
+        self.time_ten_sweeps(algorithm)
+        self.time_auto(algorithm)
+
+    def time_ten_sweeps(self, algorithm):
+        mf.belief_propagation(self.large, algorithm=algorithm, tol=0.0, max_iter=10, polish=None)
+
+    def time_check(self, algorithm):
+        mf.belief_propagation(self.large, max_iter=50).message  # noqa: B018
+
+    def time_auto(self, algorithm):
+        mf.belief_propagation(self.small, algorithm="auto")
+
+
 class SparseGrid:
     """TAP and Gibbs sweeps of an Ising model on a square lattice of a million spins."""
 
@@ -123,13 +158,8 @@ class SparseGrid:
     repeat, number, rounds = (3, 10, 20.0), 1, 1
 
     def setup(self, dtype):
-        n_side = 1000
-        n, side = n_side**2, np.arange(n_side**2).reshape(n_side, n_side)
-        first = np.concatenate([side[:, 1:].ravel(), side[1:].ravel()])
-        second = np.concatenate([side[:, :-1].ravel(), side[:-1].ravel()])
-        half = scipy.sparse.coo_array((np.full(len(first), 0.2), (first, second)), shape=(n, n))
-        self.couplings = (half + half.T).tocsr().astype(dtype)
-        field = np.full(n, 0.1, dtype)
+        self.couplings = grid_couplings(1000).astype(dtype)
+        field = np.full(1000**2, 0.1, dtype)
         self.model = mf.BoltzmannMachine(self.couplings, mf.Ising(field))
         mf.tap(self.model, max_iter=1, log_partition=False)
         self.x = field.copy()
