@@ -228,3 +228,15 @@ def test_errors_of_mixed_sites(tmp_path):
     assert np.allclose(loaded.standard_errors()[0], couplings)
     with pytest.raises(ValueError, match="solver='newton', with a small l2"):
         FullyVisibleBoltzmannMachine(graph=EDGES, penalty="firth").fit(table())
+
+
+def test_edge_inclusion_of_sites():
+    X = (table() > 0).astype(int)
+    pairs = np.stack(np.triu_indices(5, 1), 1)
+    every = PottsMachine(graph=pairs).fit(X).edge_inclusion().probability
+    assert np.allclose(every, PottsMachine().fit(X).edge_inclusion().probability, atol=1e-4)
+    found = PottsMachine(graph=EDGES).fit(X).edge_inclusion().probability
+    coupled = np.zeros((5, 5), bool)
+    coupled[tuple(np.transpose(EDGES))] = True
+    assert np.array_equal(found > 0, coupled | coupled.T)
+    assert found[0, 1] > 0.99
