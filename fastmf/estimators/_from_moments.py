@@ -8,7 +8,6 @@ from fastmf.estimators._reports import MIN_REPORTED_WEIGHT
 from fastmf.estimators._unpenalised import projected_parts
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Loci, Regression
-from fastmf.learning.evidence.blocks import with_blocks
 from fastmf.models import _moments, _z_scores
 
 
@@ -131,7 +130,7 @@ class FromMoments:
         # Effects that no R explains must not be learned as absence of noise.
         hold_noise = summary is not None and summary.share > _z_scores.NOTABLE_SHARE
         fit = self._fit_task(
-            with_blocks(task, self.blocks), n_groups, 0.0, unit, flat,
+            task, n_groups, 0.0, unit, flat,
             centred=self.fit_intercept, hold_noise=hold_noise,
         )  # fmt: skip
         self._keep([fit], True)

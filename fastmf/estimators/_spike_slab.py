@@ -21,7 +21,9 @@ from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import NEVER_ZERO, FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
-    first_parameters,
+    has_blocks,
+    quiet_parameters,
+    with_blocks,
     with_blocks_of,
     with_joins,
     without_cut_blocks,
@@ -238,7 +240,9 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             candidates[self._columns()] = 0
             n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
             priors = priors._replace(n_of_groups=n_of_groups)
-        start = first_parameters(task, start, fixed)
+        quiet = quiet_parameters(task, start, fixed)
+        task = with_blocks(task, self.blocks, quiet, self.n_threads)
+        start = quiet if has_blocks(task) else start
         for n_left in reversed(range(MAX_CUTS)):
             best, nearby = maximise_evidence(
                 task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,

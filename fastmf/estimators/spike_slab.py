@@ -28,7 +28,7 @@ from fastmf.estimators._stored_rows import (
 )
 from fastmf.estimators._unpenalised import projection_of, without_columns
 from fastmf.learning.evidence import Hyperparameters, Regression
-from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
+from fastmf.learning.evidence.blocks import labels_of_task
 from fastmf.special import sigmoid
 
 
@@ -60,8 +60,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     blocks : "auto", None or array of shape (n_features,)
         Features that are treated together, as `fastmf.expectation_propagation` does: those that are
         correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
-        found may be joined and cut in the search: see `blocks_`. Of more than 1200 features only
-        near copies are put together, those correlated by more than 0.95.
+        found may be joined and cut in the search: see `blocks_`.
     unpenalised : sequence of int, str or bool, or None
         Columns, by their numbers or names or as a mask, whose coefficients are never zero and have
         a flat prior, such as age and sex: they are projected out of y and all others. Their
@@ -256,7 +255,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             self._keep_unpenalised(projection.of_features)
             n_free = self._rows_left(n_rows, projection.of_features)
         first = Regression(X, np.zeros(len(X)), groups[0], n_free)
-        first = with_blocks(first, self.blocks)
         given = groups[1], weights, projection, rows
         fits = [self._fit_one(first, column, *given) for column in targets.T]
         self._keep(fits, np.ndim(y) == 1)

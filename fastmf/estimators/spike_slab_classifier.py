@@ -20,7 +20,7 @@ from fastmf.estimators._unpenalised import Unpenalised
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian.blocks import inverse_with
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters
-from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
+from fastmf.learning.evidence.blocks import labels_of_task
 
 # Of the Gaussian priors of the constant, and of the coefficients of unpenalised columns: with none
 # they would be infinite where a column separates the classes.
@@ -174,7 +174,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         slab = self.slab_variance
         start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
-        task, (point, *_), _ = self._solution(with_blocks(task, self.blocks), start, fixed)
+        task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.found.results
         mean, variance, included = moments = moments_of(task, point)
         flat = slice(len(mean), len(mean) + len(columns))

@@ -14,11 +14,13 @@ error    of the calibration of inclusion probabilities: |mean probability - frac
 time     of a locus, median
 
 With --data, or the environment variable FASTMF_DATA, the locus `finemapping/locus_574x1001.npz` too
-(dosages, a trait, and the inclusion probabilities of FINEMAP).
+(dosages, a trait, and the inclusion probabilities of FINEMAP). With --records, each locus is appended
+to a file of JSON lines, and those that are there are not analysed again.
 
 Results: finemapping.md.
 """
 
+import json
 import os
 import time
 import warnings
@@ -141,13 +143,25 @@ METHODS = {
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def analysed(method, loci, **options):
+def analysed(name, loci, records=None):
     """Sets, how many hold a cause, causes, how many are found, sizes, probabilities, times."""
-    held, found, sizes, pairs, times = [], [], [], [], []
-    for X, y, causes in loci:
-        start = time.process_time()
-        included, sets = method(X, y, **options)
-        times.append(time.process_time() - start)
+    held, found, sizes, pairs, times, known = [], [], [], [], [], {}
+    if records is not None and records.exists():
+        lines = map(json.loads, records.read_text().splitlines())
+        known = {line["locus"]: line for line in lines if line["method"] == name}
+    for seed in loci:
+        X, y, causes = locus(seed)
+        if seed not in known:
+            start = time.process_time()
+            included, sets = METHODS[name](X, y)
+            line = {"method": name, "locus": seed, "seconds": time.process_time() - start}
+            line |= {"included": np.round(included, 6).tolist()}
+            known[seed] = line | {"sets": [list(map(int, own)) for own in sets]}
+            if records is not None:
+                with records.open("a") as file:
+                    file.write(json.dumps(known[seed]) + "\n")
+        included, sets = known[seed]["included"], known[seed]["sets"]
+        times.append(known[seed]["seconds"])
         held += [np.isin(causes, own).any() for own in sets]
         found += [any(cause in own for own in sets) for cause in causes]
         sizes += [len(own) for own in sets]
@@ -200,6 +214,7 @@ def main(argv=None):
     parser.add_argument("--loci", type=int, default=100)
     parser.add_argument("--data", default=os.environ.get("FASTMF_DATA"), metavar="FOLDER")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--records", type=Path, help="file of the loci that are analysed")
     parser.add_argument("--seed", type=int, default=0, help="of the first locus [0]")
     parser.add_argument("--quick", action="store_true", help="two loci, no real one")
     options = parser.parse_args(argv)
@@ -212,7 +227,7 @@ def main(argv=None):
     bins = {}
     for name in options.methods:
         METHODS[name](*locus(10**6)[:2])  # what is compiled does not count
-        bins[name] = report(name, analysed(METHODS[name], map(locus, loci)))
+        bins[name] = report(name, analysed(name, loci, options.records))
     for name, line in bins.items():
         print(f"{name}: {line}")
     if options.data:

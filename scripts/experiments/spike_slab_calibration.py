@@ -2,22 +2,30 @@
 """Calibration of spike-and-slab regression: what its probabilities and intervals are worth.
 
 Regressions on p = 500 features, of which each matters with probability 0.01, and n = 100 rows, with
-all parameters learned: independent features, and those of an autoregressive process (correlation
-0.9 of neighbours), at several ratios of signal to noise. Printed for each cell:
+all parameters learned: independent features, those of an autoregressive process (correlation 0.9 of
+neighbours), blocks of ten features correlated by 0.95, and genotypes (0, 1, 2; two chromosomes whose
+neighbouring alleles come from normal variables correlated by 0.95), at several ratios of signal to
+noise. Printed for each cell:
 
-cover   fraction of 2,000 new rows within their predictive intervals of 50, 90, 95 and 99%
+cover   fraction of 2,000 new rows within their predictive intervals of 50, 90, 95 and 99%, and the
+        standard error, over fits, of that of 95%
 noise   median of the learned noise variance over the true one
 sum     of the inclusion probabilities (mean of the true number)
 error   of calibration: |mean probability - fraction of features that matter| in bins, weighted by
-        the number of features
+        the number of features; largest of the bins with more than 100
 dense   fits in which more than a tenth of the features have a probability above 0.5
+
+With --records, each fit is appended to a file of JSON lines, and fits that are there are not made
+again.
 
 Results: spike_slab_calibration.md.
 """
 
+import json
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import experiment
 import numpy as np
@@ -28,15 +36,44 @@ import fastmf as mf
 EPILOG = """\
 examples:
   python scripts/experiments/spike_slab_calibration.py --quick
-  python scripts/experiments/spike_slab_calibration.py --fits 30 --seed 0
+  python scripts/experiments/spike_slab_calibration.py --fits 30 --seed 0 --records fits.jsonl
 """
 LEVELS = np.array([0.5, 0.9, 0.95, 0.99])
 METHODS = {
     "average": {"average_parameters": True},
     "MAP": {},
     "ML": {"parameter_prior": None},
+    "true": {},
 }
-DESIGNS = {"independent": 0.0, "AR 0.9": 0.9}
+EDGES = np.array([0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0001])
+
+
+def autoregressive(rng, n, p, correlation):
+    """Standard normal features, neighbours correlated."""
+    X = rng.normal(size=(n, p))
+    for j in range(1, p if correlation else 0):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    return X
+
+
+def in_blocks(rng, n, p, correlation=0.95, size=10):
+    """Standard normal features, those of a block correlated."""
+    common = np.repeat(rng.normal(size=(n, -(-p // size))), size, axis=1)[:, :p]
+    return np.sqrt(correlation) * common + np.sqrt(1 - correlation) * rng.normal(size=(n, p))
+
+
+def genotypes(rng, n, p, correlation=0.95):
+    """Counts of alleles on two chromosomes, neighbours linked."""
+    limit = -ndtri(rng.uniform(0.1, 0.5, p))
+    return sum(1.0 * (autoregressive(rng, n, p, correlation) > limit) for _ in range(2))
+
+
+DESIGNS = {
+    "independent": lambda rng, n, p: autoregressive(rng, n, p, 0.0),
+    "AR 0.9": lambda rng, n, p: autoregressive(rng, n, p, 0.9),
+    "blocks 0.95": in_blocks,
+    "genotypes": genotypes,
+}
 RATIOS = (0.5, 2.0, 10.0)
 
 
@@ -47,71 +84,97 @@ def main(argv=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--features", type=int, default=500)
-    parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS)[:3])
+    parser.add_argument("--designs", nargs="*", choices=DESIGNS, default=list(DESIGNS))
+    parser.add_argument("--ratios", nargs="*", type=float, default=list(RATIOS))
+    parser.add_argument("--records", type=Path, help="file of the fits that are made")
     parser.add_argument("--quick", action="store_true", help="two fits of 100 features")
     options = parser.parse_args(argv)
     if options.quick:
         options.fits, options.features = 2, 100
+    cells = [(d, r, m) for d in options.designs for r in options.ratios for m in options.methods]
+    done = known_fits(options.records)
+    for k in range(options.fits):
+        for design, ratio, method in cells:
+            key = (
+                f"{design}/{ratio:g}/{method}/{options.rows}x{options.features}/{options.seed}.{k}"
+            )
+            if key not in done:
+                done[key] = fit(design, ratio, method, k, options)
+                if options.records:
+                    with options.records.open("a") as file:
+                        file.write(json.dumps({"fit": key, **done[key]}) + "\n")
     print(f"{options.fits} fits of {options.rows} x {options.features} a cell, seed {options.seed}")
-    print(f"{'design':12} {'SNR':>5} {'fit':8} {'cover':>20} {'noise':>6} {'sum (true)':>13} "
-          f"{'error':>7} {'CPU s':>6} {'dense':>5}  probability -> truth (features)")  # fmt: skip
-    for design, correlation in DESIGNS.items():
-        for ratio in RATIOS:
-            for method in options.methods:
-                print(cell(design, correlation, ratio, method, options), flush=True)
+    print(f"{'design':12} {'SNR':>5} {'fit':8} {'cover':>20} {'(error)':7} {'noise':>6} "
+          f"{'sum (true)':>13} {'error':>13} {'CPU s':>6} {'dense':>5}  "
+          "probability -> truth (features)")  # fmt: skip
+    size = f"{options.rows}x{options.features}/{options.seed}"
+    for design, ratio, method in cells:
+        keys = [f"{design}/{ratio:g}/{method}/{size}.{k}" for k in range(options.fits)]
+        print(f"{design:12} {ratio:5g} {method:8} {cell([done[key] for key in keys])}")
 
 
-def draw(rng, options, correlation, ratio):
-    """Training and test rows, the features that matter, and the variance of the noise."""
+def known_fits(path):
+    """The fits of a file, by their keys."""
+    if path is None or not path.exists():
+        return {}
+    return {(line := json.loads(text)).pop("fit"): line for text in path.read_text().splitlines()}
+
+
+def draw(design, rng, options, ratio):
+    """Training and test rows, the features that matter, and the parameters."""
     n, p = options.rows + 2000, options.features
-    X = rng.normal(size=(n, p))
-    for j in range(1, p if correlation else 0):
-        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    X = DESIGNS[design](rng, n, p)
     matter = rng.random(p) < 5 / p
     matter[rng.integers(p)] |= not matter.any()
-    w = np.where(matter, rng.normal(size=p), 0)
-    signal = X @ w
+    signal = X @ np.where(matter, rng.normal(size=p), 0)
     noise = signal.var() / ratio
     return X, signal + np.sqrt(noise) * rng.normal(size=n), matter, noise
 
 
-def cell(design, correlation, ratio, method, options):
-    """A line of the table."""
-    inside, noises, said, true, dense, start = [], [], [], [], 0, time.process_time()
-    for k in range(options.fits):
-        rng = np.random.default_rng([options.seed, k, int(10 * ratio), int(10 * correlation)])
-        X, y, matter, noise = draw(rng, options, correlation, ratio)
-        n = options.rows
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fitted = mf.SpikeSlabRegressor(**METHODS[method]).fit(X[:n], y[:n])
-        mean, deviation = fitted.predict(X[n:], return_std=True)
-        error = abs(y[n:] - mean)[:, None] / deviation[:, None]
-        inside.append((error <= ndtri(0.5 + LEVELS / 2)).mean(0))
-        noises.append(fitted.noise_variance_ / noise)
-        said.append(fitted.inclusion_probability_)
-        true.append(matter)
-        dense += (said[-1] > 0.5).mean() > 0.1
-    seconds = (time.process_time() - start) / options.fits
-    said, true = np.array(said), np.array(true)
-    cover = " ".join(f"{c:.3f}" for c in np.mean(inside, 0))
-    total, expected = said.sum(1).mean(), true.sum(1).mean()
-    bins, error = reliability(said.ravel(), true.ravel())
-    line = f"{design:12} {ratio:5} {method:8} {cover:>20} {np.median(noises):6.2f} {total:6.1f} "
-    return line + f"({expected:.1f}) {error:7.4f} {seconds:6.2f} {dense:5}  {bins}"
+def fit(design, ratio, method, k, options):
+    """One fit: cover, learned over true noise, dense or not, bins, and seconds."""
+    rng = np.random.default_rng([options.seed, k, int(10 * ratio), list(DESIGNS).index(design)])
+    X, y, matter, noise = draw(design, rng, options, ratio)
+    n, given = options.rows, dict(METHODS[method])
+    if method == "true":
+        given |= {"noise_variance": noise, "slab_variance": 1.0, "standardize": False}
+        given["expected_model_size"] = 5.0
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = mf.SpikeSlabRegressor(**given).fit(X[:n], y[:n])
+    seconds = time.process_time() - start
+    mean, deviation = fitted.predict(X[n:], return_std=True)
+    inside = abs(y[n:] - mean)[:, None] <= ndtri(0.5 + LEVELS / 2) * deviation[:, None]
+    said = fitted.inclusion_probability_
+    which = np.digitize(said, EDGES) - 1
+    bins = [np.bincount(which, weights, len(EDGES) - 1) for weights in (said, matter, None)]
+    return {
+        "cover": inside.mean(0).tolist(),
+        "noise": float(fitted.noise_variance_ / noise),
+        "dense": bool((said > 0.5).mean() > 0.1),
+        "bins": np.array(bins).tolist(),
+        "seconds": seconds,
+    }
 
 
-def reliability(said, true):
-    """Probability said and fraction true in each bin, and the weighted mean of the differences."""
-    edges = np.array([0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0001])
-    which, lines, error = np.digitize(said, edges) - 1, [], 0.0
-    for k in range(len(edges) - 1):
-        chosen = which == k
-        if chosen.any():
-            mean, truth = said[chosen].mean(), true[chosen].mean()
-            error += chosen.mean() * abs(mean - truth)
-            lines.append(f"{mean:.3f}->{truth:.3f} ({chosen.sum()})")
-    return "  ".join(lines), error
+def cell(fits):
+    """The rest of a line of the table."""
+    covers = np.array([fit["cover"] for fit in fits])
+    cover = " ".join(f"{c:.3f}" for c in covers.mean(0))
+    error = covers[:, 2].std(ddof=1) / np.sqrt(len(fits)) if len(fits) > 1 else np.nan
+    noise = np.median([fit["noise"] for fit in fits])
+    seconds, dense = np.mean([fit["seconds"] for fit in fits]), sum(fit["dense"] for fit in fits)
+    said, true, number = bins = np.sum([fit["bins"] for fit in fits], axis=0)
+    total, expected = bins[:2].sum(1) / len(fits)
+    apart = abs(said - true) / np.maximum(number, 1)
+    mean, largest = apart @ number / number.sum(), apart[number > 100].max(initial=0)
+    lines = [f"{s / m:.3f}->{t / m:.3f} ({m:.0f})" for s, t, m in bins.T if m]
+    return (
+        f"{cover:>20} ({error:.4f}) {noise:6.2f} {total:6.1f} ({expected:.1f}) {mean:6.4f} "
+        f"{largest:6.3f} {seconds:6.2f} {dense:5}  {'  '.join(lines)}"
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class FoundBlocks(NamedTuple):
     max_joins: int
 
 
-def blocks_of(X, blocks, n_rows=None):
+def blocks_of(X, blocks, n_rows=None, scores=None):
     """The features of each block of two or more.
 
     Parameters
@@ -45,6 +45,9 @@ def blocks_of(X, blocks, n_rows=None):
     blocks : None, "auto", FoundBlocks or array of shape (n_features,)
     n_rows : float, optional
         How many rows the rows stand for.
+    scores : callable, optional
+        Function of no arguments: how likely each feature is to have an effect, of which "auto"
+        makes use.
 
     Returns
     -------
@@ -59,7 +62,7 @@ def blocks_of(X, blocks, n_rows=None):
             raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
         # Threads of BLAS would spin into what follows.
         with one_blas_thread(len(X)):
-            return correlated_blocks(X, n_rows)
+            return correlated_blocks(X, None if scores is None else scores(), n_rows)
     return members_of(checked_labels(blocks, X.shape[1]))
 
 

@@ -280,7 +280,11 @@ def block_state(problem, site):
 
     A step after which a block had no moments would leave its site behind, most often for good.
     """
-    blocks, found = problem.blocks, problem.side.moments(site)
+    blocks = problem.blocks
+    # What Gaussians see of a matrix is its lower triangle. Proposals keep the antisymmetric part of
+    # the sites, which is rounding, and extrapolation would let it grow without end.
+    site = blocks.symmetric(site)
+    found = problem.side.moments(site)
     if found is None:
         return None
     gaussian, log_partition = found

@@ -1,4 +1,10 @@
-"""Blocks of correlated features, which expectation propagation should not treat one by one."""
+"""Blocks of correlated features, which expectation propagation should not treat one by one.
+
+A block has a feature that seems to have an effect, its lead, in the middle, and those that
+correlate with it. Where borders of blocks are next to an effect instead, as along a chain of
+correlated features that is cut without regard to it, both blocks take the effect for their own in
+turn: fixed points are then hard to find, and wrong.
+"""
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -6,28 +12,29 @@ from scipy.linalg.lapack import dpstrf
 
 from fastmf._common.stored_columns import StoredColumns
 
-# Features of a block correlate by more than this, and by so many standard errors more than the
+# Features correlate with their lead by more than this, and by so many standard errors more than the
 # largest correlation of independent columns, up to a limit.
-MIN_BLOCK_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.35, 0.5, 0.95
-# Features beyond which only pairs above that limit are in blocks: along chains of correlated
-# features effects cross the borders of blocks, and of thousands a fit would take minutes.
-MAX_MODERATE = 1200
-# Features of the largest block; larger ones are cut where they correlate least.
-MAX_FEATURES = 60
-# Columns whose correlations with all others are computed at a time.
-COLUMNS_AT_A_TIME = 512
+MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.4, 0.5, 0.95
+# Features of the largest block; where there are more, those beyond the largest gap of correlations
+# are left out, but no more of the largest block than this fraction.
+MAX_FEATURES, SMALLEST_PART = 60, 0.5
+# Leads whose correlations are computed at a time; and all of them, for each row: they cost as much
+# as ten iterations. Of few rows at least the other number.
+CHUNK, LEADS_PER_ROW, MIN_LEADS = 512, 10, 4000
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
 
 
-def correlated_blocks(X, n_rows=None):
+def correlated_blocks(X, scores=None, n_rows=None):
     """Blocks of features that are strongly correlated, or linearly dependent.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features)
         Correlations are cosines of columns: center them first where there is an intercept.
+    scores : array of shape (n_features,), optional
+        How likely each feature is to have an effect, on any scale: features lead in this order.
     n_rows : float, optional
         How many rows the rows stand for.
 
@@ -38,43 +45,76 @@ def correlated_blocks(X, n_rows=None):
 
     Notes
     -----
-    Complete linkage: all pairs of a block correlate by more than 0.35 (more where there are so few
-    samples that independent columns might), and larger blocks are cut where correlations are
-    smallest. Of more than 1200 features blocks are of near copies, correlated by more than 0.95.
-    Then columns that are linear combinations of others join them, if the block stays
-    small enough; these are sought among all, or with more columns than rows among those that are
-    linked by such correlations. The cost is that of X'X; small correlations are not kept.
+    Clumps: the feature of largest score and those that are in no block yet and correlate with it by
+    more than 0.4 (more where there are so few samples that independent columns might), and so on
+    with the rest. Of more features than 4000, and ten times the rows, the others stay single. Then
+    columns that are linear combinations of others join them, if the block stays small enough; these
+    are sought among all, or with more columns than rows among those that are linked by such
+    correlations. The cost is that of the products of leads and features; small correlations are not
+    kept.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     n, p = n_rows or len(X), X.shape[1]
     columns = unit_columns(X)
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
-    threshold = max(MIN_BLOCK_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
-    threshold = threshold if p <= MAX_MODERATE else MAX_THRESHOLD
-    # A pair at the threshold may be in or out: in single precision this takes half the time.
-    stored, pairs = isinstance(X, StoredColumns), [np.empty((2, 0), np.int64)]
-    single = columns if stored else columns.astype(np.float32)
-    for start in range(0, p, COLUMNS_AT_A_TIME):
-        own = single[:, start : start + COLUMNS_AT_A_TIME]
-        products = (single.T @ own)[start:] if stored else single[:, start:].T @ own
-        np.abs(products, out=products)
-        other, own = np.divmod(np.flatnonzero(products > threshold), products.shape[1])
-        pairs.append(np.stack([own, other])[:, own < other] + start)
-    own, other = np.concatenate(pairs, axis=1)
-    graph = coo_array((np.ones(len(own), bool), (own, other)), (p, p))
-    _, label = connected_components(graph, directed=False)
-    order = np.argsort(label, kind="stable")
-    components = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
-    components = [np.sort(units) for units in components if len(units) > 1]
-    blocks = [block for units in components for block in _clusters(columns, units, threshold)]
+    threshold = max(MIN_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
+    order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
+    blocks, links = _clumps(columns, order, threshold)
     few = min(n - 1, MAX_DEPENDENT)
-    for units in [np.arange(p)] if p <= few else components:
+    for units in [np.arange(p)] if p <= few else _components(links, p):
         # More columns than rows all depend on each other.
         if len(units) <= few:
             blocks = _joined(blocks, _dependences(columns[:, units], units))
     return [block for block in blocks if len(block) > 1]
+
+
+def _clumps(columns, order, threshold):
+    """Blocks about leads, in this order, and all pairs of a lead and a feature that correlate."""
+    p, free = columns.shape[1], np.ones(columns.shape[1], bool)
+    n_left = max(MIN_LEADS, LEADS_PER_ROW * len(columns))
+    # A pair at the threshold may be in or out: in single precision this takes half the time.
+    single = columns if isinstance(columns, StoredColumns) else columns.astype(np.float32)
+    blocks, links = [], [np.empty((2, 0), np.int64)]
+    while n_left > 0 and len(order := order[free[order]]):
+        leads, order = order[: min(CHUNK, n_left)], order[CHUNK:]
+        n_left -= len(leads)
+        products = abs(single.T @ single[:, leads]).T
+        row, other = np.divmod(np.flatnonzero(products > threshold), p)
+        ends = np.searchsorted(row, np.arange(len(leads) + 1))
+        for k, lead in enumerate(leads):
+            own = other[ends[k] : ends[k + 1]]
+            if not free[lead] or len(own) < 2:
+                continue
+            links.append(np.stack([np.full(len(own), lead), own]))
+            own = _nearest(own[free[own]], products[k], lead)
+            free[own] = False
+            blocks.append(own)
+        free[leads] = False
+    return blocks, np.concatenate(links, axis=1)
+
+
+def _nearest(units, correlations, lead):
+    """The units that correlate most with the lead, few enough; ascending."""
+    if len(units) > MAX_FEATURES:
+        units = np.append(lead, units[units != lead])
+        values = np.append(2.0, correlations[units[1:]])
+        order = np.argsort(-values, kind="stable")
+        fewest = int(SMALLEST_PART * MAX_FEATURES)
+        falls = -np.diff(values[order[fewest - 1 : MAX_FEATURES + 1]])
+        last = len(falls) - 1 - np.argmax(falls[::-1])  # of equal ones as many as may be
+        units = units[order[: fewest + last]]
+    return np.sort(units)
+
+
+def _components(links, n):
+    """Units that are linked by pairs, together."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(links.shape[1], bool), tuple(links)), (n, n))
+    _, label = connected_components(graph, directed=False)
+    order = np.argsort(label, kind="stable")
+    components = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    return [np.sort(units) for units in components if len(units) > 1]
 
 
 def cut(X, block):
@@ -105,38 +145,14 @@ def unit_columns(X):
     return columns / np.where(length > 0, length, 1.0)
 
 
-def _tree(columns, units):
-    """Complete linkage of the features, by 1 - |correlation|."""
-    from scipy.cluster.hierarchy import linkage
+def _halves(columns, units):
+    """Two clusters of some features by complete linkage, of any sizes."""
+    from scipy.cluster.hierarchy import fcluster, linkage
 
     distance = 1 - abs(columns[:, units].T @ columns[:, units])
-    return linkage(np.clip(distance[np.triu_indices(len(units), 1)], 0, 1), "complete")
-
-
-def _parts(tree, units, **criterion):
-    """The clusters of a tree."""
-    from scipy.cluster.hierarchy import fcluster
-
-    label = fcluster(tree, **criterion)
-    return [units[label == k] for k in np.unique(label)]
-
-
-def _clusters(columns, units, threshold):
-    """Clusters of a component, none of them too large."""
-    tree = _tree(columns, units)
-    parts, found = _parts(tree, units, t=1 - threshold, criterion="distance"), []
-    while parts:
-        part = parts.pop()
-        if len(part) > MAX_FEATURES:
-            parts += _halves(columns, part)
-        else:
-            found.append(part)
-    return found
-
-
-def _halves(columns, units):
-    """Two clusters of a cluster, of any sizes."""
-    parts = _parts(_tree(columns, units), units, t=2, criterion="maxclust")
+    tree = linkage(np.clip(distance[np.triu_indices(len(units), 1)], 0, 1), "complete")
+    label = fcluster(tree, t=2, criterion="maxclust")
+    parts = [units[label == k] for k in np.unique(label)]
     # Equal columns may not be told apart.
     return parts if len(parts) == 2 else [units[: len(units) // 2], units[len(units) // 2 :]]
 

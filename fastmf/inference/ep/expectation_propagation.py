@@ -32,6 +32,11 @@ from fastmf.inference.ep.schedules import SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of, state_of
 from fastmf.inference.gaussian import order_of
 from fastmf.models import SparseLinearModel
+from fastmf.priors import GaussBernoulli
+from fastmf.priors._protocol import n_units, parts_of
+
+# Tolerance, and iterations, of the fit with single sites by which blocks are found.
+LEAD_TOL, LEAD_ITERATIONS = 1e-2, 30
 
 
 def expectation_propagation(
@@ -63,11 +68,11 @@ def expectation_propagation(
     blocks : None, "auto" or array of shape (n_features,), optional
         Features that share a site, a Gaussian of all of them, and a sum over the patterns of their
         inclusion in the place of one sum for each: for correlated features, whose posterior has
-        several modes. Labels: features of the same label are a block. Auto: those that correlate by
-        more than 0.35 with each other (of more than 1200 features, by 0.95), or are linearly
-        dependent; up to 60 of them, and cut further where they would include more features than are
-        summed over (see Notes). None, or no such features: single sites. The prior must be a
-        GaussBernoulli.
+        several modes. Labels: features of the same label are a block. Auto: features that seem to
+        have an effect, by a few iterations with single sites, each with those that correlate with
+        it by more than 0.4, or are linearly dependent; up to 60 of them, and cut further where they
+        would include more features than are summed over (see Notes). None, or no such features:
+        single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
@@ -141,7 +146,7 @@ def expectation_propagation(
     if site_precision_min is not None:
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    members = blocks_of(model.X, blocks)
+    members = blocks_of(model.X, blocks, scores=lambda: lead_scores(model, options[-1]))
     if members:
         settings = schedule, damping, bool(history)
         options = bound, *options
@@ -160,6 +165,19 @@ def expectation_propagation(
         problem = problem_of(model, bound, *options)
         end = run(problem, start_of(problem, init), damping, trace)
         return _with_absent(model.log_absent, result_of(problem, end, trace, history))
+
+
+def lead_scores(model, n_threads=None):
+    """How likely each feature is to have an effect, by a few iterations with single sites.
+
+    Log-odds of inclusion, or squared means over variances where there is no spike.
+    """
+    options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": n_threads}
+    found, prior = expectation_propagation(model, **options), parts_of(model.prior)[0]
+    if not isinstance(prior, GaussBernoulli):
+        return (found.mean**2 / found.var)[: model.n_features]
+    n = n_units(prior)
+    return prior.tilted_log_odds(found.b[:n], found.a[:n])[: model.n_features]
 
 
 def _with_absent(constant, result):

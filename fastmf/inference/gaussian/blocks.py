@@ -115,6 +115,13 @@ class Blocks:
         _, single, elements = self.parts(vector)
         return self.spread(single, self.diagonals(elements))
 
+    def symmetric(self, vector):
+        """A vector with symmetric matrices: means of these matrices and their transposes."""
+        vector = vector.copy()
+        for M in self.matrices(self.parts(vector)[2]):
+            M[:] = (M + np.swapaxes(M, 1, 2)) / 2
+        return vector
+
     def products(self, elements, linear):
         """Products of the matrices with the block units' part of a vector of all units."""
         pairs = zip(self.matrices(elements), self.groups, strict=True)

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from fastmf._common.stored_columns import column_squares
 from fastmf.inference.ep.block_partition import (
     FoundBlocks,
     blocks_of,
@@ -10,6 +9,7 @@ from fastmf.inference.ep.block_partition import (
     full_blocks,
     without_full_blocks,
 )
+from fastmf.inference.ep.expectation_propagation import lead_scores
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Loci
 
@@ -18,19 +18,22 @@ SEARCH_JOINS = 2
 # Noise from which the search starts if there are blocks, in variances of y: with less of it, many
 # effects have a place in several blocks, and fixed points are hard to find.
 FIRST_NOISE = 0.6
-# Features among which correlations are sought: the squares of all of many cost more than a fit.
-MAX_SCREENED = 4000
 
 
-def first_parameters(task, start, fixed):
-    """Hyper-parameters from which the search starts, those that are fixed as they are."""
-    if fixed.noise_variance or all(part.blocks is None for part in task.parts):
+def quiet_parameters(task, start, fixed):
+    """Hyper-parameters with much noise, unless it is fixed: leads and blocks are found with them."""
+    if fixed.noise_variance:
         return start
     noise_variance = max(start.noise_variance, FIRST_NOISE * task.scale)
     return start._replace(noise_variance=noise_variance)
 
 
-def with_blocks(task, blocks):
+def has_blocks(task):
+    """Whether features have sites together in any part."""
+    return any(part.blocks is not None for part in task.parts)
+
+
+def with_blocks(task, blocks, start=None, n_threads=None):
     """The task with blocks in all of its parts.
 
     Parameters
@@ -38,6 +41,9 @@ def with_blocks(task, blocks):
     task : Regression, Loci or Classification
     blocks : "auto", None or array of shape (n_features,)
         Labels of features that have a site together. A part has its own blocks.
+    start : Hyperparameters, optional
+        Those with which features are found that seem to have effects, of which "auto" makes use.
+    n_threads : int, optional
 
     Returns
     -------
@@ -52,7 +58,7 @@ def with_blocks(task, blocks):
         n = len(part.groups)
         X = part.X if n == part.X.shape[1] else part.X[:, :n]
         if auto:
-            members = _found_blocks(X, getattr(part, "y", None), task.total_rows)
+            members = _found_blocks(part, X, task.total_rows, start, n_threads)
         else:
             members = blocks_of(X, own)
         labels = labels_of(members, part.X.shape[1]) if members else None
@@ -62,15 +68,15 @@ def with_blocks(task, blocks):
     return _with_parts(task, parts)
 
 
-def _found_blocks(X, y, n_rows):
-    """Blocks of correlated features, among those that tell most of y, if X has not its signs."""
-    if X.shape[1] <= MAX_SCREENED:
+def _found_blocks(part, X, n_rows, start, n_threads):
+    """Blocks of correlated features of a part, about those that seem to have effects."""
+    if start is None:
         return blocks_of(X, "auto", n_rows)
-    squares = column_squares(X)
-    products = X.T @ (np.ones(len(X)) if y is None else y)
-    scores = products**2 / np.where(squares > 0, squares, np.inf)
-    candidates = np.sort(np.argpartition(-scores, MAX_SCREENED)[:MAX_SCREENED])
-    return [candidates[units] for units in blocks_of(X[:, candidates], "auto", n_rows)]
+
+    def scores():
+        return lead_scores(part.model(start), n_threads)[: X.shape[1]]
+
+    return blocks_of(X, "auto", n_rows, scores)
 
 
 def with_blocks_of(task, results):

@@ -231,9 +231,9 @@ def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
         log_odds = np.where(inner, np.log(p) - np.log1p(-p), log_odds)
     evidence = result.log_evidence + part.log_scale
     deviation = np.sqrt(np.maximum(result.var, 0))
-    # With one block of all, rounding can end the iterations before the solver's own rule.
-    converged = bool(result.converged or result.residual < tol)
-    found = Effects(log_odds, result.mean, deviation, np.nan, np.nan, evidence, converged)
+    found = Effects(
+        log_odds, result.mean, deviation, np.nan, np.nan, evidence, result.converged
+    )
     return found, result
 
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.ep.correlated import MAX_FEATURES, MAX_MODERATE, correlated_blocks, cut
+from fastmf.inference.ep import correlated
+from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut
 
 
 def as_sets(blocks):
@@ -56,10 +57,27 @@ def test_constant_columns_are_in_no_block():
     assert correlated_blocks(np.zeros((10, 4))) == []
 
 
-def test_of_many_features_only_near_copies_share_a_block():
+def test_features_of_large_scores_lead():
+    """A chain is cut between effects, whose blocks reach equally far on both sides."""
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(400, MAX_MODERATE + 1))
-    X[:, 1] = X[:, 0] + 0.5 * rng.normal(size=400)  # correlated by 0.9
-    X[:, 3] = X[:, 2] + 0.1 * rng.normal(size=400)
-    assert as_sets(correlated_blocks(X)) == {(2, 3)}
-    assert as_sets(correlated_blocks(X[:, :20])) == {(0, 1), (2, 3)}
+    X = rng.normal(size=(5000, 60))
+    for j in range(1, 60):
+        X[:, j] = 0.8 * X[:, j - 1] + 0.6 * X[:, j]
+    scores = np.zeros(60)
+    scores[[17, 40]] = 2, 3
+    blocks = as_sets(correlated_blocks(X, scores))
+    # 0.8^4 = 0.41
+    assert {tuple(range(13, 22)), tuple(range(36, 45))} <= blocks
+    assert sorted(k for block in blocks for k in block) == sorted(set().union(*blocks))
+
+
+def test_leads_are_limited(monkeypatch):
+    monkeypatch.setattr(correlated, "MIN_LEADS", 3)
+    monkeypatch.setattr(correlated, "LEADS_PER_ROW", 0)
+    monkeypatch.setattr(correlated, "CHUNK", 2)
+    rng = np.random.default_rng(6)
+    X = np.repeat(rng.normal(size=(200, 6)), 2, axis=1)
+    order = np.argsort([0, 0, 9, 9, 1, 1, 9, 9, 2, 2, 9, 9], kind="stable")
+    blocks, links = correlated._clumps(correlated.unit_columns(X), order, 0.5)
+    assert as_sets(blocks) == {(0, 1), (4, 5)}
+    assert links.T.tolist() == [[0, 0], [0, 1], [4, 4], [4, 5]]

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.evidence import Classification, Loci, Regression
-from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
+from fastmf.learning.evidence import Classification, Hyperparameters, Loci, Regression
+from fastmf.learning.evidence.blocks import (
+    has_blocks,
+    labels_of_task,
+    quiet_parameters,
+    with_blocks,
+)
 
 
 def columns(seed=0):
@@ -36,3 +41,26 @@ def test_labels_of_the_wrong_shape_are_named():
     task = Regression(columns(), np.ones(60), np.zeros(5, int))
     with pytest.raises(ValueError, match="blocks must have a label for each feature"):
         with_blocks(task, [0, 1])
+
+
+def test_blocks_have_effects_in_their_middle():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 40))
+    for j in range(1, 40):
+        X[:, j] = 0.8 * X[:, j - 1] + 0.6 * X[:, j]
+    y = X[:, 23] + rng.normal(size=2000)
+    start = Hyperparameters(1.0, 1.0, np.array([-3.0]))
+    task = with_blocks(Regression(X, y, np.zeros(40, int)), "auto", start)
+    # 0.8^4 = 0.41
+    assert np.flatnonzero(labels_of_task(task) == labels_of_task(task)[23]).tolist() == [
+        *range(19, 28)
+    ]
+    assert has_blocks(task) and not has_blocks(with_blocks(task, None))
+
+
+def test_the_first_noise_is_large_unless_it_is_given():
+    task = Regression(columns(), 2 * np.ones(60), np.zeros(5, int))
+    start = Hyperparameters(0.1, 1.0, np.zeros(1))
+    free, given = (Hyperparameters(known, False, False) for known in (False, True))
+    assert quiet_parameters(task, start, free).noise_variance == pytest.approx(0.6 * 4)
+    assert quiet_parameters(task, start, given) is start
