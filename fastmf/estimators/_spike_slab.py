@@ -255,6 +255,11 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             if cut is None or not n_left:
                 break
             task, start = cut, best
+        if n_left < MAX_CUTS - 1:
+            warn_user(
+                "A block of correlated features has more effects than are summed over, and was cut "
+                "(see blocks_): compare with blocks of your own, or with fewer features."
+            )
         self._warn_of_ends(results)
         if task.scale_is_known:
             self._warn_of_bounds(on_bounds(task, best, fixed))

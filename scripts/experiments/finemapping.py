@@ -14,8 +14,8 @@ error    of the calibration of inclusion probabilities: |mean probability - frac
 time     of a locus, median
 
 With --data, or the environment variable FASTMF_DATA, the locus `finemapping/locus_574x1001.npz` too
-(dosages, a trait, and the inclusion probabilities of FINEMAP). With --records, each locus is appended
-to a file of JSON lines, and those that are there are not analysed again.
+(dosages, a trait, and the inclusion probabilities of FINEMAP). With --records, each locus is
+appended to a file of JSON lines, and those that are there are not analysed again.
 
 Results: finemapping.md.
 """

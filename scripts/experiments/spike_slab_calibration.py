@@ -3,9 +3,9 @@
 
 Regressions on p = 500 features, of which each matters with probability 0.01, and n = 100 rows, with
 all parameters learned: independent features, those of an autoregressive process (correlation 0.9 of
-neighbours), blocks of ten features correlated by 0.95, and genotypes (0, 1, 2; two chromosomes whose
-neighbouring alleles come from normal variables correlated by 0.95), at several ratios of signal to
-noise. Printed for each cell:
+neighbours), blocks of ten features correlated by 0.95, and genotypes (0, 1, 2; two chromosomes
+whose neighbouring alleles come from normal variables correlated by 0.95), at several ratios of
+signal to noise. The fit "true" is given the parameters. Printed for each cell:
 
 cover   fraction of 2,000 new rows within their predictive intervals of 50, 90, 95 and 99%, and the
         standard error, over fits, of that of 95%

@@ -91,7 +91,8 @@ def test_blocks_that_are_cut_to_the_end_are_those_of_the_sites(monkeypatch):
     monkeypatch.setattr("fastmf.estimators._spike_slab.without_cut_blocks", lambda task, _: task)
     monkeypatch.setattr("fastmf.estimators._spike_slab.MAX_CUTS", 2)
     X, y, _ = locus(0)
-    model = mf.SpikeSlabRegressor(expected_model_size=2).fit(X, y)
+    with pytest.warns(UserWarning, match="more effects than are summed over, and was cut"):
+        model = mf.SpikeSlabRegressor(expected_model_size=2).fit(X, y)
     sizes = np.unique(model.blocks_, return_counts=True)[1]
     assert (sizes[sizes > 1] ** 2).sum() == len(model._point_matrices)
     assert np.isfinite(model.predict(X, return_std=True)[1]).all()

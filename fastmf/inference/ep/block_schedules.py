@@ -16,8 +16,9 @@ from fastmf.inference.gaussian.blocks import Blocks
 from fastmf.priors._protocol import parts_of
 from fastmf.special import sigmoid
 
-# Numbers that the curvatures of all blocks of the double loop may hold.
-MAX_CURVATURES = 1 << 26
+# Numbers that the curvatures of all blocks of the double loop may hold: of larger blocks its steps
+# take seconds, and where parallel steps had not converged it did not either.
+MAX_CURVATURES = 1 << 20
 
 
 def solve_with_blocks(model, members, init, settings, options, trace):

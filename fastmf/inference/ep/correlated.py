@@ -20,7 +20,7 @@ MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.4, 0.5, 0.95
 MAX_FEATURES, SMALLEST_PART = 60, 0.5
 # Leads whose correlations are computed at a time; and all of them, for each row: they cost as much
 # as ten iterations. Of few rows at least the other number.
-CHUNK, LEADS_PER_ROW, MIN_LEADS = 512, 10, 4000
+CHUNK, LEADS_PER_ROW, MIN_LEADS = 512, 10, 2000
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
@@ -47,8 +47,8 @@ def correlated_blocks(X, scores=None, n_rows=None):
     -----
     Clumps: the feature of largest score and those that are in no block yet and correlate with it by
     more than 0.4 (more where there are so few samples that independent columns might), and so on
-    with the rest. Of more features than 4000, and ten times the rows, the others stay single. Then
-    columns that are linear combinations of others join them, if the block stays small enough; these
+    with the rest, up to 2000 leads or ten times the rows; what is left stays single. Then columns
+    that are linear combinations of others join them, if the block stays small enough; these
     are sought among all, or with more columns than rows among those that are linked by such
     correlations. The cost is that of the products of leads and features; small correlations are not
     kept.

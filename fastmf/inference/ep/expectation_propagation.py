@@ -36,7 +36,7 @@ from fastmf.priors import GaussBernoulli
 from fastmf.priors._protocol import n_units, parts_of
 
 # Tolerance, and iterations, of the fit with single sites by which blocks are found.
-LEAD_TOL, LEAD_ITERATIONS = 1e-2, 30
+LEAD_TOL, LEAD_ITERATIONS = 1e-2, 15
 
 
 def expectation_propagation(
@@ -111,9 +111,10 @@ def expectation_propagation(
     never increases and whose fixed points are those of the parallel one; "sequential" is run as
     "auto" then. Where the parallel one does not converge, "auto" blocks are joined in which
     features move most, eight times at most. The double loop is not run where the curvatures of its
-    blocks would take more than 0.5 GB. Under `site_precision_min` only the parallel one is run, and
-    eigenvalues have the bound. The cost is that of single sites, or of a matrix of features where
-    that is larger than n_samples by less than 2.5 times, and for each block that of its patterns.
+    blocks would take more than 8 MB (a block of 43 features). Under `site_precision_min` only the
+    parallel one is run, and eigenvalues have the bound. The cost is that of single sites, or of a
+    matrix of features where that is larger than n_samples by less than 2.5 times, and for each
+    block that of its patterns.
 
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points

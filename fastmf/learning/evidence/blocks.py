@@ -21,7 +21,7 @@ FIRST_NOISE = 0.6
 
 
 def quiet_parameters(task, start, fixed):
-    """Hyper-parameters with much noise, unless it is fixed: leads and blocks are found with them."""
+    """Hyper-parameters with much noise, unless it is fixed, with which blocks are found."""
     if fixed.noise_variance:
         return start
     noise_variance = max(start.noise_variance, FIRST_NOISE * task.scale)

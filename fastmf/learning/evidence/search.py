@@ -13,8 +13,8 @@ from fastmf.learning.evidence.blocks import with_blocks_of
 from fastmf.learning.quasi_newton import minimise
 
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
-# then a twentieth of their standard errors from its maximum: the gain is half of the square.
-EVIDENCE_TOL = 1e-3
+# then a tenth of their standard errors from its maximum: the gain is half of the square.
+EVIDENCE_TOL = 5e-3
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
 # Bounds of the search, in units of the variance of y, of the slab over the mean square of the
