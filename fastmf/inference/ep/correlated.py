@@ -14,13 +14,13 @@ from fastmf._common.stored_columns import StoredColumns
 
 # Features correlate with their lead by more than this, and by so many standard errors more than the
 # largest correlation of independent columns, up to a limit.
-MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.4, 0.5, 0.95
+MIN_BLOCK_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.4, 0.5, 0.95
 # Features of the largest block; where there are more, those beyond the largest gap of correlations
 # are left out, but no more of the largest block than this fraction.
 MAX_FEATURES, SMALLEST_PART = 60, 0.5
 # Leads whose correlations are computed at a time; and all of them, for each row: they cost as much
 # as ten iterations. Of few rows at least the other number.
-CHUNK, LEADS_PER_ROW, MIN_LEADS = 512, 10, 2000
+LEADS_AT_A_TIME, LEADS_PER_ROW, MIN_LEADS = 512, 10, 2000
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
@@ -56,7 +56,7 @@ def correlated_blocks(X, scores=None, n_rows=None):
     n, p = n_rows or len(X), X.shape[1]
     columns = unit_columns(X)
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
-    threshold = max(MIN_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
+    threshold = max(MIN_BLOCK_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
     order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
     blocks, links = _clumps(columns, order, threshold)
     few = min(n - 1, MAX_DEPENDENT)
@@ -75,7 +75,7 @@ def _clumps(columns, order, threshold):
     single = columns if isinstance(columns, StoredColumns) else columns.astype(np.float32)
     blocks, links = [], [np.empty((2, 0), np.int64)]
     while n_left > 0 and len(order := order[free[order]]):
-        leads, order = order[: min(CHUNK, n_left)], order[CHUNK:]
+        leads, order = order[: min(LEADS_AT_A_TIME, n_left)], order[LEADS_AT_A_TIME:]
         n_left -= len(leads)
         products = abs(single.T @ single[:, leads]).T
         row, other = np.divmod(np.flatnonzero(products > threshold), p)

@@ -42,7 +42,7 @@ def with_blocks(task, blocks, start=None, n_threads=None):
     blocks : "auto", None or array of shape (n_features,)
         Labels of features that have a site together. A part has its own blocks.
     start : Hyperparameters, optional
-        Those with which features are found that seem to have effects, of which "auto" makes use.
+        Hyper-parameters of the fit that finds features which seem to have effects, for "auto".
     n_threads : int, optional
 
     Returns

@@ -74,7 +74,7 @@ def test_features_of_large_scores_lead():
 def test_leads_are_limited(monkeypatch):
     monkeypatch.setattr(correlated, "MIN_LEADS", 3)
     monkeypatch.setattr(correlated, "LEADS_PER_ROW", 0)
-    monkeypatch.setattr(correlated, "CHUNK", 2)
+    monkeypatch.setattr(correlated, "LEADS_AT_A_TIME", 2)
     rng = np.random.default_rng(6)
     X = np.repeat(rng.normal(size=(200, 6)), 2, axis=1)
     order = np.argsort([0, 0, 9, 9, 1, 1, 9, 9, 2, 2, 9, 9], kind="stable")
