@@ -15,7 +15,7 @@ from fastmf.inference.gaussian.blocks import labels_of, members_of
 
 # Largest probability that a block includes as many features as its patterns may, and how often
 # blocks in which it is larger are cut.
-MAX_FULL, MAX_CUTS = 0.05, 8
+MAX_FULL, MAX_CUTS = 0.05, 4
 # Features that move most, whose correlations are computed, and how often blocks are joined.
 MOST_MOVING, MAX_JOINS = 64, 8
 # Probabilities of inclusion this near to 0 and to 1 leave nothing to decide.

@@ -213,13 +213,14 @@ def _with_blocks(model, members, n_joins, init, settings, options):
     if schedule == "convergent" or options[0] > -np.inf:
         n_joins = 0
     with one_blas_thread(model.n_units):
-        for k in range(n_joins + 1):
-            trace, name = EPTrace(history), "parallel" if k < n_joins else schedule
+        while True:
+            trace, name = EPTrace(history), "parallel" if n_joins else schedule
             found = solve_with_blocks(model, members, init, (name, damping), options, trace)
-            if found.converged or k == n_joins:
+            if found.converged or not n_joins:
                 break
-            joined = joined_blocks(model.X, members, found)
-            members, init = members if joined is None else joined, found
+            joined, init = joined_blocks(model.X, members, found), found
+            n_joins = 0 if joined is None else n_joins - 1
+            members = members if joined is None else joined
     return found if history else replace(found, history=None, energies=None)
 
 
