@@ -12,7 +12,7 @@ from fastmf.inference.gaussian import low_rank as module
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_low_rank_is_dense(monkeypatch, low, dtype):
-    monkeypatch.setattr(module, "CHUNK", 20 * 64)  # several chunks, the last one shorter
+    monkeypatch.setattr(module, "ENTRIES_AT_A_TIME", 20 * 64)  # several chunks, the last one shorter
     low_rank, dense = linear(20, 90, dtype)
     agree(low_rank.moments(sites(90, low)), dense.moments(sites(90, low)), 1e-8)
 
@@ -28,7 +28,7 @@ def test_variance_along_rows(low):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_products_with_X_are_in_double_precision(monkeypatch, dtype):
-    monkeypatch.setattr(module, "CHUNK", 20 * 64)
+    monkeypatch.setattr(module, "ENTRIES_AT_A_TIME", 20 * 64)
     low_rank, _ = linear(20, 90, dtype)
     X, rng = low_rank.X.astype(float), np.random.default_rng(5)
     w, residual = rng.normal(size=90), rng.normal(size=20)
