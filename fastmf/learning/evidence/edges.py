@@ -231,9 +231,7 @@ def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
         log_odds = np.where(inner, np.log(p) - np.log1p(-p), log_odds)
     evidence = result.log_evidence + part.log_scale
     deviation = np.sqrt(np.maximum(result.var, 0))
-    found = Effects(
-        log_odds, result.mean, deviation, np.nan, np.nan, evidence, result.converged
-    )
+    found = Effects(log_odds, result.mean, deviation, np.nan, np.nan, evidence, result.converged)
     return found, result
 
 

@@ -12,7 +12,9 @@ from fastmf.inference.gaussian import low_rank as module
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_low_rank_is_dense(monkeypatch, low, dtype):
-    monkeypatch.setattr(module, "ENTRIES_AT_A_TIME", 20 * 64)  # several chunks, the last one shorter
+    monkeypatch.setattr(
+        module, "ENTRIES_AT_A_TIME", 20 * 64
+    )  # several chunks, the last one shorter
     low_rank, dense = linear(20, 90, dtype)
     agree(low_rank.moments(sites(90, low)), dense.moments(sites(90, low)), 1e-8)
 
