@@ -88,7 +88,7 @@ def main(argv=None):
     parser.add_argument("--designs", nargs="*", choices=DESIGNS, default=list(DESIGNS))
     parser.add_argument("--ratios", nargs="*", type=float, default=list(RATIOS))
     parser.add_argument("--records", type=Path, help="file of the fits that are made")
-    parser.add_argument("--quick", action="store_true", help="two fits of 100 features, at one ratio")
+    parser.add_argument("--quick", action="store_true", help="two small fits, at one ratio")
     options = parser.parse_args(argv)
     if options.quick:
         options.fits, options.features, options.ratios = 2, 100, [2.0]
