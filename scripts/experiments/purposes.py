@@ -37,8 +37,8 @@ CHAINS = dict(gradient="pcd", n_sweeps=1, n_starts=100, momentum=0.0, l2=0.0)
 TRAININGS = {
     "default": {},
     "l2=0.01": dict(l2=0.01),
-    "batch_size=20, l2=0.003": dict(batch_size=20, l2=0.003),
-    "batch_size=20, l2=0.01": dict(batch_size=20, l2=0.01),
+    "batch_size=100, l2=0.001": dict(batch_size=100, l2=0.001),
+    "batch_size=100, l2=0.01": dict(batch_size=100, l2=0.01),
     "pcd": dict(batch_size=20, learning_rate=(0.1, 0.0, "linear"), **CHAINS),
     "default, then pcd": dict(batch_size=20, learning_rate=FALLING, **CHAINS),
 }

@@ -17,7 +17,7 @@ from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
 from fastmf.kernels.mean_field.rows import MEAN, VAR
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.phases import States
-from fastmf.priors._domain import fields_of, gaussian_units, precisions
+from fastmf.priors._queries import fields_of, gaussian_units, precisions
 
 
 class SolveOthers(States):
@@ -77,6 +77,7 @@ class SolveOthers(States):
         np.negative(covariance if self.which == 0 else covariance.T, out=effect)
 
     def load(self, state, rows):
+        """Take over persistent solutions, or let them start from data and the moments given it."""
         super().load(state, rows)
         if self.run.problem.persistent and not state.chains and self.which == 0:
             mean, var = self.run.statistics.model.state[:2]
@@ -84,6 +85,7 @@ class SolveOthers(States):
             mean[:, self.others], var[:, self.others] = state.model.hidden.moments(b, zero)
 
     def store(self, state):
+        """Give a state what persistent solutions go on from."""
         super().store(state)
         if state.chains:
             # An average over rows, and no part of a start.

@@ -235,6 +235,7 @@ class States(Phase):
     """Solutions or samples, which may go on from those of the step before."""
 
     def load(self, state, rows):
+        """Let states go on from those of a step, or start from data."""
         if not self.run.problem.persistent:
             return
         planes, bounds = self.run.statistics.model.state, self.run.layout.bounds
@@ -249,6 +250,7 @@ class States(Phase):
             planes[MEAN][:, units] = self.run.statistics.uncoupled[MEAN, units]
 
     def store(self, state):
+        """Give a state what the next step goes on from."""
         if self.run.problem.persistent:
             kept = self.kept(*self.run.statistics.model.state[:2])
             state.chains = tuple(part.copy() for part in kept)
