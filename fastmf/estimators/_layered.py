@@ -15,6 +15,7 @@ from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._layered_learning import Learning
 from fastmf.estimators._rows import checked_rows, with_nan_labels
 from fastmf.estimators._sampling import LayeredSampling
+from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -150,8 +151,6 @@ class LayeredMachine(
             return exact(self.model_, averages=False).log_partition
         solved = self._solve(self.starts_)
         if how == "auto" and not np.isfinite(solved.log_partition).any():
-            from fastmf.evaluation.annealed import annealed_importance_sampling
-
             return annealed_importance_sampling(
                 self.model_, max_steps=8000, n_threads=self.n_threads, rng=0
             ).log_partition
