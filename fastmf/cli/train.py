@@ -78,7 +78,9 @@ def _add_machine(machine):
 def _add_gradient_ascent(learning):
     """Options of the steps and of the gradient that they follow."""
     learning.add_argument("--epochs", type=int, default=20, metavar="N", help="[20]")
-    learning.add_argument("--batch-size", type=int, default=100, metavar="N", help="[100]")
+    learning.add_argument(
+        "--batch-size", type=int, metavar="N", help="[20; by chains, or of real units, 100]"
+    )
     learning.add_argument(
         "--learning-rate",
         type=float,
@@ -89,7 +91,10 @@ def _add_gradient_ascent(learning):
     )
     learning.add_argument("--momentum", type=float, default=0.5, metavar="R", help="[0.5]")
     learning.add_argument(
-        "--l2", type=float, default=0.001, metavar="R", help="weight decay [0.001]"
+        "--l2",
+        type=float,
+        metavar="R",
+        help="weight decay [0.005; by chains, or of real units, 0.001]",
     )
     learning.add_argument(
         "--gradient",

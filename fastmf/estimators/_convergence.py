@@ -60,9 +60,17 @@ def warn_if_below_independent(model, history, independent):
     independent : float or None
         Log-likelihood of the independent units, nats a row.
     """
-    if independent is None or not np.isfinite(history["log_likelihood"][-1]):
+    if independent is None:
         return
     found = history["log_likelihood"][-1] * sum(model.sizes)
+    if not np.isfinite(found):
+        warn_user(
+            "the log-likelihood of the last epoch is unknown, because mean-field iterations of "
+            "this machine have no moments: compare `score` with that of independent units. "
+            "Bounded units, such as 'truncated_gaussian', have moments always.",
+            ConvergenceWarning,
+        )
+        return
     if found < independent - BELOW_INDEPENDENT * model.sizes[0]:
         warn_user(
             f"learning has diverged: the log-likelihood of the last epoch, {found:.4g} nats a row, "

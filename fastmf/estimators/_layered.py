@@ -2,10 +2,12 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import number, one_of
 from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
+from fastmf._common.warning import warn_user
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_unless_converged
 from fastmf.estimators._files import Saved, pointwise_and_starts
@@ -13,6 +15,7 @@ from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._layered_learning import Learning
 from fastmf.estimators._rows import checked_rows, with_nan_labels
 from fastmf.estimators._sampling import LayeredSampling
+from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -120,7 +123,9 @@ class LayeredMachine(
               can be a nat and more for strong couplings.
             - "mean": the mean of their log-partitions, as in the figures of Tramel et al. (2018).
             - "auto": "exact" if the states of the smaller layer times the units of the other are at
-              most 2^24, such as 14 binary hidden units next to 1,024; else "log_sum_exp".
+              most 2^24, such as 14 binary hidden units next to 1,024; else "log_sum_exp", or
+              `annealed_importance_sampling` where mean-field iterations have no moments, as those
+              of spike-and-slab units next to Gaussian ones.
 
         Returns
         -------
@@ -144,10 +149,20 @@ class LayeredMachine(
         one_of("how", how, ("auto", "exact", *ESTIMATES))
         if how == "exact" or (how == "auto" and enumerable(self.model_)):
             return exact(self.model_, averages=False).log_partition
+        solved = self._solve(self.starts_)
+        if how == "auto" and not np.isfinite(solved.log_partition).any():
+            return annealed_importance_sampling(
+                self.model_, max_steps=8000, n_threads=self.n_threads, rng=0
+            ).log_partition
         how = ESTIMATES[0] if how == "auto" else how
-        return log_partition_estimate(
-            self._solve(self.starts_), how, model=self.model_, order=self._order
-        )
+        found = log_partition_estimate(solved, how, model=self.model_, order=self._order)
+        if not np.isfinite(found):
+            warn_user(
+                f"the log-partition is unknown, {found}: mean-field iterations of this machine "
+                "have no moments. Use how='auto' or `fastmf.annealed_importance_sampling`.",
+                ConvergenceWarning,
+            )
+        return found
 
     def score(self, X, y=None):
         """Average of `score_samples`.

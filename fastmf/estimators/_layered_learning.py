@@ -13,7 +13,7 @@ from fastmf.estimators._rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._weights import present_rows
 from fastmf.inference.missing.seen import log_prob_of_seen
-from fastmf.learning.layered.choice import gradient_for
+from fastmf.learning.layered.choice import MANY_ROWS, gradient_for, steps_for
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -231,7 +231,7 @@ class Learning:
         return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
 
     def _with_gradient(self, settings, model, n_rows):
-        """The settings with the gradient that is taken."""
+        """The settings with the gradient that is taken, and what is chosen for it."""
         gradient = self.gradient
         if gradient == "auto":
             gradient = gradient_for(model, n_rows)
@@ -242,7 +242,12 @@ class Learning:
                 f"got {model}; use 'tap' or 'pcd'."
             )
         self.gradient_ = gradient
-        return replace(settings, gradient=gradient)
+        settings = replace(settings, gradient=gradient)
+        chosen = steps_for(model, settings)
+        return replace(settings, **{name: chosen[name] for name in self._not_given()})
+
+    def _not_given(self):
+        return [name for name in MANY_ROWS if getattr(self, name) is None]
 
     def _family(self, settings, X, weights):
         """The steps of learning, and the settings that suit them."""
@@ -259,6 +264,7 @@ class Learning:
     def _settings(self):
         check.one_of("gradient", self.gradient, ("auto", *GRADIENTS))
         chosen = {"gradient": "tap"} if self.gradient == "auto" else {}
+        chosen |= {name: MANY_ROWS[name] for name in self._not_given()}
         return settings_of(self, LayeredSettings, **chosen)
 
     def _remember(self, X, settings, weights=None, seed=None):

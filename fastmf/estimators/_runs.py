@@ -59,7 +59,8 @@ def settings_of(estimator, class_, **others):
     """The estimator's options as settings of this class, checked; `others` replace some."""
     names = class_.__dataclass_fields__
     settings = class_(**{name: getattr(estimator, name) for name in names} | others)
-    number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
+    if estimator.weight_scale is not None:
+        number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
     number("validation_fraction", estimator.validation_fraction, 0, 1)
     if not isinstance(estimator.verbose, bool | np.bool_):
         count("verbose", estimator.verbose, 0)

@@ -13,6 +13,7 @@ from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.layered.choice import weight_scale_for
 from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
@@ -48,8 +49,9 @@ class DeepBoltzmannMachine(LayeredMachine):
     centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
     weight_scale, callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
         As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
-        learned worse than one of 784-100. A run that resumes from a checkpoint repeats its
-        pre-training.
+        learned worse than one of 784-100. Batches of machines of several hidden layers are of 100
+        rows by default, `l2` is 0.001, and weights above the first are of scale 0.001. A run that
+        resumes from a checkpoint repeats its pre-training.
     init : RBM, DBM or None
         The model that learning begins with, such as the `model_` of another machine. Its units and
         sizes count; layers of `n_components` above its own are added, coupled by small random
@@ -101,10 +103,10 @@ class DeepBoltzmannMachine(LayeredMachine):
         gradient="auto",
         learning_rate=0.05,
         momentum=0.5,
-        l2=0.001,
+        l2=None,
         l1=0.0,
         n_epochs=20,
-        batch_size=100,
+        batch_size=None,
         n_starts=None,
         n_sweeps=10,
         starts="data",
@@ -115,7 +117,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         early_stopping=False,
         validation_fraction=0.1,
         patience=5,
-        weight_scale=1e-3,
+        weight_scale=None,
         init=None,
         callbacks=None,
         checkpoint=None,
@@ -245,7 +247,11 @@ class DeepBoltzmannMachine(LayeredMachine):
                 )
         for kind, size in list(zip(kinds, sizes, strict=True))[len(weights) :]:
             shape = n_units(layers[-1]), size
-            weights += (rng.normal(scale=self.weight_scale, size=shape).astype(dtype),)
+            scale = self.weight_scale
+            if scale is None:
+                given = bool(weights) or is_unit_prior(self.visible)
+                scale = weight_scale_for(layers[0], size, given)
+            weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
             layers += (hidden_prior(kind, size, dtype),)
         return machine_of(weights, layers)
 

@@ -9,9 +9,10 @@ from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import gibbs
+from fastmf.learning.layered.choice import weight_scale_for
 from fastmf.models import RBM
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import n_units
+from fastmf.priors._protocol import is_unit_prior, n_units
 from fastmf.priors._registry import floating_type
 
 
@@ -39,8 +40,15 @@ class GeneralizedRBM(LayeredMachine):
         `momentum` and `batch_size` do not matter; with `l1` or `preconditioning` by the usual
         steps.
     learning_rate : float, (start, end), (start, end, "linear") or callable
-    momentum, l2, l1 : float
-    n_epochs, batch_size : int
+    momentum : float
+    l2 : float or None
+        Weight decay. None: 0.005 where machines of discrete units learn by mean-field solutions
+        from data, without preconditioning; otherwise 0.001.
+    l1 : float
+    n_epochs : int
+    batch_size : int or None
+        None: 20 where `l2` is 0.005 by default, which makes better features and, after the same
+        time, higher likelihoods; otherwise 100, as many rows as chains, or as precisions need.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step (None: the batch size). Half of that is faster
         and, with a rate that falls, as good after the same time.
@@ -65,8 +73,9 @@ class GeneralizedRBM(LayeredMachine):
     validation_fraction : float
         Share of the data set aside for early stopping, unless `fit` is given validation data.
     patience : int
-    weight_scale : float
+    weight_scale : float or None
         Standard deviation of the weights before learning, in the units of measurement of learning.
+        None: 0.3 / sqrt(n_features + n_components) for real units given by name; otherwise 0.001.
     init : RBM or None
         The model that learning begins with, such as the `model_` of another machine, in place of
         small random weights. Its units count, and its sizes; not `visible`, `hidden`,
@@ -126,8 +135,8 @@ class GeneralizedRBM(LayeredMachine):
     ones: precisions of columns far from zero move with their means fixed, and a column whose mean
     is dozens of its deviations learns more slowly.
 
-    As features, digits are classified best by machines of more and smaller steps whose weights stay
-    small, `batch_size=20` and `l2` of 0.003 to 0.01: see the guide's page on purposes.
+    Which options suit features, likelihoods, samples and imputation: see the guide's page on
+    purposes.
 
     Examples
     --------
@@ -156,10 +165,10 @@ class GeneralizedRBM(LayeredMachine):
         gradient="auto",
         learning_rate=0.05,
         momentum=0.5,
-        l2=0.001,
+        l2=None,
         l1=0.0,
         n_epochs=20,
-        batch_size=100,
+        batch_size=None,
         n_starts=None,
         n_sweeps=3,
         starts="data",
@@ -170,7 +179,7 @@ class GeneralizedRBM(LayeredMachine):
         early_stopping=False,
         validation_fraction=0.1,
         patience=5,
-        weight_scale=1e-3,
+        weight_scale=None,
         init=None,
         callbacks=None,
         checkpoint=None,
@@ -262,7 +271,11 @@ class GeneralizedRBM(LayeredMachine):
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
         visible = visible_prior(self.visible, X, rows)
-        weights = rng.normal(scale=self.weight_scale, size=(n_units(visible), self.n_components))
+        scale = self.weight_scale
+        if scale is None:
+            given = is_unit_prior(self.visible)
+            scale = weight_scale_for(visible, self.n_components, given)
+        weights = rng.normal(scale=scale, size=(n_units(visible), self.n_components))
         dtype = floating_type(X)
         hidden = hidden_prior(self.hidden, self.n_components, dtype)
         return RBM(weights.astype(dtype), visible, hidden)

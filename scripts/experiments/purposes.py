@@ -37,10 +37,10 @@ CHAINS = dict(gradient="pcd", n_sweeps=1, n_starts=100, momentum=0.0, l2=0.0)
 TRAININGS = {
     "default": {},
     "l2=0.01": dict(l2=0.01),
-    "batch_size=20, l2=0.003": dict(batch_size=20, l2=0.003),
-    "batch_size=20, l2=0.01": dict(batch_size=20, l2=0.01),
+    "batch_size=100, l2=0.001": dict(batch_size=100, l2=0.001),
+    "batch_size=100, l2=0.01": dict(batch_size=100, l2=0.01),
     "pcd": dict(batch_size=20, learning_rate=(0.1, 0.0, "linear"), **CHAINS),
-    "default, then pcd": dict(batch_size=20, learning_rate=FALLING, **CHAINS),
+    "batch_size=100, l2=0.001, then pcd": dict(batch_size=20, learning_rate=FALLING, **CHAINS),
 }
 STARTS = ("independent", "data", "annealed")
 COLUMNS = ("log-likelihood", "accuracy", *STARTS, "imputation", "seconds")
@@ -70,8 +70,9 @@ def trained(name, X, options):
         fields = sklearn_rbm.intercept_visible_, sklearn_rbm.intercept_hidden_
         model = mf.RBM(sklearn_rbm.components_.T.astype(X.dtype), *map(mf.Bernoulli, fields))
         return mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X), seconds
-    if name.startswith("default, then"):
-        common["init"] = mf.GeneralizedRBM(**common, **epochs).fit(X).model_
+    if name.endswith(", then pcd"):
+        first = TRAININGS["batch_size=100, l2=0.001"]
+        common["init"] = mf.GeneralizedRBM(**common, **epochs, **first).fit(X).model_
     machine = mf.GeneralizedRBM(**common, **epochs, **TRAININGS[name]).fit(X)
     return machine, time.process_time() - start
 

@@ -3,7 +3,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf.estimators import GeneralizedRBM
-from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
+from fastmf.estimators._convergence import (
+    warn_if_below_independent,
+    warn_if_diverged,
+    warn_unless_converged,
+)
 from fastmf.evaluation import log_likelihood
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Gaussian
@@ -38,3 +42,13 @@ def test_rows_that_have_not_converged_are_counted():
     warn_unless_converged(np.ones(3, bool))
     with pytest.warns(ConvergenceWarning, match="of 2 of 3 rows did not converge"):
         warn_unless_converged(np.array([True, False, False]))
+
+
+def test_a_likelihood_that_is_unknown_is_told():
+    real = RBM(np.zeros((8, 4)), Gaussian(np.zeros(8), np.ones(8)), Bernoulli(np.zeros(4)))
+    warn_if_below_independent(real, {"log_likelihood": [-1.0]}, -12.1)
+    warn_if_below_independent(real, {"log_likelihood": [-np.inf]}, None)
+    with pytest.warns(ConvergenceWarning, match="of the last epoch is unknown"):
+        warn_if_below_independent(real, {"log_likelihood": [-1.0, -np.inf]}, -12.0)
+    with pytest.warns(ConvergenceWarning, match="-12 nats a row, is below .* -11"):
+        warn_if_below_independent(real, {"log_likelihood": [-1.0]}, -11.0)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 
@@ -69,3 +70,38 @@ def test_scores_of_deep_machines_sum_hidden_layers_exactly():
 def test_names_of_outputs_count_the_highest_layer(machines):
     for machine in machines:
         assert len(machine.get_feature_names_out()) == 3
+
+
+def with_spiked_hidden_units(scale):
+    rng = np.random.default_rng(0)
+    weights, odds = scale * rng.normal(size=(4, 3)), np.array([0.3, -0.2, 0.1])
+    visible = mf.Gaussian([0.2, -0.1, 0.3, 0.0], [1.0, 2.0, 0.5, 1.5])
+    return mf.RBM(weights, visible, mf.GaussBernoulli([0.1, 0.4, -0.3], 1.0, odds))
+
+
+def log_partition_by_spikes(model):
+    """Sum over which hidden units are not zero; all others are jointly Gaussian."""
+    (f, p), hidden, total = model.visible, model.hidden, []
+    for some in np.ndindex(2, 2, 2):
+        on = np.flatnonzero(some)
+        W = model.weights[:, on]
+        matrix = np.block([[np.diag(p), -W], [-W.T, np.diag(hidden.precision[on])]])
+        field = np.concatenate([f, hidden.field[on]])
+        # The slab is normalised: of weight exp(log_odds) beside a spike of weight 1.
+        q, b = hidden.precision[on], hidden.field[on]
+        slab = hidden.log_odds[on] - b**2 / (2 * q) - np.log(2 * np.pi / q) / 2
+        gaussian = field @ np.linalg.solve(matrix, field) / 2
+        gaussian -= np.linalg.slogdet(matrix / (2 * np.pi))[1] / 2
+        total.append(slab.sum() + gaussian)
+    return np.logaddexp.reduce(total)
+
+
+def test_scores_are_annealed_where_mean_field_has_no_moments():
+    model = with_spiked_hidden_units(0.3)
+    X = np.random.default_rng(1).normal(size=(30, 4))
+    machine = mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X)
+    with pytest.warns(ConvergenceWarning, match="unknown, inf: .*annealed_importance"):
+        assert machine.log_partition("log_sum_exp") == np.inf
+    exact = log_partition_by_spikes(model)
+    assert machine.log_partition() == pytest.approx(exact, abs=0.05)
+    assert np.isfinite(machine.score(X))

@@ -24,13 +24,13 @@ ARROWS = {
     "inference": ("kernels", "models", "_common", "_threads"),
     "learning": ("inference",),
     "distributed": ("learning",),
-    "estimators": ("learning", "distributed"),
+    "estimators": ("evaluation", "distributed"),
     "reference": ("priors", "special", "_outcomes", "_jit"),
     "convert": ("models", "_common"),
     "datasets": ("kernels", "models", "_common"),
     "evaluation": ("learning",),
     "plotting": ("evaluation",),
-    "cli": ("estimators", "evaluation", "datasets", "plotting"),
+    "cli": ("estimators", "datasets", "plotting"),
     "__main__": ("cli",),
 }
 DIRECT_ONLY = {"reference"}

@@ -11,6 +11,7 @@ from importlib import import_module
 from kernel_cases.case import Case, Size
 
 FAMILIES = (
+    "all_rows",
     "tap",
     "gibbs",
     "annealed",

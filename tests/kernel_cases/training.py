@@ -55,7 +55,7 @@ def _arguments(model, X, size, rng, n_starts, options):
     if settings.preconditioning is not None:
         prepare(state, X, settings)
     steps.load(state, rows[0])
-    return steps.arguments(rows, np.arange(3), [0.05, 0.04, 0.03])
+    return steps.arguments(rows, np.arange(3), [0.05, 0.04, 0.03], steps.parts[0][0])
 
 
 def mixed_arguments(size, dtype, *, n_starts=None, **options):

@@ -1,10 +1,18 @@
-"""Which gradient suits a machine."""
+"""Which gradient suits a machine, and which batches, weight decay and first weights."""
+
+import numpy as np
 
 from fastmf.learning.layered.exact_averages import is_cheaply_exact
+from fastmf.learning.layered.gradients import MEAN_FIELD
+from fastmf.priors._protocol import n_units
 from fastmf.priors._queries import unbounded
+from fastmf.priors._scaling import is_real
 
 # Products of data with couplings in one step from all rows, up to which exact gradients are taken.
 MAX_EXACT_PRODUCTS = 2**28
+# Batches and weight decay where features and likelihoods of binary machines are good after few
+# epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
+FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
 
 
 def gradient_for(model, n_rows):
@@ -25,3 +33,35 @@ def gradient_for(model, n_rows):
     if is_cheaply_exact(model) and n_rows * model.couplings[0].size <= MAX_EXACT_PRODUCTS:
         return "exact"
     return "pcd" if any(unbounded(layer).any() for layer in model.layers) else "tap"
+
+
+def steps_for(model, settings):
+    """Batch size and weight decay where none are given.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    settings : LayeredSettings
+
+    Returns
+    -------
+    dict
+        `FEW_ROWS` for RBMs of discrete units and mean-field gradients from data; else `MANY_ROWS`:
+        chains, and persistent solutions, are as many as rows.
+    """
+    from_rows = settings.gradient in MEAN_FIELD and settings.starts != "persistent"
+    plain = from_rows and settings.preconditioning is None
+    discrete = not any(map(is_real, model.layers))
+    return FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
+
+
+def weight_scale_for(visible, n_hidden, given):
+    """Standard deviation of the first weights where none is given.
+
+    Those of real columns, which are of unit scale, are large enough that learning takes few epochs
+    to leave them, and the largest singular value is about 0.4 at most. Units that are `given`, not
+    fitted to the data, may be of another scale.
+    """
+    if given or not is_real(visible):
+        return 1e-3
+    return 0.3 / np.sqrt(n_units(visible) + n_hidden)

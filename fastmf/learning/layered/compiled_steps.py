@@ -14,6 +14,7 @@ from fastmf.kernels.training.gradients import TASK_ROWS
 from fastmf.kernels.training.train import phase_table
 from fastmf.kernels.training.train import train as train_kernel
 from fastmf.learning.layered.gradients import MEAN_FIELD
+from fastmf.learning.layered.integrated_phase import SolveOthers
 from fastmf.learning.layered.moves import MoveCouplings, MoveFields, MoveUnits
 from fastmf.learning.layered.phases import (
     DeepRows,
@@ -34,7 +35,11 @@ def phases_of(problem):
     """The classes of the phases of a step, in order."""
     return (
         SparseRows if problem.sparse else DeepRows if problem.model.deep else DenseRows,
-        Solve if problem.settings.gradient in MEAN_FIELD else Sample,
+        SolveOthers
+        if problem.integrated
+        else Solve
+        if problem.settings.gradient in MEAN_FIELD
+        else Sample,
         MoveCouplings,
         MoveFields if problem.fields_only else MoveUnits,
     )
@@ -75,8 +80,7 @@ class CompiledSteps:
         self.phases = [phase(self, found) for phase in phases_of(problem)]
         self.rows, _, moved, self.units = self.phases
         self.couplings = moved.couplings
-        kernels = [kernel for phase in self.phases for kernel in phase.kernels]
-        found["phases"] = phase_table(self.dtype, kernels)
+        self.parts = self._parts()
         kinds = types.Parameters, types.Settings, types.Statistics, Workers[types.Scratch]
         parts = (placeholder(self.dtype, kind, n_workers) for kind in kinds)
         self.parameters, self.settings, self.statistics, self.scratch = (
@@ -84,6 +88,16 @@ class CompiledSteps:
             for part in parts
         )
         self._known = None, None
+
+    def _parts(self):
+        """The tables of phases of each call of the kernel, and what is done after each."""
+        parts, kernels = [], []
+        for phase in self.phases:
+            kernels += phase.kernels
+            if phase.after is not None:
+                parts.append((phase_table(self.dtype, kernels), phase.after))
+                kernels = []
+        return [*parts, (phase_table(self.dtype, kernels), None)]
 
     def _shared_arguments(self):
         """Arguments of the kernel that belong to no phase alone."""
@@ -116,7 +130,10 @@ class CompiledSteps:
                 layer._replace(prior=precomputed(prior))
                 for layer, prior in zip(old.of_model, here, strict=True)
             ]
-            options = {"log_partition": list(map(has_spike, here)), "draws": not self.problem.order}
+            options = {
+                "log_partition": list(map(has_spike, here)),
+                "draws": not self.settings.solved,
+            }
             layout.layers = Layers(layers, old.groups, **options)
         if self.problem.model.deep:
             zero = self.dtype.type(0)
@@ -178,10 +195,14 @@ class CompiledSteps:
         return True
 
     def _call(self, rows, seeds, rates):
-        in_parallel(train_kernel, self.arguments(rows, seeds, rates), self.n_workers)
+        for phases, then in self.parts:
+            arguments = self.arguments(rows, seeds, rates, phases)
+            in_parallel(train_kernel, arguments, self.n_workers)
+            if then is not None:
+                then()
 
-    def arguments(self, rows, seeds, rates):
-        """Arguments of the kernel for the steps of some rows."""
+    def arguments(self, rows, seeds, rates, phases):
+        """Arguments of the kernel for the steps of some rows, and a table of phases."""
         rows, seeds = np.ascontiguousarray(rows, np.int64), np.array(seeds, np.uint64)
         batches = self.rows.batches(rows, seeds, np.array(rates, np.float64))
         layouts = self.layout, self.layouts[-1]
@@ -189,9 +210,10 @@ class CompiledSteps:
             solver._replace(sweep=layout.sweep)
             for solver, layout in zip(self.solvers, layouts, strict=True)
         )
-        queues = np.zeros((len(rows), len(self.settings.phases), types.QUEUE_SIZE), np.int64)
+        queues = np.zeros((len(rows), len(phases), types.QUEUE_SIZE), np.int64)
+        settings = self.settings._replace(phases=phases)
         return (
-            *(batches, self.parameters, solvers, self.settings, self.statistics, self.scratch),
+            *(batches, self.parameters, solvers, settings, self.statistics, self.scratch),
             *(queues, np.zeros(1, np.int64)),
         )
 

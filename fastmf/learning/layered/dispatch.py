@@ -9,6 +9,7 @@ import numpy as np
 
 from fastmf._common.rows import blocks, is_sparse
 from fastmf._threads.workers import workers_for
+from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.learning.layered.compiled_steps import CompiledSteps, phases_of
 from fastmf.learning.layered.general_step import is_solved, step
@@ -78,7 +79,8 @@ def steps(model, X, settings, n_threads=None):
         by_size[key].X = X
         by_size[key].take(state, rows, seeds, rates)
 
-    if settings.gradient in MEAN_FIELD and any(unbounded(p).any() for p in model.layers):
+    may_fail = any(unbounded(p).any() for p in model.layers) and not is_integrated(model)
+    if settings.gradient in MEAN_FIELD and may_fail:
         return _while_solved(take, X, settings, n_threads)
     return take
 

@@ -146,19 +146,21 @@ class Couplings:
     model : RBM or DBM
     ends : list of int
         See `Gradient`.
-    grouped, conditioned : bool
-        Whether there is memory for what groups of states add to the gradient, and for the packed
-        gradient times the preconditioner above.
+    with_effects, conditioned : bool
+        Whether there is memory for what groups of states, or covariances of Gaussian units that
+        are integrated out, add to the gradient, and for the packed gradient times the
+        preconditioner above.
 
     Attributes
     ----------
     weights, velocity : list of array of shape (n_below, n_above)
     offset_products : list of array of shape (n_slabs, n_above)
         Inner products of the gradient with the offsets below, some rows of couplings after others.
+    effects : list of array of shape (n_below, n_above), or (0, n_above)
     table : AddressTable of shape (n_couplings, N_COUPLING_COLUMNS)
     """
 
-    def __init__(self, model, ends, grouped=False, conditioned=False):
+    def __init__(self, model, ends, with_effects=False, conditioned=False):
         width = panel_width(model.dtype)
         self.weights, self.velocity = (
             [np.zeros_like(w, order="C") for w in model.couplings] for _ in range(2)
@@ -166,12 +168,12 @@ class Couplings:
         self.offset_products = [
             np.zeros((-(-len(w) // width), w.shape[1]), w.dtype) for w in model.couplings
         ]
-        effects = [np.zeros_like(w if grouped else w[:0]) for w in self.weights]
+        self.effects = [np.zeros_like(w if with_effects else w[:0]) for w in self.weights]
         shapes = [w.shape if conditioned else (0, 0) for w in self.weights]
         products = [empty_panels(*shape, model.dtype) for shape in shapes]
         for packed in products:
             packed[:] = 0  # and the padding stays so
-        arrays = [self.weights, self.velocity, self.offset_products, effects, products]
+        arrays = [self.weights, self.velocity, self.offset_products, self.effects, products]
         arrays = list(zip(*arrays, strict=True))
         terms = zip([0, *ends[:-1]], ends, strict=True)
         self.table = AddressTable(

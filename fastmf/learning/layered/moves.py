@@ -43,8 +43,8 @@ class MoveCouplings(Phase):
         n_couplings, width = len(run.sizes) - 1, panel_width(run.dtype)
         terms = [terms_of(k, data, of_model, problem.order) for k in range(n_couplings)]
         gradient = gradient_of(terms, run.layout.bounds, run.dtype)
-        grouped = "second_moments" in arguments
-        self.couplings = Couplings(problem.model, gradient.ends, grouped, conditioned)
+        effects = "second_moments" in arguments or problem.integrated
+        self.couplings = Couplings(problem.model, gradient.ends, effects, conditioned)
         self.preconditioners = Preconditioners(problem.model) if conditioned else None
         starts = [units.start for units in run.layout.bounds]
         n_units = TASK_FIELDS if problem.fields_only else TASK_UNITS

@@ -5,7 +5,7 @@ couplings and units are in `fastmf.learning.layered.moves`.
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -49,8 +49,16 @@ class Problem(NamedTuple):
 
     @property
     def order(self):
-        """Order of the expansion of mean-field solutions, or 0 for samples."""
-        return ORDER_OF_GRADIENT.get(self.settings.gradient, 0)
+        """Order of the expansion in the couplings between layers, or 0 for samples.
+
+        Where Gaussian units are integrated out, these couplings are no part of an expansion.
+        """
+        return min(ORDER_OF_GRADIENT.get(self.settings.gradient, 0), 1 if self.integrated else 3)
+
+    @property
+    def integrated(self):
+        """Whether there are mean-field solutions without Gaussian units, integrated out."""
+        return self.settings.gradient in MEAN_FIELD and is_integrated(self.model)
 
     @property
     def persistent(self):
@@ -85,9 +93,12 @@ class Phase:
     ----------
     kernels : sequence
         The kernels that it consists of: see `fastmf.kernels.training.train.phase_table`.
+    after : callable or None
+        What is done after these in Python; no phase has that where units are moved in the kernel.
     """
 
     kernels: Sequence = ()
+    after: Callable | None = None
 
     def __init__(self, run, arguments):
         # A cycle of references would keep the memory until the garbage collector runs.
@@ -220,10 +231,11 @@ def _no_rows(dtype):
 # --- states of the model --------------------------------------------------------------------------
 
 
-class _States(Phase):
+class States(Phase):
     """Solutions or samples, which may go on from those of the step before."""
 
     def load(self, state, rows):
+        """Let states go on from those of a step, or start from data."""
         if not self.run.problem.persistent:
             return
         planes, bounds = self.run.statistics.model.state, self.run.layout.bounds
@@ -238,12 +250,13 @@ class _States(Phase):
             planes[MEAN][:, units] = self.run.statistics.uncoupled[MEAN, units]
 
     def store(self, state):
+        """Give a state what the next step goes on from."""
         if self.run.problem.persistent:
             kept = self.kept(*self.run.statistics.model.state[:2])
             state.chains = tuple(part.copy() for part in kept)
 
 
-class Solve(_States):
+class Solve(States):
     """Mean-field solutions of the model."""
 
     @staticmethod
@@ -254,7 +267,6 @@ class Solve(_States):
         return {
             "a gradient other than 'adaptive_tap'": order > 0,
             "starts='data' or 'persistent'": problem.settings.starts in ("data", "persistent"),
-            "no Gaussian units that are integrated out": not is_integrated(model),
             "third cumulants of all units": order < 3 or third,
             "no groups of states of deep machines or in the third order": not (
                 problem.grouped and (model.deep or order == 3)
@@ -292,7 +304,7 @@ class Solve(_States):
         return [plane[:, units] for plane in (mean, var) for units in self.run.layout.bounds]
 
 
-class Sample(_States):
+class Sample(States):
     """Gibbs samples of the even layers, and moments of the odd ones given these."""
 
     @staticmethod

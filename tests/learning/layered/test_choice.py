@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.layered.choice import MAX_EXACT_PRODUCTS, gradient_for
+from fastmf.learning.layered.choice import (
+    FEW_ROWS,
+    MANY_ROWS,
+    MAX_EXACT_PRODUCTS,
+    gradient_for,
+    steps_for,
+    weight_scale_for,
+)
+from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli, GaussBernoulli, Gaussian, TruncatedGaussian
 
@@ -34,3 +42,33 @@ def test_many_rows_and_deep_machines_are_learned_by_chains():
     assert gradient_for(deep, 100) == "pcd"
     deep = DBM((np.zeros((3, 3)), np.zeros((3, 3))), (binary, binary, binary))
     assert gradient_for(deep, 100) == "tap"
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({}, FEW_ROWS),
+        ({"gradient": "tap3", "starts": "noise"}, FEW_ROWS),
+        ({"gradient": "pcd"}, MANY_ROWS),
+        ({"gradient": "exact"}, MANY_ROWS),
+        ({"starts": "persistent"}, MANY_ROWS),
+        ({"preconditioning": 0.5}, MANY_ROWS),
+    ],
+)
+def test_mean_field_of_discrete_units_takes_few_rows_in_a_step(options, expected):
+    binary, real = Bernoulli(np.zeros(5)), Gaussian(np.zeros(5), 1.0)
+    settings = LayeredSettings(**options)
+    assert steps_for(machine(binary, binary), settings) == expected
+    assert steps_for(machine(real, binary), settings) == MANY_ROWS
+    assert steps_for(machine(binary, real), settings) == MANY_ROWS
+    deep = DBM((np.zeros((5, 5)), np.zeros((5, 5))), (binary, binary, binary))
+    assert steps_for(deep, settings) == MANY_ROWS
+
+
+def test_first_weights_of_real_columns_leave_a_distribution_at_any_size():
+    assert weight_scale_for(Bernoulli(np.zeros(50)), 20, given=False) == 1e-3
+    assert weight_scale_for(Gaussian(np.zeros(50), 9.0), 20, given=True) == 1e-3
+    for n, m in ((2, 300), (300, 2), (100, 100)):
+        scale = weight_scale_for(Gaussian(np.zeros(n), 1.0), m, given=False)
+        weights = np.random.default_rng(0).normal(scale=scale, size=(n, m))
+        assert 0.2 < np.linalg.norm(weights, 2) < 0.6

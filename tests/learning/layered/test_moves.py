@@ -96,11 +96,14 @@ def test_they_are_those_of_the_general_path(visible, hidden, options):
             assert not np.array_equal(now, then)
 
 
-def test_gaussian_units_next_to_bounded_ones_take_the_general_path():
-    settings = LayeredSettings(**OPTIONS)
-    for visible, hidden in (("gaussian", "gaussian"), ("bounded", "gaussian")):
-        assert steps(machine(visible, hidden), data(visible), settings) is None
-        assert steps(machine(visible, hidden), data(visible), replace(settings, gradient="pcd"))
+def test_gaussian_units_next_to_gaussian_ones_take_the_general_path():
+    settings, model, X = (
+        LayeredSettings(**OPTIONS),
+        machine("gaussian", "gaussian"),
+        data("gaussian"),
+    )
+    assert steps(model, X, settings) is None
+    assert steps(model, X, replace(settings, gradient="pcd"))
 
 
 @pytest.mark.parametrize("gradient", ["pcd", "cd"])

@@ -1,0 +1,68 @@
+"""A few sweeps of all rows at once are those that `tap` makes of each."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.inference.mean_field.few_sweeps import FewSweeps, repeated
+
+N, N_ROWS = 37, 70
+
+
+def couplings(scale, dtype=np.float64):
+    upper = np.triu(scale * np.random.default_rng(0).normal(size=(N, N)), 1).astype(dtype)
+    return upper + upper.T
+
+
+PRIORS = {
+    "ising": mf.Ising(np.linspace(-1, 1, N)),
+    "bounded": mf.TruncatedGaussian(np.linspace(-1, 1, N), 1.0, -1.0, np.linspace(1, 3, N)),
+    "binomial": mf.Binomial(np.linspace(-1, 1, N), np.arange(N) % 3 + 1),
+    "mixed": mf.Concatenated(mf.Bernoulli(np.ones(5)), mf.Ising(np.zeros(N - 5))),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("n_sweeps", [1, 4])
+def test_they_are_those_of_tap(name, order, n_sweeps):
+    rng, prior, J = np.random.default_rng(1), PRIORS[name], couplings(0.05)
+    mean, var = rng.normal(size=(N_ROWS, N)) / 3, rng.random((N_ROWS, N)) / 4
+    tilt = rng.normal(size=(N_ROWS, N)) / 2, rng.random(N) / 5
+    state = np.zeros((4, N_ROWS, N + 2))
+    state[0, :, 2:], state[1, :, 2:] = mean, var
+    FewSweeps(N, 2, order, J.dtype, 2)(J, prior, tilt, n_sweeps, state)
+    found = mf.tap(
+        mf.BoltzmannMachine(J, prior),
+        (mean, var),
+        order=order,
+        schedule="sequential",
+        field=tilt[0],
+        precision=tilt[1],
+        tol=1e-300,
+        max_iter=n_sweeps,
+        acceleration=None,
+        log_partition=False,
+    )
+    parts = found.mean, found.var, found.b, found.a
+    for part, expected in zip(state[:, :, 2:], parts, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-12)
+    assert not state[:, :, :2].any()
+
+
+def test_many_sweeps_reach_a_fixed_point():
+    J, prior = couplings(0.05, np.float32), mf.Ising(np.linspace(-1, 1, N, dtype=np.float32))
+    state = np.zeros((4, N_ROWS, N), np.float32)
+    tilt = np.zeros((1, N), np.float32), np.zeros(N, np.float32)
+    FewSweeps(N, 0, 2, J.dtype)(J, prior, tilt, 50, state)
+    expected = mf.tap(mf.BoltzmannMachine(J, prior)).mean
+    np.testing.assert_allclose(state[0], np.tile(expected, (N_ROWS, 1)), atol=1e-6)
+
+
+def test_copies_of_units_are_next_to_each_other():
+    copies = repeated(PRIORS["mixed"], 3)
+    assert copies.n_units() == 3 * N
+    np.testing.assert_array_equal(copies.parts[0].field, np.ones(15))
+    bounds = repeated(PRIORS["bounded"], 2).upper
+    np.testing.assert_array_equal(bounds[::2], PRIORS["bounded"].upper)
+    np.testing.assert_array_equal(bounds[1::2], PRIORS["bounded"].upper)
