@@ -314,7 +314,7 @@ def proposed(problem, cavity, tilted, site):
 
 
 def floored(problem, tilted, cavity):
-    """Moments of tilted units, variances bounded from below as in `kernels.sites.new_site`.
+    """Moments of tilted units, variances bounded from below as in `fastmf.kernels.ep.sites.new_site`.
 
     Where they do not exist, mean 0 and variance 1.
     """
