@@ -51,7 +51,7 @@ DEVIATION, BOUNDS = 1.0, ((-7.0, 7.0), (-12.0, 12.0))
 SLABS = ("gaussian", "cauchy")
 # Logarithms of omega at which the mixture of a Cauchy slab is summed, and their log-weights.
 LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
-LOG_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
+LOG_OMEGA_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
 # Changes of log-odds and of logarithms of variances at which the iteration ends, and how many it
 # takes at most.
 MIXTURE_TOL, MAX_MIXTURES = 1e-4, 50
@@ -264,7 +264,7 @@ def _cauchy(found, variance, scale):
     m, v = mean / spread / precision, 1 / precision
     slabs = scale**2 * np.exp(LOG_OMEGA)
     total = v[:, None] + slabs
-    logs = LOG_WEIGHTS - (np.log(total) + m[:, None] ** 2 / total) / 2
+    logs = LOG_OMEGA_WEIGHTS - (np.log(total) + m[:, None] ** 2 / total) / 2
     whole = logsumexp(logs, axis=1)
     weights, shrink = np.exp(logs - whole[:, None]), slabs / total
     r = (weights * shrink).sum(1)
