@@ -36,7 +36,7 @@ from fastmf.priors import GaussBernoulli
 from fastmf.special import sigmoid
 
 # Tolerance of fixed points, in the smallest standard error of an effect if others were known.
-TOL = 1e-6
+EDGE_TOL = 1e-6
 # Smallest eigenvalue of a matrix of correlations of estimates that are not collinear.
 MIN_EIGENVALUE = 1e-10
 # Effects up to which all patterns are enumerated, and of the largest block beyond, which correlate
@@ -221,7 +221,7 @@ def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
     """Posterior with the normal slab of each effect, and the fixed point."""
     prior = GaussBernoulli(np.zeros(len(part.y)), 1 / variance, log_odds)
     model = SparseLinearModel(part.X, part.y, 1.0, prior)
-    tol = TOL / np.sqrt(np.square(part.X).sum(0).max())
+    tol = EDGE_TOL / np.sqrt(np.square(part.X).sum(0).max())
     result = robust_solution(model, init, tol=tol, blocks=blocks)
     log_odds = prior.tilted_log_odds(result.b, result.a)
     if (p := result.inclusion_probability) is not None:

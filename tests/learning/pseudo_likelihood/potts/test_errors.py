@@ -119,6 +119,6 @@ def test_ratio_test_of_independent_sites():
 
 
 def test_too_many_parameters_are_refused(monkeypatch):
-    monkeypatch.setattr(errors, "MAX_MATRIX_PARAMETERS", 10)
+    monkeypatch.setattr(errors, "MAX_PARAMETERS", 10)
     with pytest.raises(ValueError, match="take fewer sites"):
         sandwich(*random_rows(SIZES))
