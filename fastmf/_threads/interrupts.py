@@ -81,16 +81,28 @@ def _next_task(typing_context, queue):
     return types.int64(queue), generate
 
 
-_WORD, _INT, _VOID = ir.IntType(64), ir.IntType(32), ir.VoidType()
+_WORD, _INT, _BIT, _VOID = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.VoidType()
 _THREAD = ir.IntType(8 * ctypes.sizeof(ctypes.c_ulong))
 
 
 def _emit_look(builder, queue):
-    """Emit whether a call is to stop: some comparisons, unless it is time to look for signals."""
-    module, result = builder.module, cgutils.alloca_once_value(builder, ir.IntType(1)(0))
-    signals = module.globals.get("fastmf_signals")
-    if signals is None:
-        signals = ir.GlobalVariable(module, ir.ArrayType(_WORD, N_ENTRIES), "fastmf_signals")
+    """Emit a call of the function that says whether a call is to stop."""
+    kind = ir.FunctionType(_BIT, [queue.type])
+    look = cgutils.get_or_insert_function(builder.module, kind, "fastmf_look")
+    if look.is_declaration:
+        # A function of its own: compilers would optimise it again in each place.
+        look.linkage = "internal"
+        look.attributes.add("noinline")
+        _define_look(look)
+    return builder.call(look, [queue])
+
+
+def _define_look(look):
+    """Write the function: some comparisons, unless it is time to look for signals."""
+    module, builder = look.module, ir.IRBuilder(look.append_basic_block())
+    (queue,) = look.args
+    result = cgutils.alloca_once_value(builder, _BIT(0))
+    signals = ir.GlobalVariable(module, ir.ArrayType(_WORD, N_ENTRIES), "fastmf_signals")
 
     def entry(k):
         return builder.gep(signals, [_INT(0), _INT(k)])
@@ -115,9 +127,9 @@ def _emit_look(builder, queue):
             with builder.if_then(raised):
                 called("PyErr_Fetch", _VOID, *(entry(RAISED + k) for k in range(3)))
                 builder.store(_WORD(STOPPED), queue)
-                builder.store(ir.IntType(1)(1), result)
+                builder.store(_BIT(1), result)
             called("PyGILState_Release", _VOID, lock)
-    return builder.load(result)
+    builder.ret(builder.load(result))
 
 
 def stop(kernel, arguments):

@@ -6,7 +6,7 @@ from fastmf.cli import _data, dca
 from fastmf.models._io import replacing
 
 FASTA_SUFFIXES = (".fasta", ".fa", ".afa", ".faa", ".fna")
-OUTPUT_SUFFIXES = _data.OUTPUT_SUFFIXES + FASTA_SUFFIXES
+MACHINE_SUFFIXES = _data.OUTPUT_SUFFIXES + FASTA_SUFFIXES
 
 
 def estimator_in(arrays):

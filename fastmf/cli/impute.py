@@ -42,7 +42,7 @@ def run(arguments):
     """Impute and write."""
     from fastmf._jit.messages import announced
 
-    _data.check_output(arguments.output, _machines.OUTPUT_SUFFIXES)
+    _data.check_output(arguments.output, _machines.MACHINE_SUFFIXES)
     machine = _machines.load(arguments.model, "impute")
     X, names = _machines.read_rows(arguments.data, machine, arguments)
     n_missing = int(((X != X) | ((X < 0) & (names is not None))).sum())

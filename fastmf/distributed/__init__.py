@@ -3,7 +3,7 @@
 Each block of rows is one call of a solver of `fastmf.inference`, and results are lazy: nothing is
 computed before `compute`. Learning is the loop of `fastmf.learning.training.trainer`, in which the
 gradient of a batch is computed in chunks of rows. Tasks run on the cluster of the current
-`distributed.Client`, or in this process if there is none.
+`dask.distributed.Client`, or in this process if there is none.
 """
 
 from fastmf.distributed.fitting import fit, transform

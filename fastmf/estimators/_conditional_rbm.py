@@ -63,16 +63,6 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         hidden units, 1.3 s instead of 0.16 s for 20 rows of 784 and 256. The best labels known were
         found in 83% of the rows without restarts, in 99% with 4, in all with 8 (a machine of the
         lower halves of digits, marginal MAP). `polish=False, n_restarts=0` is decoding alone.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> crbm.predict(X).shape, crbm.predict(X, decode="joint_map").shape
-        ((200, 4), (200, 4))
         """
         check_is_fitted(self)
         inference = self._prediction_inference

@@ -63,15 +63,6 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
         -------
         array of shape (n_samples,)
             Nats.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.score_samples(X).shape
-        (500,)
         """
         states = self._rows(X)
         rows = PseudoLikelihood(
@@ -129,15 +120,6 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
         Returns
         -------
         array of shape (n_samples, n_features)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.conditional_proba(X).shape
-        (500, 4)
         """
         return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
 
@@ -241,17 +223,6 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
         -----
         ConvergenceWarning
             If standard errors of some rows are above 0.01, or their solutions have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> rows = X[:2].astype(float)
-        >>> rows[0, 1] = np.nan
-        >>> machine.impute(rows).shape
-        (2, 4)
         """
         states = self._rows(X, missing=True)
         means = means_of_missing(self, states, method, random_state)

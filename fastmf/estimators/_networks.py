@@ -108,15 +108,6 @@ class Network:
         -----
         UserWarning
             With `l1`: errors are those of a fit without it of the couplings that are not zero.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.covariance().shape  # 4 fields and 6 couplings
-        (10, 10)
         """
         return self._godambe().covariance()
 

@@ -18,7 +18,7 @@ from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, eb
 
 SELECTIONS = ("ebic", "cv")
 MISSING = ("error", "drop", "em")
-WEIGHTS = ("counts", "sampling")
+KINDS_OF_WEIGHTS = ("counts", "sampling")
 
 
 class Observed(NamedTuple):
@@ -57,7 +57,8 @@ def observed(labels, weights, sizes, options, clusters=None):
     sizes : int array of shape (n_features,)
         Number of categories.
     options : tuple of str
-        What to do with missing values, one of `MISSING`, and what weights are, of `WEIGHTS`.
+        What to do with missing values, one of `MISSING`, and what weights are, one of
+        `KINDS_OF_WEIGHTS`.
     clusters : array of shape (n_samples,), optional
         Labels of what was sampled together.
 
@@ -140,7 +141,7 @@ def select_couplings(machine):
 def check_selection(machine):
     """Check `l1`, `missing` and `weights`, and what does not go together."""
     one_of("missing", machine.missing, MISSING)
-    one_of("weights", machine.weights, WEIGHTS)
+    one_of("weights", machine.weights, KINDS_OF_WEIGHTS)
     number("ebic_gamma", machine.ebic_gamma, 0, np.inf, below=True)
     if not isinstance(machine.l1, str):
         number("l1", machine.l1, 0, np.inf, below=True)

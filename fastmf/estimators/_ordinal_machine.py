@@ -88,14 +88,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         ------
         ValueError
             If the machine has free thresholds.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 4, (300, 3))
-        >>> alpha, beta = mf.OrdinalMachine(thresholds="blume_capel").fit(X).blume_capel()
-        >>> alpha.shape, beta.shape
-        ((3,), (3,))
         """
         check_is_fitted(self)
         if self.thresholds != "blume_capel":
@@ -131,14 +123,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         -------
         array of shape (n_samples,)
             Nats.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> machine = mf.OrdinalMachine().fit(X)
-        >>> machine.score_samples(X).shape
-        (300,)
         """
         return self._conditionals(X)[2]
 
@@ -167,14 +151,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_categories)
             Flat: the categories of all items side by side.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> machine = mf.OrdinalMachine().fit(X)
-        >>> machine.conditional_proba(X).shape
-        (300, 12)
         """
         p = self._conditionals(X)[0]
         return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
@@ -193,14 +169,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_features)
             Values of `categories_`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> machine = mf.OrdinalMachine().fit(X)
-        >>> machine.sample(3, random_state=0).shape
-        (3, 4)
         """
         check_is_fitted(self)
         rng = generator_of(random_state)
@@ -235,14 +203,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         -----
         ConvergenceWarning
             If standard errors of some rows are above 0.01, or their solutions have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> machine = mf.OrdinalMachine().fit(X)
-        >>> machine.impute([[0, np.nan, 2, 1]]).shape
-        (1, 4)
         """
         scores = self._scores(X, missing=True)
         model = self._model_of_categories()
@@ -313,14 +273,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         ------
         ValueError
             As `covariance`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> couplings, covariance = mf.OrdinalMachine().fit(X).coupling_estimate()
-        >>> couplings.shape, covariance.shape
-        ((6,), (6, 6))
         """
         godambe = self._godambe()
         covariance, n = godambe.covariance(), godambe.objective.n_fields

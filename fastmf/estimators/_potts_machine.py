@@ -112,14 +112,6 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         ------
         ImportError
             With `as_frame`, if pandas is not installed.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> machine.contact_scores().shape
-        (4, 4)
         """
         check_is_fitted(self)
         one_of("gauge", gauge, ("zero-sum", None))
@@ -195,14 +187,6 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_states)
             Flat: the states of all sites side by side.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> machine.conditional_proba(X).shape
-        (200, 12)
         """
         fields = self._local_fields(self._rows(X))
         return np.hstack(
@@ -222,14 +206,6 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> machine.energy(X).shape
-        (200,)
         """
         labels = self._rows(X)
         halves = self._couplings.fields(labels) / 2 + self._field
@@ -248,14 +224,6 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         array of shape (n_groups, q) or (n_samples, n_groups, q)
             log p(x with state b at site i) - log p(x). The last two axes are one, flat, if sites
             have different numbers of states.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (50, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> machine.mutants(X[0]).shape
-        (4, 3)
         """
         single = np.ndim(X) == 1
         labels = self._rows(np.asarray(X)[None] if single else X, missing=False)
@@ -282,14 +250,6 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_groups)
             Values of `categories_`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> machine.sample(3, random_state=0).shape
-        (3, 4)
         """
         check_is_fitted(self)
         rng = generator_of(random_state)

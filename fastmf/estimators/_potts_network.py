@@ -69,15 +69,6 @@ class PottsNetwork:
         -----
         A row of weight w counts as one observation whose score is multiplied by w, as it should for
         weights of similar sequences; rows that were counted should be repeated instead.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine().fit(X)
-        >>> couplings, field = machine.standard_errors()
-        >>> couplings.shape, field.shape
-        ((4, 3, 4, 3), (4, 3))
         """
         one_of("gauge", gauge, (*GAUGES, None))
         couplings, field = self._sandwich().standard_errors(gauge)

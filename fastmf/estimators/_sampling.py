@@ -60,16 +60,6 @@ class LayeredSampling:
         -----
         Which training makes a machine whose samples look like data, and how far chains from each
         start come: the guide's page on purposes.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> rbm.sample(5, n_sweeps=10, random_state=0).shape
-        (5, 16)
-        >>> rbm.sample(5, n_sweeps=10, start="data", random_state=0).shape
-        (5, 16)
         """
         check_is_fitted(self)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)

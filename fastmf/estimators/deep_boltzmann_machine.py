@@ -182,14 +182,6 @@ class DeepBoltzmannMachine(LayeredMachine):
         -----
         ConvergenceWarning
             If the solutions of some rows have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> dbm = mf.DeepBoltzmannMachine((8, 4), n_epochs=1, random_state=0).fit(X)
-        >>> dbm.transform(X).shape
-        (200, 4)
         """
         check_is_fitted(self)
         X = self._data(X, missing=True)

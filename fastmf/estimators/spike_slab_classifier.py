@@ -220,16 +220,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         array of shape (n_samples,)
             The deviation is that of noise and coefficients together, so that Phi of the result is
             the probability of the second class.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> model.decision_function(X).shape
-        (40,)
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)

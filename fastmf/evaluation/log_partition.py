@@ -18,7 +18,7 @@ from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import exact
 from fastmf.models._layered import Layered
-from fastmf.models.exact import MAX_UNITS
+from fastmf.models.exact import MAX_LAYER_UNITS
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units
 from fastmf.priors._queries import number_of_states
@@ -290,7 +290,9 @@ def _corrected(model, solutions, found, missed):
 def _number_of_states(model):
     """States of the layer that `exact` would enumerate; infinite if there are too many."""
     if not isinstance(model, Layered):
-        return number_of_states(model.prior) if model.n_units <= MAX_UNITS else np.inf
+        return number_of_states(model.prior) if model.n_units <= MAX_LAYER_UNITS else np.inf
     model = model.bipartite()
     layers = zip(model.layers, model.weights.shape, strict=True)
-    return min((number_of_states(prior) for prior, n in layers if n <= MAX_UNITS), default=np.inf)
+    return min(
+        (number_of_states(prior) for prior, n in layers if n <= MAX_LAYER_UNITS), default=np.inf
+    )

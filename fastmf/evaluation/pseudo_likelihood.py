@@ -11,7 +11,7 @@ from fastmf.priors._queries import columns_of_values, support
 from fastmf.priors._values import check_values, describe_support
 
 # Limit of the size of temporary arrays, in numbers.
-MAX_NUMBERS = 1 << 20
+MAX_TEMPORARY_NUMBERS = 1 << 20
 
 
 def pseudo_log_likelihood(model, X):
@@ -63,7 +63,7 @@ def pseudo_log_likelihood(model, X):
         return _sums_of_columns(model, columns, X)
     values = support(model.visible).astype(model.dtype)
     which = _which_values(model.visible, values, X)
-    n = max(1, MAX_NUMBERS // (1 + model.weights.size))
+    n = max(1, MAX_TEMPORARY_NUMBERS // (1 + model.weights.size))
     chunks = [_row_sums(model, values, X[k : k + n], which[k : k + n]) for k in range(0, len(X), n)]
     return np.concatenate(chunks)
 

@@ -28,11 +28,11 @@ from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors.concatenated import concatenate
 
 # Largest enumerations: units, and states of them together.
-MAX_UNITS = 20
+MAX_LAYER_UNITS = 20
 MAX_LAYER_STATES = 1 << 24
 NO_STATES = "model has no states that are possible: all have the energy +inf."
 # Numbers in one chunk of states or fields.
-CHUNK_SIZE = 1 << 20
+STATES_CHUNK_SIZE = 1 << 20
 
 
 class Exact(NamedTuple):
@@ -167,7 +167,7 @@ def _enumerable(prior):
     columns = columns_of_values(prior)
     return (
         columns is not None
-        and len(columns) <= MAX_UNITS
+        and len(columns) <= MAX_LAYER_UNITS
         and number_of_states(prior) <= MAX_LAYER_STATES
     )
 
@@ -176,7 +176,7 @@ def states_of(prior, width):
     """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
     columns = columns_of_values(prior)
     counts = np.array([len(values) for values in columns])
-    n_states, n_rows = int(np.prod(counts)), max(1, CHUNK_SIZE // width)
+    n_states, n_rows = int(np.prod(counts)), max(1, STATES_CHUNK_SIZE // width)
     # A state is a number in the mixed radix of the numbers of values of the groups or units.
     place = np.cumprod([1, *counts[:-1]])
     for start in range(0, n_states, n_rows):
@@ -316,8 +316,8 @@ def _exact_graph(model, averages, max_bytes):
         found = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
     except ValueError as error:
         raise ValueError(
-            f"exact needs a layer of at most {MAX_UNITS} discrete units and {MAX_LAYER_STATES} "
-            f"states, got {model}; and as a graph: {error}"
+            f"exact needs a layer of at most {MAX_LAYER_UNITS} discrete units and "
+            f"{MAX_LAYER_STATES} states, got {model}; and as a graph: {error}"
         ) from None
     if not averages:
         return found

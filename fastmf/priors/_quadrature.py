@@ -262,7 +262,7 @@ def log_integral(field, precision, lower, upper, b, a):
 # Units per block, and the numbers kept of each, so that they stay in the L1 cache: the arguments of
 # `integrate`, its results, the panels of a unit and the sums over its nodes.
 PANEL_UNITS = 64
-ARGUMENTS, RESULTS, PANEL_SUMS, SUMS, _END = (k * PANEL_UNITS for k in (0, 6, 10, 23, 29))
+ARGUMENTS, RESULTS, PANEL_SUMS, POINT_SUMS, _END = (k * PANEL_UNITS for k in (0, 6, 10, 23, 29))
 EXPONENTS, MASSES, NODE_MEANS, NODE_VARIANCES = (k * PANEL_UNITS for k in (6, 7, 8, 9))
 MEMORY_SIZE = _END
 # Nodes added at a time, so that a unit's sums stay in registers.
@@ -358,14 +358,14 @@ def _integrate_block(memory, n):
         scatter(p, kept, i, u)
     for panel in range(2):
         linear, quadratic = row(kept, (2 * panel * u,), n), row(kept, ((2 * panel + 1) * u,), n)
-        first = SUMS + 3 * panel * u
+        first = POINT_SUMS + 3 * panel * u
         m0, m1 = row(memory, (first,), n), row(memory, (first + u,), n)
         m2 = row(memory, (first + 2 * u,), n)
         for i in range(n):
             m0[i], m1[i], m2[i] = 0.0, 0.0, 0.0
         for node in range(0, len(NODES), NODES_PER_PASS):
             _add_nodes(node, linear, quadratic, m0, m1, m2)
-    sums, out = row(memory, (SUMS,), 6 * u), row(memory, (RESULTS,), 4 * u)
+    sums, out = row(memory, (POINT_SUMS,), 6 * u), row(memory, (RESULTS,), 4 * u)
     for i in range(n):
         p = gathered(Panels, kept, i, u)
         merged = _merge(p, gathered(Sums, sums, i, u))

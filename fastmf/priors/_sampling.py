@@ -20,8 +20,8 @@ from fastmf.priors._quadrature import (
     NODES_PER_PASS,
     PANEL_SUMS,
     PANEL_UNITS,
+    POINT_SUMS,
     RESULTS,
-    SUMS,
 )
 from fastmf.special import clip, exp, exp_of_small, log_of_normal, where, widen
 
@@ -159,7 +159,7 @@ def fill_quantiles(memory, n):
     widest_vectors()
     linear, quadratic = row(memory, (PANEL_SUMS,), n), row(memory, (PANEL_SUMS + u,), n)
     reach, position = row(memory, (PANEL_SUMS + 4 * u,), n), row(memory, (PANEL_SUMS + 8 * u,), n)
-    panels, sums = row(memory, (PANEL_SUMS,), 13 * u), row(memory, (SUMS,), 6 * u)
+    panels, sums = row(memory, (PANEL_SUMS,), 13 * u), row(memory, (POINT_SUMS,), 6 * u)
     for i in range(n):
         mass1 = panels[6 * u + i] * sums[i]
         mass2 = panels[7 * u + i] * sums[3 * u + i]
@@ -172,7 +172,7 @@ def fill_quantiles(memory, n):
         position[i] = where(first, panels[8 * u + i], panels[9 * u + i])
         goal[i] = fraction * where(first, sums[i], sums[3 * u + i])
         t[i], low[i], high[i] = _start(fraction, linear[i], quadratic[i]), 0.0, 1.0
-    excess = row(memory, (SUMS,), n)
+    excess = row(memory, (POINT_SUMS,), n)
     for _ in range(MAX_STEPS):
         moving = 0
         for i in range(n):

@@ -21,7 +21,7 @@ DELAY = 0.05
 
 @pytest.fixture(autouse=True)
 def short_delay(monkeypatch):
-    monkeypatch.setattr(messages, "DELAY", DELAY)
+    monkeypatch.setattr(messages, "SILENT_SECONDS", DELAY)
     monkeypatch.delenv("FASTMF_QUIET", raising=False)
     messages._WATCH.start_anew()
 

@@ -50,7 +50,7 @@ def test_uncertain_means_are_told(monkeypatch):
     gaps[0] = 1
     means = machine.impute(gaps)
     assert abs(means[1:]).max() < 0.3  # two phases
-    monkeypatch.setattr(fully_visible, "MAX_ERROR", 1e-5)
+    monkeypatch.setattr(fully_visible, "WORST_ERROR", 1e-5)
     with pytest.warns(ConvergenceWarning, match="2 of 3 rows are uncertain: .* standard errors"):
         near = machine.impute(gaps, method="annealing")
     np.testing.assert_allclose(near, means, atol=0.02)

@@ -1,8 +1,11 @@
-"""Words of docstrings, and names of classes."""
+"""Words of docstrings, names of classes and constants, and names in texts."""
 
 import ast
+import io
 import re
-from collections import Counter
+import tokenize
+from collections import Counter, defaultdict
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -64,3 +67,98 @@ def test_names_of_classes_occur_once():
         node.name for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)
     )
     assert {name: n for name, n in counts.items() if n > 1} == {}
+
+
+# --- constants ------------------------------------------------------------------------------------
+
+# Names that several modules must have: of commands, and of packages that import when asked.
+REQUIRED = {"DESCRIPTION", "EPILOG", "_HOME"}
+# Names that still stand for several numbers, in systems that are being rewritten.
+LEFT = {
+    "BLOCK_UNITS", "MAX_EDGES", "MAX_ENTRIES", "MAX_ITER", "MAX_SWEEPS", "N_STARTS", "PATIENCE",
+    "_BLOCK_NUMBERS", "_BLOCK_ROWS", "_MAX_BACKTRACKS", "_MAX_ENTRIES", "_MAX_NEWTON_PARAMETERS",
+    "_MAX_PRODUCTS", "_MAX_STEPS",
+}  # fmt: skip
+
+
+def constants(tree):
+    """Names of the constants that a module defines."""
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    nodes = [node for a in assigned for target in a.targets for node in ast.walk(target)]
+    return {node.id for node in nodes if isinstance(node, ast.Name) and node.id.isupper()}
+
+
+def module_of(name):
+    """The module in a file of the package."""
+    path = ".".join(["fastmf", *Path(name).with_suffix("").parts])
+    return import_module(path.removesuffix(".__init__"))
+
+
+def test_a_constant_that_occurs_twice_has_one_value():
+    values = defaultdict(set)
+    for name, tree in TREES.items():
+        for constant in constants(tree) - REQUIRED:
+            values[constant].add(repr(getattr(module_of(name), constant)))
+    assert {constant for constant, found in values.items() if len(found) > 1} <= LEFT
+
+
+# --- names in texts -------------------------------------------------------------------------------
+
+NAME = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
+MODULES = defaultdict(list)
+for file in TREES:
+    parts = ["fastmf", *Path(file).with_suffix("").parts]
+    path = ".".join(parts).removesuffix(".__init__")
+    MODULES[path.rpartition(".")[-1]].append(path)
+
+
+def exists(path):
+    """Whether a module, or something in one, has this path."""
+    parts = path.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:n]))
+        except ImportError:
+            continue
+        for part in parts[n:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def unknown_names(text):
+    """Names `module.attribute` in the docstrings and comments of a program that do not exist.
+
+    The first part must be a module of the package, and no variable of the program.
+    """
+    variables = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    for kind, string, *_ in tokens:
+        for name in NAME.findall(string) if kind in (tokenize.COMMENT, tokenize.STRING) else ():
+            first, _, rest = name.partition(".")
+            homes = ["fastmf"] if first in ("fastmf", "mf") else MODULES.get(first, [])
+            known = first in variables or rest.rpartition(".")[-1] in ("py", "md", "npz")
+            if homes and not known and not any(exists(f"{home}.{rest}") for home in homes):
+                yield name
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"""See `_groups.groups`."""', []),
+        ('"""See `_groups.no_such_name`."""', ["_groups.no_such_name"]),
+        ("# as in `fastmf.priors._queries.support`, not `fastmf.priors._queries.no`",
+         ["fastmf.priors._queries.no"]),
+        ("memory = 1  # its `memory.rows`", []),
+        ("# in `tap.py`, or `numpy.exp`", []),
+    ],
+)  # fmt: skip
+def test_a_name_that_does_not_exist_is_found(text, found):
+    assert list(unknown_names(text)) == found
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_names_in_texts_exist(name):
+    assert list(unknown_names((PACKAGE / name).read_text(encoding="utf-8"))) == []

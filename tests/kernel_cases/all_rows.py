@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf.inference.mean_field.few_sweeps import repeated
 from fastmf.kernels.linear.product import pack, panel_width
-from fastmf.kernels.mean_field.all_rows import TASK_ROWS, RowsMemory
+from fastmf.kernels.mean_field.all_rows import ROWS_PER_TASK, RowsMemory
 from fastmf.kernels.mean_field.arguments import Layer, Layers
 from kernel_cases.case import Case, chosen, with_options
 from kernel_cases.machines import boltzmann_machine
@@ -25,10 +25,10 @@ def arguments(size, dtype, rows=None, *, order=2, n_sweeps=3, tilted=False):
     precision = rng.random(n) / 2
     couplings = pack(model.couplings)
     powers = couplings, couplings**2, couplings[:0]
-    layers = Layers([Layer(repeated(model.prior, TASK_ROWS), n, SOURCE, SOURCE, *powers)])
+    layers = Layers([Layer(repeated(model.prior, ROWS_PER_TASK), n, SOURCE, SOURCE, *powers)])
     state = np.zeros((4, len(rows), n + SOURCE), dtype)
     state[0, :, SOURCE:] = rng.choice([-1, 1], shape)[rows]
-    shapes = (2, TASK_ROWS, panel_width(dtype)), (4, TASK_ROWS)
+    shapes = (2, ROWS_PER_TASK, panel_width(dtype)), (4, ROWS_PER_TASK)
     memory = RowsMemory(*(np.full((N_WORKERS, *shape), np.nan, dtype) for shape in shapes))
     tilt = field.astype(dtype), precision.astype(dtype)
     return layers, order, n_sweeps, tilt, memory, np.zeros(2, np.int64), state

@@ -31,7 +31,7 @@ from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import columns_of_values
 
 # Change of the messages at which they are left, and weight of the old ones.
-TOL, DAMPING = 1e-5, 0.5
+TOL, BOUND_DAMPING = 1e-5, 0.5
 
 
 class LogPartitionBounds(NamedTuple):
@@ -196,7 +196,11 @@ def _above(sides, row, max_iter):
     # The bound holds at all messages: after few sweeps it may be lower, if they do not converge.
     for n_sweeps in (max(1, max_iter // 8), max_iter):
         options = BPOptions(
-            algorithm="tree_reweighted", max_iter=n_sweeps, tol=TOL, damping=DAMPING, messages=True
+            algorithm="tree_reweighted",
+            max_iter=n_sweeps,
+            tol=TOL,
+            damping=BOUND_DAMPING,
+            messages=True,
         )
         solved, _ = tree_reweighted(options, units, 1, init)
         bounds.append(solved.log_partition[0])

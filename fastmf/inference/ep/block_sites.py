@@ -314,9 +314,10 @@ def proposed(problem, cavity, tilted, site):
 
 
 def floored(problem, tilted, cavity):
-    """Moments of tilted units, variances bounded from below as in `kernels.sites.new_site`.
+    """Moments of tilted units, variances bounded from below.
 
-    Where they do not exist, mean 0 and variance 1.
+    The bound is that of `fastmf.kernels.ep.sites.new_site`. Where moments do not exist, they are
+    mean 0 and variance 1.
     """
     blocks, exist = problem.blocks, tilted.exist
     moments = np.where(blocks.of_blocks(exist), tilted.moments, 0.0)

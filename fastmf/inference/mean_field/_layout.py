@@ -4,6 +4,7 @@ import numpy as np
 
 from fastmf.kernels.linear.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
 from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
+from fastmf.kernels.mean_field.rows import assess_address
 from fastmf.kernels.mean_field.tap import update_address, update_block
 from fastmf.kernels.mean_field.units import units_address
 from fastmf.models import BoltzmannMachine
@@ -144,6 +145,7 @@ class Layout:
         return {
             "update": update_address(dtype, self.update_of(order)),
             "finish": units_address(dtype),
+            "assess": assess_address(),
         }
 
     @property

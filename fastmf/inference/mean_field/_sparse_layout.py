@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastmf.kernels.mean_field.colouring import greedy_colours
+from fastmf.kernels.mean_field.rows import assess_address
 from fastmf.kernels.mean_field.sparse import SparseCouplings
 from fastmf.kernels.mean_field.units import units_address
 from fastmf.priors._compiled import AddressTable, units_of
@@ -111,7 +112,8 @@ class SparseLayout:
 
     def addresses(self, order):
         """Addresses of compiled functions, for `TapSettings`."""
-        return {"update": 0, "finish": units_address(self.couplings.dtype)}
+        finish = units_address(self.couplings.dtype)
+        return {"update": 0, "finish": finish, "assess": assess_address()}
 
     def join(self, parts, whole):
         """Write the array of the model's units, if not None, into `whole`, (n_rows, n_units)."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel
 from fastmf.kernels.linear.product import empty_panels, fill_panels, panel_width
-from fastmf.kernels.mean_field.all_rows import TASK_ROWS, RowsMemory, sweep_all_rows
+from fastmf.kernels.mean_field.all_rows import ROWS_PER_TASK, RowsMemory, sweep_all_rows
 from fastmf.kernels.mean_field.arguments import Layer, Layers
 from fastmf.priors._protocol import is_concatenated, precomputed
 
@@ -29,7 +29,7 @@ class FewSweeps:
     def __init__(self, n_units, source, order, dtype, n_workers=1):
         self.order, self.source, self.n_workers = order, source, n_workers
         self.couplings, self.squares = (empty_panels(n_units, n_units, dtype) for _ in range(2))
-        shapes = (2, TASK_ROWS, panel_width(dtype)), (4, TASK_ROWS)
+        shapes = (2, ROWS_PER_TASK, panel_width(dtype)), (4, ROWS_PER_TASK)
         self.memory = RowsMemory(*(np.zeros((n_workers, *shape), dtype) for shape in shapes))
 
     def __call__(self, couplings, prior, tilt, n_sweeps, state):
@@ -49,7 +49,7 @@ class FewSweeps:
         """
         fill_panels(couplings, self.couplings)
         np.square(self.couplings, out=self.squares)
-        copies = repeated(precomputed(prior), TASK_ROWS)
+        copies = repeated(precomputed(prior), ROWS_PER_TASK)
         n_units, none = len(couplings), self.squares[:0]
         powers = self.couplings, self.squares, none
         layers = Layers([Layer(copies, n_units, self.source, self.source, *powers)])

@@ -16,7 +16,7 @@ import numpy as np
 
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models.exact import MAX_UNITS, states_of
+from fastmf.models.exact import MAX_LAYER_UNITS, states_of
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import by_parts
 from fastmf.priors._queries import columns_of_values, number_of_states
@@ -67,7 +67,7 @@ def enumerable(model):
 def _work(summed, other):
     """States of one side times units of the other; infinite if there are too many."""
     columns = columns_of_values(summed)
-    if columns is None or len(columns) > MAX_UNITS:
+    if columns is None or len(columns) > MAX_LAYER_UNITS:
         return np.inf
     return number_of_states(summed) * column_sizes(other).sum()
 

@@ -2,7 +2,7 @@
 
 As `fastmf.kernels.mean_field.tap` sweeps it, one unit after another and undamped, but without a
 test of convergence: in learning a few sweeps from data are enough. A unit takes its new moments in
-TASK_ROWS rows at once, so that loops over rows are of whole vectors.
+ROWS_PER_TASK rows at once, so that loops over rows are of whole vectors.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
 from fastmf.priors._compiled import tilted_moments
 
 # Rows of one task, and copies of each unit in the table of units.
-TASK_ROWS = 32
+ROWS_PER_TASK = 32
 
 
 class RowsMemory(NamedTuple):
@@ -32,9 +32,9 @@ class RowsMemory(NamedTuple):
 
     Parameters
     ----------
-    products : array of shape (n_workers, 2, TASK_ROWS, panel_width)
+    products : array of shape (n_workers, 2, ROWS_PER_TASK, panel_width)
         Means and variances times a panel of couplings, and of their squares.
-    vectors : array of shape (n_workers, 4, TASK_ROWS)
+    vectors : array of shape (n_workers, 4, ROWS_PER_TASK)
         Tilts and new moments of a unit in all rows.
     """
 
@@ -54,7 +54,7 @@ def _update_unit(layer, unit, column, rows, tilt, order, memory, state):
         external = field[smaller(first + r, last), unit]
         b[r] = products[0, r, column] + onsager * state[MEAN, first + r, here] + external
         a[r] = onsager + precision[unit]
-    tilted_moments(layer, unit * TASK_ROWS, b, a, mean, var)
+    tilted_moments(layer, unit * ROWS_PER_TASK, b, a, mean, var)
     for r in range(n):
         state[B, first + r, here], state[A, first + r, here] = b[r], a[r]
 
@@ -101,7 +101,7 @@ def sweep_all_rows(layers, order, n_sweeps, tilt, work, queue, state):
     ----------
     layers : Layers
         A single layer that is its own source, of whose units, but not couplings, there are
-        TASK_ROWS copies, one after another.
+        ROWS_PER_TASK copies, one after another.
     order : {1, 2}
     n_sweeps : int
     tilt : tuple of arrays of shape (n_rows, n_units) or (1, n_units), and (n_units,)
@@ -118,8 +118,8 @@ def sweep_all_rows(layers, order, n_sweeps, tilt, work, queue, state):
         return
     memory, n_rows = (work.products[w], work.vectors[w]), state.shape[1]
     task = next_task(queue)
-    while task * TASK_ROWS < n_rows:
-        rows = task * TASK_ROWS, smaller(TASK_ROWS, n_rows - task * TASK_ROWS)
+    while task * ROWS_PER_TASK < n_rows:
+        rows = task * ROWS_PER_TASK, smaller(ROWS_PER_TASK, n_rows - task * ROWS_PER_TASK)
         for _ in range(n_sweeps):
             if stopped(queue):
                 return

@@ -211,6 +211,8 @@ class TapSettings(NamedTuple):
         `fastmf.kernels.mean_field.tap.update_address`.
     finish : int
         Address of the last part of it: see `fastmf.kernels.mean_field.units.units_address`.
+    assess : int
+        Address of the assessment of a row: see `fastmf.kernels.mean_field.rows.assess_address`.
     damping : float
         Weight of the old mean; the smallest one if `adaptive`.
     adaptive : bool
@@ -241,6 +243,7 @@ class TapSettings(NamedTuple):
     max_iter: int
     update: int
     finish: int
+    assess: int = 0
     damping: float = 0.0
     adaptive: bool = True
     onsager_every: int = 1

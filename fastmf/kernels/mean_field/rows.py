@@ -1,12 +1,13 @@
 """The rows that a worker iterates, and how each is assessed after a sweep."""
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Float64, Real
+from fastmf._jit.argument_types import Float64, Real, argument_types
 from fastmf._jit.intrinsics import copy_row, larger, row, smaller
-from fastmf._jit.kernel import kernel
+from fastmf._jit.kernel import address_of, call, calls, kernel
 from fastmf._outcomes import (
     CONFIRMING,
     CONVERGED,
@@ -22,6 +23,7 @@ from fastmf.kernels.mean_field.arguments import (
     MEAN_ROUNDING,
     VAR_ROUNDING,
     WINDOW_SWEEPS,
+    TapSettings,
 )
 
 # What is known of an active row: the entries of its slot, where yes is 1 and no is 0.
@@ -41,7 +43,9 @@ SQUARED_STEP, MEAN_COSINE = 16, 17
 WINDOW_RESIDUAL, LAST_WINDOW_RESIDUAL = 18, 19
 # How many times smaller than `tol` changes must be before a row is stored and confirmed.
 STRICTNESS = 20
-SLOT_SIZE = 21
+# How the row has ended, and whether it goes on from where it was stored.
+STATUS, RETRACTED = 21, 22
+SLOT_SIZE = 23
 # Rounding errors may grow so many times in a sweep that confirms.
 STEEPNESS = 16
 
@@ -87,8 +91,8 @@ def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
     )
 
 
-@kernel(inner=True)
-def has_converged(slot, fresh, settings):
+@kernel(merged=True)
+def _has_converged(slot, fresh, settings):
     """Whether means, and whether all of a row has converged; the rule is that of `FixedPoint`.
 
     Changes of a few units in the last place are rounding errors.
@@ -105,21 +109,20 @@ def has_converged(slot, fresh, settings):
     return settled, fresh and settled and still and small
 
 
-@kernel(inner=True)
-def verdict(active, s, slot, fresh, settings, record):
-    """How the row in slot s has ended, RUNNING if it has not.
+@kernel(merged=True)
+def _verdict(slot, fresh, settings):
+    """How a row has ended, RUNNING if it has not.
 
     If it was damped, or oscillates, it is to be stored (CONFIRMING), and a sweep without damping
     decides: if that moves it, it goes on from where it was.
     """
     confirms = slot[CONFIRMS] == 1
-    settled, converged = has_converged(slot, fresh or confirms, settings)
+    settled, converged = _has_converged(slot, fresh or confirms, settings)
     slot[SETTLED] = settled
     if slot[INFINITE] == 1 and not confirms:
         return DIVERGED
     if confirms and (slot[INFINITE] == 1 or not converged):
-        copy_row(record.state, np.int64(slot[ROW]), active.state, s, 2)
-        slot[STRICTNESS], slot[CONFIRMS] = 4 * slot[STRICTNESS], 0
+        slot[STRICTNESS], slot[CONFIRMS], slot[RETRACTED] = 4 * slot[STRICTNESS], 0, 1
         # There is no momentum from here.
         slot[SQUARED_CHANGE] = slot[STEP_DOT] = 0
         return RUNNING
@@ -131,33 +134,10 @@ def verdict(active, s, slot, fresh, settings, record):
     return RUNNING
 
 
-@kernel(inner=True)
-def clear_measures(slot):
-    """Forget what was measured in a sweep."""
-    for k in range(INFINITE, SQUARED_STEP):
-        slot[k] = 0
-
-
-@kernel(inner=True)
-def assess_row(active, s, slot, fresh, settings, record):
-    """Status of the row in slot s after a sweep; adapts its damping and momentum.
-
-    An accelerated row has momentum (Nesterov): before the next sweep its mean is to `move_on` by a
-    part of its last step, which grows as long as consecutive steps point the same way. Only a sweep
-    with `fresh` Onsager terms can be the last.
-    """
-    sweep, residual = np.int64(slot[SWEEP]) + 1, slot[RESIDUAL]
-    slot[SWEEP] = sweep
-    if settings.half_sweep_done and sweep == 1:
-        residual = np.inf  # that of one layer is no residual of a sweep
-    if record.history.shape[0] > 0:
-        record.history[np.int64(slot[ROW]), sweep - 1] = larger(residual, slot[VAR_RESIDUAL])
-    status = verdict(active, s, slot, fresh, settings, record)
-    if status == CONFIRMING:
-        clear_measures(slot)
-    if status != RUNNING:
-        return status
-
+@kernel(merged=True)
+def _adapt(slot, residual, settings):
+    """Whether a row goes on, and with which damping and momentum."""
+    sweep = np.int64(slot[SWEEP])
     lengths = np.sqrt(slot[SQUARED_CHANGE] * slot[SQUARED_STEP])
     cosine = slot[STEP_DOT] / lengths if lengths > 0 else 0.0
     slot[MEAN_COSINE] += 0.1 * (cosine - slot[MEAN_COSINE])
@@ -186,8 +166,53 @@ def assess_row(active, s, slot, fresh, settings, record):
     accelerated = sweep >= 2 and residual < limit
     slot[ACCELERATED] = accelerated
     slot[MOMENTUM] = (momentum + MAX_MOMENTUM) / 2 if accelerated and cosine > 0 else 0.0
-    clear_measures(slot)
     return RUNNING
+
+
+@kernel(by_address=True, views=True)
+def _assess_slot(slot, fresh, settings):
+    """The part of `assess_row` that no floating type but that of slots occurs in."""
+    residual = np.inf if settings.half_sweep_done and slot[SWEEP] == 0 else slot[RESIDUAL]
+    slot[SWEEP] += 1
+    status = _verdict(slot, fresh, settings)
+    if status == RUNNING:
+        status = _adapt(slot, residual, settings)
+    if status <= RUNNING:
+        for k in range(INFINITE, SQUARED_STEP):
+            slot[k] = 0
+    slot[STATUS] = status
+
+
+@calls()
+def _assess(address, slot, fresh, settings):
+    call(address, (slot, fresh, settings))
+
+
+@cache
+def assess_address():
+    """Address of the compiled assessment of a row."""
+    return address_of(_assess_slot, *argument_types(float, Float64[1], bool, TapSettings))
+
+
+@kernel(merged=True)
+def assess_row(active, s, slot, fresh, settings, record):
+    """Status of the row in slot s after a sweep; adapts its damping and momentum.
+
+    An accelerated row has momentum (Nesterov): before the next sweep its mean is to `move_on` by a
+    part of its last step, which grows as long as consecutive steps point the same way. Only a sweep
+    with `fresh` Onsager terms can be the last.
+    """
+    index = np.int64(slot[ROW])
+    if record.history.shape[0] > 0:
+        residual = larger(slot[RESIDUAL], slot[VAR_RESIDUAL])
+        if settings.half_sweep_done and slot[SWEEP] == 0:
+            residual = np.inf  # that of one layer is no residual of a sweep
+        record.history[index, np.int64(slot[SWEEP])] = residual
+    _assess(settings.assess, slot, fresh, settings)
+    if slot[RETRACTED] == 1:
+        copy_row(record.state, index, active.state, s, 2)
+        slot[RETRACTED] = 0
+    return np.int64(slot[STATUS])
 
 
 @kernel(merged=True)

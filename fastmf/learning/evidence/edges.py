@@ -36,7 +36,7 @@ from fastmf.priors import GaussBernoulli
 from fastmf.special import sigmoid
 
 # Tolerance of fixed points, in the smallest standard error of an effect if others were known.
-TOL = 1e-6
+EDGE_TOL = 1e-6
 # Smallest eigenvalue of a matrix of correlations of estimates that are not collinear.
 MIN_EIGENVALUE = 1e-10
 # Effects up to which all patterns are enumerated, and of the largest block beyond, which correlate
@@ -51,7 +51,7 @@ DEVIATION, BOUNDS = 1.0, ((-7.0, 7.0), (-12.0, 12.0))
 SLABS = ("gaussian", "cauchy")
 # Logarithms of omega at which the mixture of a Cauchy slab is summed, and their log-weights.
 LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
-LOG_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
+LOG_OMEGA_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
 # Changes of log-odds and of logarithms of variances at which the iteration ends, and how many it
 # takes at most.
 MIXTURE_TOL, MAX_MIXTURES = 1e-4, 50
@@ -221,7 +221,7 @@ def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
     """Posterior with the normal slab of each effect, and the fixed point."""
     prior = GaussBernoulli(np.zeros(len(part.y)), 1 / variance, log_odds)
     model = SparseLinearModel(part.X, part.y, 1.0, prior)
-    tol = TOL / np.sqrt(np.square(part.X).sum(0).max())
+    tol = EDGE_TOL / np.sqrt(np.square(part.X).sum(0).max())
     result = robust_solution(model, init, tol=tol, blocks=blocks)
     log_odds = prior.tilted_log_odds(result.b, result.a)
     if (p := result.inclusion_probability) is not None:
@@ -264,7 +264,7 @@ def _cauchy(found, variance, scale):
     m, v = mean / spread / precision, 1 / precision
     slabs = scale**2 * np.exp(LOG_OMEGA)
     total = v[:, None] + slabs
-    logs = LOG_WEIGHTS - (np.log(total) + m[:, None] ** 2 / total) / 2
+    logs = LOG_OMEGA_WEIGHTS - (np.log(total) + m[:, None] ** 2 / total) / 2
     whole = logsumexp(logs, axis=1)
     weights, shrink = np.exp(logs - whole[:, None]), slabs / total
     r = (weights * shrink).sum(1)

@@ -18,9 +18,9 @@ from fastmf.learning.evidence.edges import DEVIATION, Effects
 from fastmf.special import sigmoid
 
 # Largest change of a log-odds at a fixed point, iterations, and weight of new sites in the old.
-TOL, MAX_ITER, STEP = 1e-7, 500, 0.7
+LOG_ODDS_TOL, MAX_SITE_ITERATIONS, SITE_STEP = 1e-7, 500, 0.7
 # Probabilities below, or further from 1 than, this leave sites that are too sharp to be computed.
-MIN_PROBABILITY = 1e-9
+MIN_INCLUSION = 1e-9
 # Bounds of the logarithm of a scale, and of log-odds, that are learned.
 BOUNDS = ((-7.0, 7.0), (-12.0, 12.0))
 
@@ -86,7 +86,7 @@ class EffectGroups:
         for own in self.groups:  # sites of the moments of the prior
             T[own, own] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
         log_odds, change = np.zeros(len(self.groups)), np.inf
-        for _ in range(MAX_ITER):
+        for _ in range(MAX_SITE_ITERATIONS):
             marginal = self._gaussian(t, T)
             last, tilted = log_odds, []
             for own in self.groups:
@@ -94,12 +94,12 @@ class EffectGroups:
                 tilted.append(_tilted(own, mean, covariance, (t, T), prior_log_odds, scale))
             log_odds = np.array([one[0] for one in tilted])
             change = abs(log_odds - last).max()
-            if change < TOL:
+            if change < LOG_ODDS_TOL:
                 break
             for own, one in zip(self.groups, tilted, strict=True):
-                t[own] += STEP * (one[3] - t[own])
-                T[np.ix_(own, own)] += STEP * (one[4] - T[np.ix_(own, own)])
-        return self._effects(marginal, tilted, prior_log_odds, scale, change < TOL)
+                t[own] += SITE_STEP * (one[3] - t[own])
+                T[np.ix_(own, own)] += SITE_STEP * (one[4] - T[np.ix_(own, own)])
+        return self._effects(marginal, tilted, prior_log_odds, scale, change < LOG_ODDS_TOL)
 
     def _gaussian(self, t, T):
         """Mean, covariance and log-partition of the Gaussian with these sites."""
@@ -162,7 +162,7 @@ def _tilted(own, mean, covariance, sites, prior_log_odds, scale):
     log_bf = linear @ slab_mean / 2 - np.log(lower.diagonal()).sum() - len(own) * np.log(scale)
     log_odds = prior_log_odds + log_bf
     p = sigmoid(log_odds)
-    at = np.clip(p, MIN_PROBABILITY, 1.0)
+    at = np.clip(p, MIN_INCLUSION, 1.0)
     moments = _moments(at, slab_mean, V)
     inverse = symmetrize(np.linalg.inv(moments[1]))
     log_partition = np.logaddexp(0, log_odds) - np.logaddexp(0, prior_log_odds)

@@ -41,6 +41,13 @@ class LayeredSettings(AscentSettings):
         Variance of units, in some direction, above which steps are shortened; None for ordinary
         gradients. Allows ten times the rate; see `fastmf.learning.layered.preconditioning`. Of
         centred units of which fields alone are learned, such as binary ones, and dense rows.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> chains = mf.distributed.LayeredSettings(gradient="pcd", n_starts=100, n_sweeps=1)
+    >>> chains.gradient, chains.n_starts
+    ('pcd', 100)
     """
 
     gradient: str = "tap"

@@ -27,7 +27,7 @@ from fastmf.learning.pseudo_likelihood.rows import distinct
 # Completions of a row, and of all rows together, up to which they are enumerated.
 MAX_OF_A_ROW, MAX_COMPLETIONS = 4096, 1 << 22
 # Largest change of a parameter, relative to the largest, at which iterations end, and their number.
-TOL, MAX_ITER = 1e-8, 500
+COMPLETION_TOL, MAX_EM_STEPS = 1e-8, 500
 # Smallest probability of a completion: less cannot matter, and zero weights divide by zero.
 MIN_PROBABILITY = 1e-13
 # Completions whose scores are computed at a time.
@@ -111,7 +111,7 @@ def n_completions(labels, sizes):
     return np.exp2(((labels < 0) * np.log2(sizes)).sum(1)).round()
 
 
-def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_ITER):
+def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_EM_STEPS):
     """Estimate from the completions of rows.
 
     Parameters
@@ -140,7 +140,7 @@ def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_I
         completions = completions.given(objective.log_joint(parameters))
         if last is not None:
             change = abs(parameters - last).max(initial=0)
-            if change < TOL * max(1, abs(parameters).max(initial=0)):
+            if change < COMPLETION_TOL * max(1, abs(parameters).max(initial=0)):
                 stopped = found.stopped
                 break
     objective = objective_of(completions.weights)

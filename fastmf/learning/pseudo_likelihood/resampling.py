@@ -8,7 +8,7 @@ from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Parameters up to which steps take a factorised Hessian.
-MAX_PARAMETERS = 1300
+MAX_FACTORISED_PARAMETERS = 1300
 # Steps with the Hessian of the first maximum, while each shrinks the predicted rise by this factor.
 MAX_STEPS, REDUCTION = 60, 0.5
 
@@ -32,7 +32,7 @@ class Refits:
     def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
         self.objective, self.parameters, self.l1, self.tol = objective, parameters, l1, tol
         self.factor = None
-        if not l1 and objective.n_parameters <= MAX_PARAMETERS:
+        if not l1 and objective.n_parameters <= MAX_FACTORISED_PARAMETERS:
             self.factor = linalg.cho_factor(objective.hessian(parameters))
 
     def maximum(self, weights):

@@ -5,7 +5,7 @@ from fastmf.reference.linear.product import unpacked
 from fastmf.reference.units import moments
 
 # As in the kernel's file, which a reference does not import.
-TASK_ROWS = 32
+ROWS_PER_TASK = 32
 
 
 def sweep_all_rows(layers, order, n_sweeps, tilt, work, queue, state):
@@ -15,7 +15,7 @@ def sweep_all_rows(layers, order, n_sweeps, tilt, work, queue, state):
     mean, var, b, a = (part[:, first : first + n] for part in state)
     couplings, squares = (unpacked(p, n) if len(p) else None for p in layer[4:6])
     for i in list(range(n)) * n_sweeps:
-        prior = take(layer.prior, slice(i * TASK_ROWS, i * TASK_ROWS + 1))
+        prior = take(layer.prior, slice(i * ROWS_PER_TASK, i * ROWS_PER_TASK + 1))
         onsager = -(var @ squares[:, i]) if order == 2 else 0
         b[:, i] = mean @ couplings[:, i] + onsager * mean[:, i] + field[:, i]
         a[:, i] = onsager + precision[i]

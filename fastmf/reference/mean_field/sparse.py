@@ -18,6 +18,7 @@ ENTRIES = {
 FLAGS = "accelerated", "oscillating", "settled", "confirms"
 MEASURES = slice(8, 16)
 LARGEST = slice(8, 14)
+STATUS = 21
 MEAN, VAR, B, A, STEP, THIRD = range(6)
 
 
@@ -141,5 +142,5 @@ def assess_rows(rows, fresh, settings, work, status, record):
         part = slots.copy()
         found.write(part, names)
         slots[which] = part[which]
-    slots[running | stored, MEASURES] = 0
+    slots[running | stored, MEASURES], slots[:, STATUS] = 0, status
     work.slots[rows, 0, 0], work.state[rows] = slots, state

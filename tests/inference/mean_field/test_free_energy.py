@@ -127,7 +127,7 @@ def test_threads_and_blocks_of_rows_do_not_matter(tilts, monkeypatch):
     monkeypatch.setattr(free_energy, "workers_for", lambda n_tasks, work, n_threads: n_threads or 1)
     one = run(1)
     n_units = arguments("rbm", 3, **tilts)[1].n_units
-    monkeypatch.setattr(free_energy, "BLOCK_SIZE", 27 * n_units)
+    monkeypatch.setattr(free_energy, "CACHED_ENTRIES", 27 * n_units)
     for n_threads in (1, 2, 5):
         np.testing.assert_array_equal(run(n_threads), one)
 

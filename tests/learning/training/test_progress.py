@@ -51,7 +51,7 @@ def compile_slowly():
 
 
 def test_lines_and_silence(capsys, monkeypatch, caplog):
-    monkeypatch.setattr(messages, "DELAY", 0.05)
+    monkeypatch.setattr(messages, "SILENT_SECONDS", 0.05)
     monkeypatch.delenv("FASTMF_QUIET")
     with progress(10, 0, 1, "spins") as bar:
         compile_slowly()
