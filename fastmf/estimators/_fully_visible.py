@@ -21,6 +21,7 @@ from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.graph import edges_of
+from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 
 CODINGS = ("01", "-1+1")
 # Solvers that need means and covariances only.
@@ -268,6 +269,11 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
             names = getattr(self, "feature_names_in_", None)
             self.graph_ = edges = edges_of(self.graph, rows.states.shape[1], names)
         return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
+
+    def _items(self):
+        """The rows as items with the categories 0 and 1, and their thresholds."""
+        states = self._objective.rows.states > 0
+        return states, Thresholds(np.full(states.shape[1], 2))
 
     def _check_errors(self):
         if self.solver in INVERSIONS:

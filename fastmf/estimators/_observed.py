@@ -6,6 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from fastmf._common.arguments import number, one_of
+from fastmf._common.warning import warn_user
 from fastmf.estimators._data import missing_entries
 from fastmf.learning.pseudo_likelihood.missing import (
     MAX_OF_A_ROW,
@@ -13,6 +14,7 @@ from fastmf.learning.pseudo_likelihood.missing import (
     expectation_maximisation,
     n_completions,
 )
+from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
@@ -72,7 +74,14 @@ def observed(labels, weights, sizes, options, clusters=None):
         _check_clusters(clusters, len(labels))
     absent = labels < 0
     limit = MAX_OF_A_ROW if missing == "em" else 1
-    kept = (n_completions(labels, sizes) <= limit) & (~absent).any(1)
+    many = n_completions(labels, sizes) > limit
+    kept = ~many & (~absent).any(1)
+    if missing == "em" and many.any():
+        warn_user(
+            f"{int(many.sum())} rows have more than {MAX_OF_A_ROW:,} completions of their missing "
+            "values and are left out: leave out the items that are missing most often, or impute "
+            "these rows first."
+        )
     used = kept & (weights > 0)
     if not used.any():
         raise ValueError("X must have a row without missing values, of positive weight.")
@@ -131,7 +140,13 @@ def select_couplings(machine):
     """Leave the couplings to a machine's objective that `l1` selects, and keep the path."""
     objective, gamma = machine._objective, float(machine.ebic_gamma)
     tol, n_rows = min(float(machine.tol), 1e100), objective.total
-    if machine.l1 == "ebic":
+    if machine.rule is not None:
+        states, thresholds = machine._items()
+        regressions = Regressions(
+            states, objective.weights * n_rows, thresholds, objective.pairs, machine.n_threads
+        )
+        path, edges = nodewise_path(regressions, gamma, machine.rule, tol)
+    elif machine.l1 == "ebic":
         path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol)
     else:
         path, edges = cross_validated_path(objective, gamma, n_rows, tol)
@@ -139,10 +154,13 @@ def select_couplings(machine):
 
 
 def check_selection(machine):
-    """Check `l1`, `missing` and `weights`, and what does not go together."""
+    """Check `l1`, `rule`, `missing` and `weights`, and what does not go together."""
     one_of("missing", machine.missing, MISSING)
     one_of("weights", machine.weights, KINDS_OF_WEIGHTS)
     number("ebic_gamma", machine.ebic_gamma, 0, np.inf, below=True)
+    one_of("rule", machine.rule, (None, *RULES))
+    if machine.rule is not None and machine.l1 != "ebic":
+        raise ValueError(f"rule={machine.rule!r} is for l1='ebic', got l1={machine.l1!r:.40}.")
     if not isinstance(machine.l1, str):
         number("l1", machine.l1, 0, np.inf, below=True)
         return

@@ -44,6 +44,10 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
             l2_field=float(self.l2_field), n_threads=self.n_threads,
         )  # fmt: skip
 
+    def _items(self):
+        """The rows, and the thresholds of their items."""
+        return self._rows, self._objective.thresholds
+
     def _set_parameters(self, parameters):
         """Couplings and thresholds from the vector of all parameters."""
         self._parameters, self._models = parameters, {}

@@ -99,11 +99,17 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         couplings that are there. For the solvers "newton", "lbfgs" and "gradient".
     ebic_gamma : float
         Weight of the number of units in "ebic": 0 is BIC, and more leaves out more couplings.
+    rule : {None, "and", "or"}
+        With `l1="ebic"`, None selects all couplings together. "and" and "or" regress each unit on
+        all others along a path of penalties of its own, and couple two if each is chosen for the
+        other, or if one is: the procedure of IsingFit (van Borkulo et al. 2014), but for a fit of
+        the chosen couplings together, without a penalty. Penalties `l2` are those of that fit.
     missing : {"error", "drop", "em"}
         Whether `fit` refuses missing values; leaves out rows that have some, which is right where
         values are missing completely at random; or sums over what they may be, by expectation and
         maximisation, which is right where they are missing at random, and whose errors take what is
-        missing into account (see Notes). Rows of more than 12 missing values are left out.
+        missing into account (see Notes). Rows of more than 12 missing values are left out, with a
+        warning.
     weights : {"counts", "sampling"}
         Whether weights say how many rows each row stands for, or are those of a survey: each row is
         then one observation, whose score is multiplied by its weight.
@@ -142,7 +148,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         Missing values, and rows that were left out for them.
     path_ : SelectionPath
         With `l1="ebic"` or "cv" (not in files): penalties, numbers of couplings,
-        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`.
+        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`; with `rule`
+        a column for each unit, of the regression on the others.
     gradient_norm_ : float
         Largest absolute derivative per row of the log-pseudo-likelihood, less the penalty `l2`,
         where the solver stopped; not zero at the maximum with `l1` or Firth's penalty.
@@ -152,6 +159,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     -----
     ConvergenceWarning
         If the maximum does not exist, that is undecided, or iterations ran out.
+    UserWarning
+        If rows with too many missing values are left out.
 
     Notes
     -----
@@ -180,7 +189,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     def __init__(
         self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
-        max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, missing="error",
+        max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
         weights="counts", existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.solver = solver
@@ -194,6 +203,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.threshold = threshold
         self.graph = graph
         self.ebic_gamma = ebic_gamma
+        self.rule = rule
         self.missing = missing
         self.weights = weights
         self.existence_seconds = existence_seconds

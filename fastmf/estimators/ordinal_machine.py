@@ -63,12 +63,17 @@ class OrdinalMachine(BaseOrdinalMachine):
         values are missing completely at random; or sums over what they may be, by expectation and
         maximisation, which is right where they are missing at random, and whose errors take what is
         missing into account: see `FullyVisibleBoltzmannMachine`. Rows with more than 4,096
-        completions are left out.
+        completions are left out, with a warning.
     weights : {"counts", "sampling"}
         Whether weights say how many rows each row stands for, or are those of a survey: each row is
         then one observation, whose score is multiplied by its weight.
     ebic_gamma : float
         Weight of the number of items in "ebic": 0 is BIC, and more leaves out more couplings.
+    rule : {None, "and", "or"}
+        With `l1="ebic"`, None selects all couplings together. "and" and "or" regress each item on
+        all others along a path of penalties of its own, and couple two if each is chosen for the
+        other, or if one is: the procedure of IsingFit (van Borkulo et al. 2014), but for a fit of
+        the chosen couplings together, without a penalty. Penalties `l2` are those of that fit.
     solver : {"auto", "newton", "lbfgs"}
         "newton" takes few steps to machine precision; "lbfgs" is for many parameters, or `l1`.
     tol : float
@@ -105,7 +110,8 @@ class OrdinalMachine(BaseOrdinalMachine):
         Missing values, and rows that were left out for them.
     path_ : SelectionPath
         With `l1="ebic"` or "cv" (not in files): penalties, numbers of couplings,
-        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`.
+        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`; with `rule`
+        a column for each item, of the regression on the others.
     converged_ : bool
         Whether the solver stopped by its own rule, at a maximum not known not to exist.
     n_features_in_ : int
@@ -115,7 +121,8 @@ class OrdinalMachine(BaseOrdinalMachine):
     ConvergenceWarning
         If the maximum does not exist, that is undecided, or iterations ran out.
     UserWarning
-        If strings are taken in alphabetical order.
+        If strings are taken in alphabetical order, or rows with too many missing values are left
+        out.
 
     Notes
     -----
@@ -138,8 +145,8 @@ class OrdinalMachine(BaseOrdinalMachine):
 
     def __init__(
         self, *, n_categories=None, thresholds="free", reference=0, l1=0.0, l2=0.0, l2_field=0.0,
-        missing="error", weights="counts", ebic_gamma=0.25, solver="auto", tol=1e-5, max_iter=None,
-        existence_seconds=10.0, n_threads=None,
+        missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
+        max_iter=None, existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.n_categories = n_categories
         self.thresholds = thresholds
@@ -150,6 +157,7 @@ class OrdinalMachine(BaseOrdinalMachine):
         self.missing = missing
         self.weights = weights
         self.ebic_gamma = ebic_gamma
+        self.rule = rule
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter

@@ -138,6 +138,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     print(table.edge_inclusion(0.5, None).probability, mf.compare_groups(table, table, scale=2.0))
     print(table.strength(), table.expected_influence(as_frame=False), table.predictability())
     print(table.in_coding("01")[0].shape, table.bootstrap(10, 0).couplings)
+    print(mf.FullyVisibleBoltzmannMachine(l1="ebic", rule="and").fit(X).path_)
     surveyed = mf.OrdinalMachine(l1="cv", missing="em", weights="sampling", ebic_gamma=0.5)
     surveyed.fit(X, None, np.ones(len(X)), clusters=np.arange(len(X)))
     print(items.predictability().r2, items.stability(10, (0.5,)).coefficient())

@@ -31,6 +31,9 @@ MAX_NEWTON_PARAMETERS = 1300
 class SelectionPath(NamedTuple):
     """Graphs along a path of penalties, the largest penalty first.
 
+    Item by item (`fastmf.learning.pseudo_likelihood.nodewise`), arrays have a column for each item:
+    penalties, neighbours and log-likelihoods of its regression on the others; `chosen` is an array.
+
     Parameters
     ----------
     l1 : array of shape (n_penalties,)

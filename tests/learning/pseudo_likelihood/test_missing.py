@@ -172,7 +172,9 @@ def test_reports_and_files_of_incomplete_rows(tmp_path):
 def test_what_cannot_be_summed_over_is_said():
     _, labels = table(50, 14, 7, 0.0)
     labels[3, 1:] = -1
-    machine = fitted(labels, l2=0.1)
+    with pytest.warns(UserWarning, match="1 rows? .* more than 4,096 completions") as caught:
+        machine = fitted(labels, l2=0.1)
+    assert len(caught) == 1
     assert machine.n_dropped_ == 1 and machine.n_missing_ == 13
     with pytest.raises(ValueError, match="X must have a row"):
         fitted(np.full((3, 4), -1), l2=0.1, threshold=0.5)
