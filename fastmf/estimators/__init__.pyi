@@ -351,6 +351,7 @@ class PottsMachine(_Saved, _Estimator):
         tol: float = 0.0001,
         max_iter: int | None = None,
         graph: Any = None,
+        missing: str = "absent",
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...

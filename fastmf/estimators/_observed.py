@@ -73,15 +73,7 @@ def observed(labels, weights, sizes, options, clusters=None):
     if clusters is not None:
         _check_clusters(clusters, len(labels))
     absent = labels < 0
-    limit = MAX_OF_A_ROW if missing == "em" else 1
-    many = n_completions(labels, sizes) > limit
-    kept = ~many & (~absent).any(1)
-    if missing == "em" and many.any():
-        warn_user(
-            f"{int(many.sum())} rows have more than {MAX_OF_A_ROW:,} completions of their missing "
-            "values and are left out: leave out the items that are missing most often, or impute "
-            "these rows first."
-        )
+    kept = summable(labels, sizes) if missing == "em" else ~absent.any(1)
     used = kept & (weights > 0)
     if not used.any():
         raise ValueError("X must have a row without missing values, of positive weight.")
@@ -95,6 +87,18 @@ def observed(labels, weights, sizes, options, clusters=None):
         completions = Completions.of(rows, sums, sizes)
         rows, sums = completions.states, completions.weights
     return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~kept).sum()))
+
+
+def summable(labels, sizes):
+    """Which rows have values, and few enough completions for `missing="em"`; others may warn."""
+    many = n_completions(labels, sizes) > MAX_OF_A_ROW
+    if many.any():
+        warn_user(
+            f"{int(many.sum())} rows have more than {MAX_OF_A_ROW:,} completions of their missing "
+            "values and are left out: leave out the items that are missing most often, or impute "
+            "these rows first."
+        )
+    return ~many & (labels >= 0).any(1)
 
 
 def _check_clusters(clusters, n_rows):

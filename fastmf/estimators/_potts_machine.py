@@ -10,6 +10,7 @@ from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import like_frame, square_frame
 from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_sizes, coded_labels, labels_from
+from fastmf.estimators._observed import restored_rows, saved_rows
 from fastmf.estimators._potts_network import PottsNetwork
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
@@ -323,7 +324,8 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         if isinstance(self._couplings, OfFewRows):
             arrays["coefficients"] = self._couplings.coefficients
             arrays["coefficient_rows"] = self._couplings.labels
-        return fitted, arrays
+        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
+        return fitted, arrays | saved_rows(self)
 
     def _restore(self, arrays):
         exists, units, message = self.existence_
@@ -336,6 +338,9 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
         self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
+        restored_rows(self, arrays, self._labels)
+        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
+        self.n_missing_, self.n_dropped_ = map(int, missing)
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
         if "coefficients" in arrays:

@@ -19,7 +19,7 @@ from fastmf.estimators._labels import checked_pairs
 from fastmf.estimators._networks import ERRORS
 from fastmf.learning.evidence.effect_groups import EffectGroups
 from fastmf.learning.pseudo_likelihood.potts import fitting
-from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
+from fastmf.learning.pseudo_likelihood.potts.errors import IncompleteSandwich, Sandwich
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.models._gauge import GAUGES
 
@@ -39,6 +39,10 @@ class PottsNetwork:
         penalties = {"l2": float(self.l2), "l2_field": float(self.l2_field)}
         if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
             raise ValueError("standard errors are for up to 4000 parameters: take fewer sites.")
+        if self._completions is not None:
+            return IncompleteSandwich(
+                self._completions, self._couplings.dense(), self._field, self.sizes_, **penalties
+            )
         return Sandwich(
             self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
             edges=None if self._absent_pairs() is None else self.graph_, **penalties,
@@ -110,6 +114,8 @@ class PottsNetwork:
         sandwich = self._sandwich()
         if self.l2 or self.l2_field:
             raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
+        if self._completions is not None:
+            raise ValueError("likelihood ratio tests are for complete rows.")
         absent = self._absent_pairs()
         all_pairs = None if absent is None else self.graph_
         pairs = checked_pairs(all_pairs if pairs is None else pairs, len(self.sizes_))

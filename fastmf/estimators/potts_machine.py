@@ -7,11 +7,15 @@ from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._labels import coded_labels, site_categories
+from fastmf.estimators._observed import summable
 from fastmf.estimators._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs, edges_of
+from fastmf.learning.pseudo_likelihood.missing import Completions, expectation_maximisation
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
+from fastmf.learning.pseudo_likelihood.potts.errors import DampedObjective
 from fastmf.learning.pseudo_likelihood.potts.existence import existence, existence_in_graph
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
@@ -63,6 +67,13 @@ class PottsMachine(BasePottsMachine):
         (n_edges, 2), or a graph with `nodes` and `edges`, whose sites are numbers of columns or
         their names. All other couplings are exactly 0. It needs `symmetric`; standard errors and
         tests are not known with it.
+    missing : {"absent", "em"}
+        "absent" leaves missing labels out: such a site has no term of its own, and no part in the
+        probabilities of others. "em" sums over what they may be, by expectation and maximisation,
+        which is right where labels are missing at random, and errors take what is missing into
+        account: see `FullyVisibleBoltzmannMachine`. It is for up to 4,000 parameters by Newton's
+        method, all pairs of sites and `symmetric`. Rows with more than 4,096 completions are left
+        out, with a warning.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided; with `l2` there is nothing to decide. Estimates do not depend on it.
@@ -96,6 +107,8 @@ class PottsMachine(BasePottsMachine):
         Whether the solver stopped by its own rule, at a maximum not known not to exist.
     graph_ : int array of shape (n_edges, 2)
         The pairs of sites of `graph`; only with it.
+    n_missing_, n_dropped_ : int
+        Missing labels, and rows that "em" left out for them.
     n_features_in_ : int
         Number of sites.
 
@@ -129,8 +142,8 @@ class PottsMachine(BasePottsMachine):
 
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
-        pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, existence_seconds=10.0,
-        n_threads=None,
+        pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
+        existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.n_states = n_states
         self.l2 = l2
@@ -141,6 +154,7 @@ class PottsMachine(BasePottsMachine):
         self.tol = tol
         self.max_iter = max_iter
         self.graph = graph
+        self.missing = missing
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
@@ -176,7 +190,9 @@ class PottsMachine(BasePottsMachine):
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
         self.sizes_ = np.array([len(known) for known in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
-        self._labels, self._weights, self._model = labels, weights, None
+        self.n_missing_ = int((labels < 0).sum())
+        self._observe(labels, weights)
+        labels, weights, self._model = self._labels, self._weights, None
         data = PottsData(labels, weights, self.sizes_, self.n_threads)
         if self.solver == "naive_mean_field":
             self._invert(data)
@@ -185,8 +201,28 @@ class PottsMachine(BasePottsMachine):
         self.n_iter_ = len(self.history_)
         return self
 
+    def _observe(self, labels, weights):
+        """Keep the rows of the fit, or what they may be."""
+        self._labels, self._weights, self.n_dropped_ = labels, weights, 0
+        self._sampling = self._completions = None
+        if self.missing == "em" and self.n_missing_:
+            kept = summable(labels, self.sizes_)
+            self.n_dropped_ = int((~kept).sum())
+            kept &= weights > 0
+            if not kept.any():
+                raise ValueError("X must have a row with labels, of positive weight.")
+            self._completions = Completions.of(labels[kept], weights[kept], self.sizes_)
+            self._labels, self._weights = self._completions.states, self._completions.weights
+
     def _check_options(self):
         one_of("solver", self.solver, _POTTS_SOLVERS)
+        one_of("missing", self.missing, ("absent", "em"))
+        by_newton = self.solver in ("auto", "newton") and self.symmetric and self.graph is None
+        if self.missing == "em" and not by_newton:
+            raise ValueError(
+                "missing='em' needs solver 'auto' or 'newton', symmetric=True and graph=None, got "
+                f"{self.solver!r}, symmetric={self.symmetric!r} and graph={self.graph!r:.40}."
+            )
         for name in ("l2", "l2_field", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
         number("existence_seconds", self.existence_seconds, 0, np.inf)
@@ -212,7 +248,11 @@ class PottsMachine(BasePottsMachine):
             l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter
         )
         absent = self._absent_pairs()
-        found = fitting.fit(data, options, absent)
+        if self._completions is None:
+            found = fitting.fit(data, options, absent)
+        else:
+            found = self._maximise_expected()
+            data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
         self._couplings, self._field = found.couplings, found.field
         self.history_ = found.history
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
@@ -227,6 +267,24 @@ class PottsMachine(BasePottsMachine):
             self.existence_ = existence_in_graph(data, l2, l2_field, absent, seconds)
         self.converged_ = found.converged and self.existence_.exists is not False
         self._warn(found.converged)
+
+    def _maximise_expected(self):
+        """`PottsFit` of what incomplete rows may be, with their probabilities at the estimate."""
+        objective = DampedObjective(
+            self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field)
+        )
+        tol, max_iter = min(float(self.tol), 1e-5), self.max_iter or fitting.MAX_ITER["newton"]
+        found, self._completions, objective = expectation_maximisation(
+            self._completions, objective.reweighted,
+            lambda own, last: newton(
+                own, own.independent() if last is None else last, tol=tol, max_iter=max_iter
+            ),
+        )  # fmt: skip
+        self._weights = self._completions.weights
+        couplings, field = objective.unpacked(found.parameters)
+        history = np.array(found.history)
+        couplings = DenseCouplings(couplings, self.sizes_)
+        return fitting.PottsFit(couplings, field, history, found.stopped)
 
     def _absent_pairs(self):
         """The pairs of sites that `graph` does not couple, or None without it."""

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from fastmf.learning.pseudo_likelihood.fit import Fit
-from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.godambe import MIN_EIGENVALUE, Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
 # Completions of a row, and of all rows together, up to which they are enumerated.
@@ -170,6 +170,8 @@ class IncompleteGodambe(Godambe):
         """The inverse of the derivative of the expected score, which is not symmetric."""
         derivative = np.array(self.objective.hessian(parameters))
         derivative -= self.missing_information(parameters)
+        if self.objective.singular:
+            return np.linalg.pinv(derivative, rcond=MIN_EIGENVALUE)
         return np.linalg.inv(derivative)
 
     def missing_information(self, parameters):

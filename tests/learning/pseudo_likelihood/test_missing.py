@@ -151,6 +151,87 @@ def test_expected_score_of_ordinal_items_is_zero():
     np.testing.assert_allclose(total / len(labels), 0, atol=1e-6)
 
 
+def potts_labels(n=250, seed=8):
+    """Rows of three sites with 2, 3 and 3 states, whose labels are missing in places."""
+    rng = np.random.default_rng(seed)
+    X = np.digitize(rng.normal(size=(n, 1)) + rng.normal(size=(n, 3)), [-0.6, 0.6])
+    X[:, 0] = X[:, 0] > 0
+    return np.where(rng.random(X.shape) < 0.15, -1, X)
+
+
+def expected_potts_scores(couplings, field, labels, first):
+    """Expected scores of rows in the order fields, couplings u < v, by enumeration."""
+    states = np.array(list(itertools.product(range(2), range(3), range(3))))
+    x = np.zeros((len(states), 8))
+    x[np.arange(len(states))[:, None], states + first] = 1
+    eta = x @ couplings + field
+    p = np.exp(x @ field + ((x @ couplings) * x).sum(1) / 2)
+    q = np.exp(eta)
+    for begin, end in ((0, 2), (2, 5), (5, 8)):
+        q[:, begin:end] /= q[:, begin:end].sum(1, keepdims=True)
+    r = x - q
+    site = np.array([0, 0, 1, 1, 1, 2, 2, 2])
+    u, v = np.nonzero(np.triu(site[:, None] != site, 1))
+    scores = np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
+    weights = p * ((labels[:, None] < 0) | (labels[:, None] == states)).all(2)
+    return weights @ scores / weights.sum(1, keepdims=True), (u, v)
+
+
+def test_potts_machines_of_incomplete_rows(tmp_path):
+    """Expected scores are zero at the estimate, and the sandwich is that of their derivatives."""
+    labels, first = potts_labels(), np.array([0, 2, 5])
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(labels))
+    machine = mf.PottsMachine(n_states=[2, 3, 3], missing="em").fit(labels, sample_weight=weights)
+    assert machine.converged_ and machine.n_missing_ == (labels < 0).sum()
+    kept = (labels >= 0).any(1)
+    assert machine.n_dropped_ == (~kept).sum()
+    labels, weights = labels[kept], weights[kept] / weights[kept].sum()
+
+    def scores_at(parameters):
+        couplings = np.zeros((8, 8))
+        couplings[pairs] = parameters[8:]
+        return expected_potts_scores(couplings + couplings.T, parameters[:8], labels, first)[0]
+
+    scores, pairs = expected_potts_scores(machine.couplings_, machine.field_, labels, first)
+    np.testing.assert_allclose(weights @ scores, 0, atol=1e-7)
+    theta, step = np.append(machine.field_, machine.couplings_[pairs]), 1e-5
+    derivative = np.stack([
+        weights @ (scores_at(theta + e) - scores_at(theta - e)) / (2 * step)
+        for e in step * np.eye(len(theta))
+    ], axis=1)  # fmt: skip
+    inverse = np.linalg.pinv(-derivative, rcond=1e-6)
+    expected = inverse @ ((scores.T * weights**2) @ scores) @ inverse.T
+    errors, of_field = machine.standard_errors(gauge=None)
+    np.testing.assert_allclose(of_field, np.sqrt(expected.diagonal()[:8]), rtol=1e-3)
+    np.testing.assert_allclose(errors[pairs], np.sqrt(expected.diagonal()[8:]), rtol=1e-3)
+    machine.save(tmp_path / "machine.npz")
+    again = mf.PottsMachine.load(tmp_path / "machine.npz")
+    np.testing.assert_allclose(again.standard_errors()[0], machine.standard_errors()[0], atol=1e-8)
+    assert (again.n_missing_, again.n_dropped_) == (machine.n_missing_, machine.n_dropped_)
+    assert machine.edge_inclusion().probability.shape == (3, 3)
+    with pytest.raises(ValueError, match="complete rows"):
+        machine.likelihood_ratio_test()
+    for options in ({"symmetric": False}, {"solver": "lbfgs"}, {"graph": [[0, 1]]}):
+        with pytest.raises(ValueError, match="missing='em' needs solver"):
+            mf.PottsMachine(missing="em", **options).fit(labels)
+
+
+def test_potts_machines_of_two_states_are_binary():
+    _, labels = table(200, 4, 4)
+    binary = fitted(labels)
+    machine = mf.PottsMachine(missing="em").fit(labels)
+    couplings, _ = machine.in_gauge("zero-sum")
+    np.testing.assert_allclose(couplings[:, 1, :, 1], binary.couplings_, atol=1e-6)
+    np.testing.assert_allclose(
+        machine.standard_errors()[0][:, 1, :, 1], binary.standard_errors()[0], atol=1e-6
+    )
+    complete = np.where(labels < 0, 0, labels)
+    np.testing.assert_allclose(
+        mf.PottsMachine(missing="em", tol=1e-9).fit(complete).couplings_,
+        mf.PottsMachine(tol=1e-9).fit(complete).couplings_,
+    )
+
+
 def test_reports_and_files_of_incomplete_rows(tmp_path):
     _, labels = table(200, 4, 6)
     machine = fitted(labels)

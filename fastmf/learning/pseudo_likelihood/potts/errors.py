@@ -13,11 +13,16 @@ from scipy import linalg, sparse
 
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.learning.pseudo_likelihood.potts.fitting import score_of
 from fastmf.models._gauge import SiteGroups, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
+# Ridge of Newton's method, of the largest curvature: rounding errors of derivatives, divided by it,
+# are below the tolerance of parameters.
+_DAMPING = 1e-8
 # Numbers in a block of rows.
 _BLOCK_NUMBERS = 1 << 21
 
@@ -45,7 +50,8 @@ class DenseObjective(CompositeLikelihood):
     singular = True
 
     def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None):
-        self.labels, self.groups = labels, SiteGroups(sizes)
+        self.labels, self.groups, self.n_threads = labels, SiteGroups(sizes), None
+        self.options = float(l2), float(l2_field), edges
         self.total = float(weights.sum())
         self.weights = weights / self.total
         self.site = self.groups.site
@@ -58,8 +64,9 @@ class DenseObjective(CompositeLikelihood):
         self.n_parameters = self.n_fields + len(self.pairs[0])
         if self.n_parameters > MAX_PARAMETERS:
             raise ValueError(
-                f"standard errors are for up to {MAX_PARAMETERS} parameters, couplings of pairs "
-                f"of states and fields, got {self.n_parameters}: take fewer sites, states or edges."
+                f"standard errors and missing='em' are for up to {MAX_PARAMETERS} parameters, couplings "
+                f"of pairs of states and fields, got {self.n_parameters}: take fewer sites, states or "
+                "edges."
             )
         # Of each pair of states, its parameter; of a state and itself, the field.
         self.index = np.zeros((self.n_fields, self.n_fields), np.int64)
@@ -79,6 +86,39 @@ class DenseObjective(CompositeLikelihood):
     def packed(self, couplings, field):
         """Vector of parameters."""
         return np.append(field, couplings[self.pairs])
+
+    def reweighted(self, weights):
+        """The objective of these rows with other weights."""
+        return type(self)(self.labels, weights, self.groups.sizes, *self.options)
+
+    def independent(self):
+        """Parameters of uncoupled sites, with a row more for each state."""
+        counts = self.total * (self.weights @ one_hot(self.labels, self.groups.sizes))
+        field = self.groups.zero_sum(np.log(counts + 1))
+        return np.append(field, np.zeros(len(self.pairs[0])))
+
+    def value_and_gradient(self, parameters):
+        """Penalised value and its gradient."""
+        couplings, field = self.unpacked(parameters)
+        value, gradient = -self.penalty(parameters), -self.ridge * parameters
+        for rows in self._blocks():
+            w, (labels, x, p) = self.weights[rows], self._conditionals(parameters, rows)
+            value += w @ score_of(x @ couplings + field, labels, self.groups.sizes)
+            residuals = w[:, None] * (x - p)
+            products = x.T @ residuals
+            gradient += self.packed(products + products.T, residuals.sum(0))
+        return float(value), gradient
+
+    def log_joint(self, parameters):
+        """Logarithms of the probabilities of complete rows, but for a constant."""
+        couplings, field = self.unpacked(parameters)
+        x = one_hot(self.labels, self.groups.sizes)
+        return x @ field + x.multiply(x @ couplings).sum(1) / 2
+
+    def statistics(self, rows):
+        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
+        x, (u, v) = one_hot(self.labels[rows], self.groups.sizes).toarray(), self.pairs
+        return np.hstack([x, x[:, u] * x[:, v]])
 
     def contrasts(self):
         """Directions of couplings that no change of gauge moves, orthonormal, pair by pair.
@@ -167,7 +207,54 @@ class DenseObjective(CompositeLikelihood):
                 hessian[np.ix_(indices[k], indices[l])] += block
 
 
-class Sandwich(Godambe):
+class DampedObjective(DenseObjective):
+    """The same with a little curvature along changes of gauge, so that Newton's steps have none."""
+
+    def hessian(self, parameters):
+        """Negative Hessian, (n_parameters, n_parameters), with a small ridge."""
+        hessian = super().hessian(parameters)
+        hessian[np.diag_indices_from(hessian)] += _DAMPING * hessian.diagonal().max()
+        return hessian
+
+
+class GaugeErrors:
+    """Standard errors in a gauge, of Godambe's information with a `DenseObjective`."""
+
+    def standard_errors(self, gauge):
+        """Standard errors of couplings and fields in a gauge, or (None) as estimated."""
+        objective = self.objective
+        values, vectors = np.linalg.eigh(self.covariance())
+        factor = (vectors * np.sqrt(np.maximum(values, 0))).T
+        of_couplings = np.zeros((objective.n_fields, objective.n_fields))
+        of_field = np.zeros(objective.n_fields)
+        for start in range(0, len(factor), 64):
+            couplings, field = objective.unpacked(factor[start : start + 64])
+            if gauge is not None:
+                couplings, field = in_gauge(couplings, field, objective.groups.sizes, gauge)
+            of_couplings += np.square(couplings).sum(0)
+            of_field += np.square(field).sum(0)
+        of_couplings[objective.site[:, None] == objective.site] = 0
+        return np.sqrt(of_couplings), np.sqrt(of_field)
+
+
+class IncompleteSandwich(GaugeErrors, IncompleteGodambe):
+    """The same of incomplete rows, whose expected scores are multiplied by their weights.
+
+    Parameters
+    ----------
+    completions : Completions
+    couplings, field, sizes, l2, l2_field
+        As in `Sandwich`.
+    """
+
+    def __init__(self, completions, couplings, field, sizes, *, l2=0.0, l2_field=0.0):
+        states, weights = completions.states, completions.weights
+        objective = DenseObjective(states, weights, sizes, l2, l2_field)
+        sampling = sparse.diags_array(completions.row_weights / objective.total)
+        super().__init__(objective, objective.packed(couplings, field), completions, sampling)
+
+
+class Sandwich(GaugeErrors, Godambe):
     """Godambe's information of an estimate, in which scores of rows are multiplied by weights.
 
     Parameters
@@ -193,19 +280,3 @@ class Sandwich(Godambe):
         objective = DenseObjective(labels, weights, sizes, **options)
         parameters = objective.packed(couplings, field)
         super().__init__(objective, parameters, np.square(objective.weights))
-
-    def standard_errors(self, gauge):
-        """Standard errors of couplings and fields in a gauge, or (None) as estimated."""
-        objective = self.objective
-        values, vectors = np.linalg.eigh(self.covariance())
-        factor = (vectors * np.sqrt(np.maximum(values, 0))).T
-        of_couplings = np.zeros((objective.n_fields, objective.n_fields))
-        of_field = np.zeros(objective.n_fields)
-        for start in range(0, len(factor), 64):
-            couplings, field = objective.unpacked(factor[start : start + 64])
-            if gauge is not None:
-                couplings, field = in_gauge(couplings, field, objective.groups.sizes, gauge)
-            of_couplings += np.square(couplings).sum(0)
-            of_field += np.square(field).sum(0)
-        of_couplings[objective.site[:, None] == objective.site] = 0
-        return np.sqrt(of_couplings), np.sqrt(of_field)
