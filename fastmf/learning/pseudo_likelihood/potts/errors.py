@@ -22,7 +22,7 @@ from fastmf.models._gauge import SiteGroups, in_gauge
 MAX_PARAMETERS = 4000
 # Ridge of Newton's method, of the largest curvature: rounding errors of derivatives, divided by it,
 # are below the tolerance of parameters.
-_DAMPING = 1e-8
+_DAMPING = 1e-6
 # Numbers in a block of rows.
 _BLOCK_NUMBERS = 1 << 21
 
