@@ -64,9 +64,9 @@ class DenseObjective(CompositeLikelihood):
         self.n_parameters = self.n_fields + len(self.pairs[0])
         if self.n_parameters > MAX_PARAMETERS:
             raise ValueError(
-                f"standard errors and missing='em' are for up to {MAX_PARAMETERS} parameters, couplings "
-                f"of pairs of states and fields, got {self.n_parameters}: take fewer sites, states or "
-                "edges."
+                f"standard errors and missing='em' are for up to {MAX_PARAMETERS} parameters, "
+                f"couplings of pairs of states and fields, got {self.n_parameters}: take fewer "
+                "sites, states or edges."
             )
         # Of each pair of states, its parameter; of a state and itself, the field.
         self.index = np.zeros((self.n_fields, self.n_fields), np.int64)
