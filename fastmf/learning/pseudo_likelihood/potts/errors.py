@@ -217,8 +217,8 @@ class DampedObjective(DenseObjective):
         return hessian
 
 
-class GaugeErrors:
-    """Standard errors in a gauge, of Godambe's information with a `DenseObjective`."""
+class GaugeErrors(Godambe):
+    """Godambe's information with a `DenseObjective`, with standard errors in a gauge."""
 
     def standard_errors(self, gauge):
         """Standard errors of couplings and fields in a gauge, or (None) as estimated."""
@@ -254,7 +254,7 @@ class IncompleteSandwich(GaugeErrors, IncompleteGodambe):
         super().__init__(objective, objective.packed(couplings, field), completions, sampling)
 
 
-class Sandwich(GaugeErrors, Godambe):
+class Sandwich(GaugeErrors):
     """Godambe's information of an estimate, in which scores of rows are multiplied by weights.
 
     Parameters
