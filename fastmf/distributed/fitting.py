@@ -5,7 +5,7 @@ import numpy as np
 from fastmf._common.arguments import count
 from fastmf.distributed._rows import checked_dask
 from fastmf.distributed.training import train
-from fastmf.learning.layered.choice import gradient_for
+from fastmf.learning.layered.choice import MANY_ROWS, gradient_for
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import LayeredSettings
 
@@ -48,7 +48,8 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     -----
     The first 10,000 rows are loaded: visible units are fitted to them before learning begins, as
     `fit` fits them to all rows, and starts and independent units are theirs. So rows should come in
-    no order.
+    no order. `batch_size` and `l2` are 100 and 0.001 where they are None, since a step of few rows
+    costs more to hand out than to take.
 
     Examples
     --------
@@ -138,6 +139,7 @@ def transform(estimator, X):
 def _settings(estimator, model, n_epochs, n_rows):
     """Options of an estimator as settings of learning in chunks."""
     options = {name: getattr(estimator, name) for name in LayeredSettings.__dataclass_fields__}
+    options |= {name: value for name, value in MANY_ROWS.items() if options[name] is None}
     if estimator.gradient == "auto":
         options["gradient"] = gradient_for(model, n_rows)
         if options["gradient"] == "pcd":
