@@ -465,6 +465,7 @@ class SpikeSlabClassifier(_Saved, _Estimator):
         max_iter: int = 1000,
         max_evidence_iter: int = 50,
         parameter_prior: str | None = "weak",
+        class_weight: str | dict[Any, float] | None = None,
         n_threads: int | None = None,
     ) -> None: ...
     def as_frame(self) -> Any: ...

@@ -17,7 +17,7 @@ from fastmf.estimators._spike_slab import (
 )
 from fastmf.estimators._stored_rows import as_floats
 from fastmf.estimators._unpenalised import Unpenalised
-from fastmf.estimators._weights import whole_weights
+from fastmf.estimators._weights import class_factors, whole_weights
 from fastmf.inference.gaussian.blocks import inverse_with
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters
 from fastmf.learning.evidence.blocks import labels_of_task
@@ -43,6 +43,10 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
         prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
         for columns that separate the classes.
+    class_weight : None, "balanced" or dict
+        Factors of the weights of the rows of each class, see `fit`: a dict says them by class, 1
+        for others; "balanced" gives both classes half of all weight. Probabilities and evidence
+        are those of the data so weighted.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, damping, tol, max_iter, max_evidence_iter, n_threads
@@ -106,13 +110,42 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
         "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_", "_rows", "_group_of",
         "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
-        "_flat_moments",
+        "_flat_moments", "_row_weights",
     )  # fmt: skip
     _slab_unit = "the variance of the noise"
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
         "raise max_iter, or take solver='convergent'"
     )
+
+    def __init__(
+        self,
+        *,
+        slab_variance=None,
+        inclusion_probability=None,
+        expected_model_size=None,
+        groups=None,
+        fit_intercept=True,
+        standardize=True,
+        blocks="auto",
+        unpenalised=None,
+        solver="auto",
+        damping=None,
+        tol=1e-6,
+        max_iter=1000,
+        max_evidence_iter=50,
+        parameter_prior="weak",
+        class_weight=None,
+        n_threads=None,
+    ):
+        super().__init__(
+            slab_variance=slab_variance, inclusion_probability=inclusion_probability,
+            expected_model_size=expected_model_size, groups=groups, fit_intercept=fit_intercept,
+            standardize=standardize, blocks=blocks, unpenalised=unpenalised, solver=solver,
+            damping=damping, tol=tol, max_iter=max_iter, max_evidence_iter=max_evidence_iter,
+            parameter_prior=parameter_prior, n_threads=n_threads,
+        )  # fmt: skip
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self):
         """Tags: two classes."""
@@ -128,8 +161,12 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
             Two classes, of any type.
-        sample_weight : array of whole numbers of shape (n_samples,), optional
-            How many equal rows each row stands for, and costs. Rows of weight 0 are left out.
+        sample_weight : array of shape (n_samples,), optional
+            How many equal rows each row stands for: for whole numbers the result is that of rows
+            repeated so often, and so is the cost. Fractions, as of `class_weight`, cost nothing:
+            each row has a site to the power of its weight (power expectation propagation), and
+            coefficients, probabilities and evidence lie between those of whole numbers. Rows of
+            weight 0 are left out.
 
         Returns
         -------
@@ -138,7 +175,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         Raises
         ------
         ValueError
-            For weights that are not whole numbers: a power of a probit has no closed moments.
+            If weights that are not whole numbers meet a solver other than "auto" or "parallel".
 
         Examples
         --------
@@ -153,12 +190,10 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         X, y = self._training_data(X, y)
         X = as_floats(X)
         self._check("slab_variance")
-        if sample_weight is not None:
-            copies = whole_weights(sample_weight, X)
-            X, y = np.repeat(X, copies, axis=0), np.repeat(y, copies)
+        X, y, weights = self._weighted(X, y, sample_weight)
         signs = self._signs(y)
         groups, n_groups = self._groups(X.shape[1])
-        X, columns = self._standardised(X), self._columns()
+        X, columns = self._standardised(X, weights), self._columns()
         X[:, self._excluded()] = 0
         others = X[:, columns]
         X[:, columns] = 0
@@ -168,9 +203,10 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             others = np.concatenate([others, np.ones((len(X), 1), X.dtype)], axis=1)
             precisions.append(INTERCEPT_PRECISION)
         task = Classification.of(
-            np.concatenate([X, others], axis=1) if precisions else X, signs, groups, precisions
-        )
-        log_odds = self._first_log_odds((len(X), len(groups)), n_groups)
+            np.concatenate([X, others], axis=1) if precisions else X, signs, groups, precisions,
+            1.0 if weights is None else weights,
+        )  # fmt: skip
+        log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
         slab = self.slab_variance
         start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
@@ -193,8 +229,28 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
         flat = slice(len(mean), task.X.shape[1])
         self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
-        self._rows, self._group_of, self._others, _ = task
+        self._rows, self._group_of, self._others, _, self._row_weights = task
         return self
+
+    def _weighted(self, X, y, sample_weight):
+        """Rows of positive weight, repeated if weights are whole numbers; else the weights, too."""
+        weights = row_weights(sample_weight, len(X))
+        if self.class_weight is not None:
+            check_classification_targets(y)
+            weights = np.ones(len(X)) if weights is None else weights
+            weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
+        if weights is None:
+            return X, y, None
+        if (weights == np.floor(weights)).all():
+            copies = whole_weights(weights, X)
+            return np.repeat(X, copies, axis=0), np.repeat(y, copies), None
+        if self.solver not in ("auto", "parallel"):
+            raise ValueError(
+                f"solver must be 'auto' or 'parallel' for weights that are not whole numbers, got "
+                f"{self.solver!r}: multiply the weights by a common denominator, or round them."
+            )
+        present = weights > 0
+        return X[present], y[present], weights[present]
 
     def _signs(self, y):
         """-1 and 1 for the two classes."""
@@ -247,6 +303,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
 
     def _fitted_parts(self, target):
         """Weight 1 of the hyper-parameters, and the model."""
+        # Rows have the roots of their weights as factors, with which the same sites give the same
+        # Gaussian of the coefficients: see `fastmf.inference.gaussian.repeated`.
         n_others, n = len(self._others), self.n_features_in_
         odds = self.prior_inclusion_[self._group_of]
         odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)
@@ -265,6 +323,44 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         """Draws of the coefficients, with those of unpenalised features."""
         draws[:, self._unpenalised] = others[:, : len(self._unpenalised)]
         return draws / self._scale
+
+    def sample_coefficients(self, n, rng, n_sweeps=None):
+        """Draws of the coefficients: see `SpikeSlabRegressor.sample_coefficients`.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator or int
+        n_sweeps : int, default 150
+            Sweeps of the chain of each draw.
+
+        Returns
+        -------
+        array of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            After a fit with weights that are not whole numbers: there is no such number of latent
+            variables to draw.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 4))
+        >>> y = X[:, 3] - X[:, 1] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.5).fit(X, y)
+        >>> model.sample_coefficients(2, rng).shape
+        (2, 4)
+        """
+        check_is_fitted(self)
+        if np.ndim(self._row_weights):
+            raise ValueError(
+                "sample_coefficients needs weights that are whole numbers of rows: multiply "
+                "sample_weight and class_weight by a common denominator, or round them."
+            )
+        return super().sample_coefficients(n, rng, n_sweeps)
 
     # Those of latent variables are slow.
     _n_sweeps = 150

@@ -85,6 +85,7 @@ class SparseLinearModel(_Model):
     prior: Any
     total_rows: float | None
     absent_square: float
+    row_weights: float | Array
     def __init__(
         self,
         X: ArrayLike,
@@ -93,6 +94,7 @@ class SparseLinearModel(_Model):
         prior: UnitPrior,
         total_rows: float | None = None,
         absent_square: float = 0.0,
+        row_weights: float | ArrayLike = 1.0,
     ) -> None: ...
     @classmethod
     def from_moments(
@@ -118,6 +120,9 @@ class SparseLinearModel(_Model):
     def n_units(self) -> int: ...
     @property
     def has_latent(self) -> bool: ...
+    @property
+    def has_weights(self) -> bool: ...
+    def unit_weights(self) -> Array | None: ...
     @property
     def layers(self) -> tuple[Any, ...]: ...
     def energy(self, w: ArrayLike) -> Any: ...

@@ -34,6 +34,10 @@ class SparseLinearModel(Model):
         `from_moments`), or stand for more. None: that of X.
     absent_square : float, default 0
         Sum of squares of y that is orthogonal to all features, and not in the y given.
+    row_weights : float or array of shape (n_samples,), default 1
+        Numbers of equal rows, each with a latent variable of its own, that the rows stand for, not
+        only whole ones; X and y hold them multiplied by the roots of these numbers. For rows with
+        latent variables, which are those of one of the equal rows, by the parallel schedule.
 
     Attributes
     ----------
@@ -73,6 +77,7 @@ class SparseLinearModel(Model):
     prior: tuple
     total_rows: float | None = None
     absent_square: float = 0.0
+    row_weights: float | np.ndarray = 1.0
 
     def __post_init__(self):
         X = self.X
@@ -95,6 +100,13 @@ class SparseLinearModel(Model):
             )
         if is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape) and rows != len(X):
             raise ValueError("total_rows must be that of X with a latent variable of each row.")
+        weights = _row_weights(self.row_weights, len(X))
+        latent = is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape)
+        if not latent and np.any(weights != 1):
+            raise ValueError(
+                "row_weights must be 1 for rows without latent variables: multiply X and y by the "
+                "roots of the weights, and give their sum as total_rows."
+            )
         y = y[0]
         y.flags.writeable = False
         refuse_groups("SparseLinearModel", (self.prior,), "its coefficients are numbers.")
@@ -108,6 +120,7 @@ class SparseLinearModel(Model):
         object.__setattr__(self, "prior", prior)
         object.__setattr__(self, "total_rows", rows)
         object.__setattr__(self, "absent_square", square)
+        object.__setattr__(self, "row_weights", weights)
 
     @classmethod
     def from_moments(cls, gram, moment, y_square, n, noise_variance, prior):
@@ -222,6 +235,19 @@ class SparseLinearModel(Model):
         return self.n_units > self.n_features
 
     @property
+    def has_weights(self):
+        """Whether rows stand for other numbers of rows than one."""
+        return np.ndim(self.row_weights) > 0
+
+    def unit_weights(self):
+        """How many equal units each unit stands for; None if one."""
+        if not self.has_weights:
+            return None
+        weights = np.ones(self.n_units)
+        weights[self.n_features :] = self.row_weights
+        return weights
+
+    @property
     def layers(self):
         """The priors, (prior,)."""
         return (self.prior,)
@@ -247,6 +273,8 @@ class SparseLinearModel(Model):
         array of shape (...)
             +inf outside the support.
         """
+        if self.has_weights:
+            raise ValueError("energy needs rows of weight 1: repeat the rows instead.")
         w = _checks.states("w", w, self.n_units)
         error = self.y - self.prediction(w.astype(np.float64))
         squares = (error * error).sum(-1) / self.noise_variance
@@ -266,6 +294,22 @@ class SparseLinearModel(Model):
         """
         of_features = w[..., : self.n_features] @ self.X.T
         return of_features - w[..., self.n_features :] if self.has_latent else of_features
+
+
+def _row_weights(value, n_rows):
+    """A number, or positive numbers of rows."""
+    weights = np.asarray(value)
+    known = weights.dtype.kind in "fiu" and weights.shape in ((), (n_rows,))
+    if not (known and np.isfinite(weights).all() and (weights > 0).all()):
+        raise ValueError(
+            f"row_weights must be positive and finite, a number or of shape ({n_rows},), got "
+            f"{value!r:.60}: leave rows of weight 0 out."
+        )
+    if (weights == 1).all():
+        return 1.0
+    weights = np.full(n_rows, weights, np.float64)
+    weights.flags.writeable = False
+    return weights
 
 
 def _number(name, value):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import sklearn
 from scipy.special import ndtr
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastmf as mf
@@ -168,7 +169,6 @@ def test_a_weight_is_a_number_of_equal_rows():
 @pytest.mark.parametrize(
     "weights, message",
     [
-        (np.full(30, 0.5), "whole numbers"),
         (np.full(30, -1.0), "at least 0"),
         (np.zeros(30), "positive for some row|non-zero"),
         (np.ones(29), "sample_weight.shape"),
@@ -193,3 +193,64 @@ def test_memory_does_not_grow_with_the_square_of_the_rows():
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("n, d, blocks", [(30, 6, "auto"), (12, 30, None), (80, 4, None)])
+def test_fractional_weights_are_those_of_equal_rows(n, d, blocks):
+    # Two equal rows of weights 0.3 and 0.7 are one row, and of 2.3 and 1.7 are four.
+    X, y, rng = data(n, d)
+    X[:, 1] = X[:, 0] + 0.2 * X[:, 1]
+    copies = np.where(rng.random(n) < 0.5, 1, 4)
+    split = np.where(copies == 1, 0.3, 2.3)
+    weights = np.concatenate([split, copies - split, np.zeros(3)])
+    options = dict(slab_variance=1.0, inclusion_probability=0.3, tol=1e-9, blocks=blocks)
+    repeated = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=copies)
+    rows = np.concatenate([X, X, 9 * X[:3]]), np.concatenate([y, y, y[:3]])
+    weighted = mf.SpikeSlabClassifier(**options).fit(*rows, sample_weight=weights)
+    for name in ("coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_"):
+        found, expected = getattr(weighted, name), getattr(repeated, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7, err_msg=name)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-7)
+
+
+def test_learned_parameters_with_fractional_weights():
+    X, y, _ = data(100, 5)
+    weights = np.concatenate([np.full(100, 0.25), np.full(100, 0.75)])
+    model = mf.SpikeSlabClassifier(expected_model_size=1)
+    once = clone(model).fit(X, y)
+    twice = model.fit(np.concatenate([X, X]), np.concatenate([y, y]), sample_weight=weights)
+    np.testing.assert_allclose(twice.slab_variance_, once.slab_variance_, rtol=0.02)
+    np.testing.assert_allclose(twice.log_evidence_, once.log_evidence_, atol=2e-3)
+    np.testing.assert_allclose(twice.predict_proba(X), once.predict_proba(X), atol=2e-3)
+
+
+def test_class_weights_are_weights_of_rows():
+    X, y, _ = data(60, 5)
+    y = y & (X[:, 0] > 0.5)
+    options = dict(slab_variance=1.0, inclusion_probability=0.3)
+    balanced = mf.SpikeSlabClassifier(class_weight="balanced", **options).fit(X, y)
+    weights = np.where(y, 30 / y.sum(), 30 / (~y).sum())
+    rows = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(balanced.coef_, rows.coef_)
+    plain = mf.SpikeSlabClassifier(**options).fit(X, y)
+    assert balanced.intercept_ > plain.intercept_
+    by_class = mf.SpikeSlabClassifier(class_weight={True: 2}, **options).fit(X, y)
+    rows = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=1 + y)
+    np.testing.assert_array_equal(by_class.coef_, rows.coef_)
+
+
+def test_what_fractional_weights_do_not_have(tmp_path):
+    X, y, rng = data(30, 6)
+    options = dict(slab_variance=1.0, inclusion_probability=0.3)
+    for solver in ("sequential", "convergent"):
+        with pytest.raises(ValueError, match="solver must be"):
+            mf.SpikeSlabClassifier(solver=solver).fit(X, y, sample_weight=0.5)
+    model = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=0.5)
+    with pytest.raises(ValueError, match="whole numbers"):
+        model.sample_coefficients(2, rng)
+    model.save(tmp_path / "model.npz")
+    loaded = mf.SpikeSlabClassifier.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.credible_sets() is not None
+    with pytest.raises(ValueError, match="whole numbers"):
+        loaded.sample_coefficients(2, rng)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators._weights import whole_weights
+from fastmf.estimators._weights import class_factors, whole_weights
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((30, 4)) < 0.5).astype(float)
@@ -57,3 +57,25 @@ def test_whole_weights():
         whole_weights(np.arange(30) + 0.5, X)
     with pytest.raises(ValueError, match="rows"):
         whole_weights(1e15, X)
+
+
+def test_balanced_classes_have_the_same_weight():
+    y, weights = np.array(["a", "b", "b", "a", "b"]), np.array([1.0, 2.0, 0.0, 1.5, 4.0])
+    factors = class_factors("balanced", y, weights)
+    assert (weights * factors)[y == "a"].sum() == pytest.approx(weights.sum() / 2)
+    assert (weights * factors).sum() == pytest.approx(weights.sum())
+    np.testing.assert_array_equal(class_factors({"b": 3}, y, weights), np.where(y == "b", 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("even", "'balanced' or a dict"),
+        ([1, 2], "'balanced' or a dict"),
+        ({"c": 1.0}, "none of the classes"),
+        ({"a": -1.0}, "class_weight must be finite and at least 0"),
+    ],
+)
+def test_other_factors_of_classes_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        class_factors(given, np.array(["a", "b"]), np.ones(2))

@@ -37,6 +37,9 @@ def test_energy_with_a_latent_variable_of_each_row():
         ({"prior": mf.Ising([0.0])}, ValueError, "must have 3 units"),
         ({"prior": mf.Ising}, TypeError, "must be a unit prior"),
         ({"X": np.full((5, 3), np.nan)}, ValueError, "X must be finite"),
+        ({"row_weights": 2.0}, ValueError, "without latent variables"),
+        ({"row_weights": [1.0, 0, 1, 1, 1]}, ValueError, "leave rows of weight 0 out"),
+        ({"row_weights": np.ones(4)}, ValueError, r"of shape \(5,\)"),
     ],
 )
 def test_what_is_refused(change, error, message):
@@ -44,3 +47,16 @@ def test_what_is_refused(change, error, message):
     given |= {"prior": mf.Ising(np.zeros(3))} | change
     with pytest.raises(error, match=message):
         mf.SparseLinearModel(**given)
+
+
+def test_weights_of_rows(tmp_path):
+    weights = np.array([0.5, 1.0, 2.0, 1.0, 3.0])
+    arguments = np.ones((5, 3)), np.zeros(5), 1.0, mf.Gaussian(np.zeros(8), 1.0)
+    model = mf.SparseLinearModel(*arguments, row_weights=weights)
+    np.testing.assert_array_equal(model.unit_weights(), [1, 1, 1, *weights])
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(mf.load(tmp_path / "model.npz").row_weights, weights)
+    with pytest.raises(ValueError, match="repeat the rows"):
+        model.energy(np.zeros(8))
+    equal = mf.SparseLinearModel(*arguments, row_weights=np.ones(5))
+    assert not equal.has_weights and equal.unit_weights() is None

@@ -14,8 +14,14 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.ep.sites import EPProblem, second_moments, tilted_units
+from fastmf.inference.ep.sites import (
+    EPProblem,
+    gaussian_log_partition,
+    second_moments,
+    tilted_units,
+)
 from fastmf.inference.gaussian.blocks import BlockSide, block_side
+from fastmf.inference.gaussian.repeated import RepeatedRows
 from fastmf.kernels.ep.site_blocks import SiteBlocks, tilt_blocks
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 from fastmf.priors import GaussBernoulli
@@ -99,6 +105,10 @@ class BlockProblem(NamedTuple):
             marginals = self.blocks.log_partition(state.site + state.cavity, mean)
         except LinAlgError:
             return np.inf
+        if self.single is not None and self.single.weights is not None:
+            linear, precision, _ = self.blocks.parts(state.site + state.cavity)
+            own = np.stack([linear[self.blocks.singles], precision])
+            marginals += gaussian_log_partition(own, self.single.weights - 1)
         value = marginals - state.tilted.log_partition - state.log_partition
         return float(value) if np.isfinite(value) else np.inf
 
@@ -225,10 +235,14 @@ def block_problem(model, blocks, options, n_included=None):
         prior = concatenate([as_dtype(part, np.float64) for part in parts])
         units = units_of(prior, np.float64, ("moments", "log_partition"))
         scale = 1 / second[blocks.singles]
+        weights = model.unit_weights()
         single = EPProblem(
-            Uncoupled(len(scale)), prior, units, *options, prior_precision=scale, evaluations=[0]
-        )
+            Uncoupled(len(scale)), prior, units, *options, prior_precision=scale, evaluations=[0],
+            weights=None if weights is None else weights[blocks.singles],
+        )  # fmt: skip
     side = block_side(model, blocks, options[-1])
+    if model.has_weights:
+        side = RepeatedRows(side, model.row_weights, model.noise_variance, blocks)
     prior = np.stack([weight, field, precision]).astype(np.float64)
     n_included = np.asarray(n_included, np.int64)
     patterns = SiteBlocks(blocks.starts, blocks.squares, n_included, prior)

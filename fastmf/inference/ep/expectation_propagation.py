@@ -143,6 +143,13 @@ def expectation_propagation(
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
     check.one_of("schedule", schedule, tuple(SCHEDULES))
+    if model.has_weights:
+        if schedule not in ("parallel", "auto"):
+            raise ValueError(
+                f"schedule must be 'parallel' or 'auto' for a model with row_weights, got "
+                f"{schedule!r}: repeat the rows instead, if the weights are whole numbers."
+            )
+        schedule = "parallel"
     bound = -np.inf
     if site_precision_min is not None:
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)

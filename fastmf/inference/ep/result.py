@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.html import counts, extent
 from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS
-from fastmf.inference.ep.sites import energy, mismatch, tilted_units
+from fastmf.inference.ep.sites import energy, mismatch, tilted_units, total
 from fastmf.inference.fixed_point import FixedPoint
 
 # Rounding error of a natural parameter, relative to it, and the largest change of a mean or
@@ -85,7 +85,7 @@ def result_of(problem, end, trace, history):
     if outcome == CONVERGED and lost:
         outcome = LOST
     zero = np.zeros(problem.side.n_units)
-    normaliser = problem.prior.log_partition(zero, zero).sum()
+    normaliser = total(problem.prior.log_partition(zero, zero), problem.weights)
     mean, var = state.tilted
     exist = np.isfinite(mean) & np.isfinite(var)
     mean, var = np.where(exist, state.tilted, state.gaussian)

@@ -15,7 +15,9 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.gaussian.repeated import RepeatedRows
 from fastmf.kernels.ep.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
+from fastmf.models import SparseLinearModel
 from fastmf.priors._compiled import Units, units_of
 from fastmf.priors._protocol import as_dtype, n_units, parts_of
 from fastmf.priors._queries import has_spike, two_values
@@ -45,6 +47,8 @@ class EPProblem(NamedTuple):
         `second_moments`.
     evaluations : list of int
         [number of evaluations of the inner objective of the double loop so far].
+    weights : array of shape (n_units,), optional
+        How many equal units each stands for. None: one.
     """
 
     side: object
@@ -56,6 +60,7 @@ class EPProblem(NamedTuple):
     n_threads: int | None
     prior_precision: np.ndarray
     evaluations: list
+    weights: np.ndarray | None = None
 
     def state_of(self, site):
         """The state with these sites; None if they leave no proper Gaussian."""
@@ -119,7 +124,9 @@ class EPTrace:
 def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
     """The problem of a model, in double precision."""
     prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
-    side = gaussian_side(model, n_threads)
+    side, weights = gaussian_side(model, n_threads), model_weights(model)
+    if weights is not None:
+        side = RepeatedRows(side, model.row_weights, model.noise_variance)
     units = units_of(prior, np.float64, ("moments", "log_partition"))
     return EPProblem(
         side,
@@ -131,7 +138,13 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
         n_threads,
         prior_precision=1 / np.concatenate(list(map(second_moments, parts_of(prior)))),
         evaluations=[0],
+        weights=weights,
     )
+
+
+def model_weights(model):
+    """How many equal units each unit of a model stands for; None if one."""
+    return model.unit_weights() if isinstance(model, SparseLinearModel) else None
 
 
 def second_moments(prior):
@@ -189,19 +202,24 @@ def tilted_units(problem, cavity):
     """Moments of the units under their cavities, and the sum of their log-partitions."""
     outputs = tilted, log_partition = np.empty(cavity.shape), np.empty(cavity.shape[1])
     per_unit(tilt_sites, problem, (cavity,), outputs)
-    return tilted, log_partition.sum()
+    return tilted, total(log_partition, problem.weights)
 
 
-def gaussian_log_partition(natural):
+def total(values, weights):
+    """Sum over units, and those equal to them."""
+    return values.sum() if weights is None else values @ weights
+
+
+def gaussian_log_partition(natural, weights=None):
     """Sum of log integral exp(V1 w - V2 w^2 / 2) over units."""
     first, second = natural
-    return (first * first / second + np.log(2 * np.pi / second)).sum() / 2
+    return total(first * first / second + np.log(2 * np.pi / second), weights) / 2
 
 
 def energy(problem, state):
     """-ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
     _, units = tilted_units(problem, state.cavity)
-    marginals = gaussian_log_partition(state.cavity + state.site)
+    marginals = gaussian_log_partition(state.cavity + state.site, problem.weights)
     value = marginals - units - state.log_partition
     return float(value) if np.isfinite(value) else np.inf
 

@@ -177,12 +177,15 @@ class Classification(NamedTuple):
         Precisions of the Gaussian priors of coefficients without a spike.
     blocks : int array of shape (n_features + n_others,), optional
         Labels of the columns that have a site together. None: each has its own.
+    weights : float or array of shape (n_samples,)
+        Numbers of equal rows that the rows stand for, of which X has the multiples by the roots.
     """
 
     X: np.ndarray
     groups: np.ndarray
     others: np.ndarray
     blocks: np.ndarray | None = None
+    weights: float | np.ndarray = 1.0
 
     @property
     def parts(self):
@@ -196,8 +199,8 @@ class Classification(NamedTuple):
 
     @property
     def total_rows(self):
-        """Number of rows."""
-        return len(self.X)
+        """Number of rows that the data stand for."""
+        return len(self.X) if np.ndim(self.weights) == 0 else float(self.weights.sum())
 
     @property
     def scale(self):
@@ -212,12 +215,13 @@ class Classification(NamedTuple):
     @property
     def slab_scale(self):
         """Variance of a coefficient that alone explains as much as the noise."""
-        return 1 / mean_square(self.X[:, : len(self.groups)], len(self.X))
+        return 1 / mean_square(self.X[:, : len(self.groups)], self.total_rows)
 
     @classmethod
-    def of(cls, X, signs, groups, others=()):
+    def of(cls, X, signs, groups, others=(), weights=1.0):
         """From features, further columns last, and classes -1 and 1."""
-        return cls(X * signs[:, None].astype(X.dtype), groups, np.asarray(others, float))
+        factors = (signs * np.sqrt(weights))[:, None].astype(X.dtype)
+        return cls(X * factors, groups, np.asarray(others, float), weights=weights)
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
@@ -230,12 +234,15 @@ class Classification(NamedTuple):
         )
         latent = TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
         prior = Concatenated(prior, latent)
-        return SparseLinearModel(self.X, np.zeros(n), hyperparameters.noise_variance, prior)
+        noise_variance = hyperparameters.noise_variance
+        return SparseLinearModel(
+            self.X, np.zeros(n), noise_variance, prior, row_weights=self.weights
+        )
 
     def log_evidence(self, result):
         """Log-probability of the classes: without the normalisers of the latent variables."""
         normaliser = np.log(2 * np.pi / LATENT_PRECISION) / 2 - np.log(2)
-        return result.log_evidence + len(self.X) * normaliser
+        return result.log_evidence + self.total_rows * normaliser
 
 
 def mean_square(X, n_rows):
