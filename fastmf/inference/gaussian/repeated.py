@@ -22,7 +22,7 @@ class RepeatedRows:
     Parameters
     ----------
     side : GaussianSide or BlockSide
-        That of the rows multiplied by the roots of their weights, the latent variables last.
+        Side of the rows multiplied by the roots of their weights, the latent variables last.
     weights : float or array of shape (n_rows,)
     noise_variance : float
     blocks : Blocks, optional
