@@ -242,7 +242,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             priors = priors._replace(n_of_groups=n_of_groups)
         quiet = quiet_parameters(task, start, fixed)
         task = with_blocks(task, self.blocks, quiet, self.n_threads)
-        start = quiet if has_blocks(task) else start
+        start, whole = quiet if has_blocks(task) else start, None
         for n_left in reversed(range(MAX_CUTS)):
             best, nearby = maximise_evidence(
                 task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
@@ -251,14 +251,20 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             task = task if nearby is None else with_blocks_of(task, nearby)
             results = self._final(with_joins(task, MAX_JOINS), best, nearby)
             task = with_blocks_of(task, results)
+            if whole is not None and not all(result.converged for result in results):
+                task, best, results = whole
+                break
             cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
             if cut is None or not n_left:
                 break
+            if all(result.converged for result in results):
+                whole = task, best, results
             task, start = cut, best
         if n_left < MAX_CUTS - 1:
             warn_user(
                 "A block of correlated features has more effects than are summed over, and was cut "
-                "(see blocks_): compare with blocks of your own, or with fewer features."
+                "if the parts converge (see blocks_): compare with blocks of your own, or with "
+                "fewer features."
             )
         self._warn_of_ends(results)
         if task.scale_is_known:

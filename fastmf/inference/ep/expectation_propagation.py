@@ -71,8 +71,8 @@ def expectation_propagation(
         several modes. Labels: features of the same label are a block. Auto: features that seem to
         have an effect, by a few iterations with single sites, each with those that correlate with
         it by more than 0.4, or are linearly dependent; up to 60 of them, and cut further where they
-        would include more features than are summed over (see Notes). None, or no such features:
-        single sites. The prior must be a GaussBernoulli.
+        would include more features than are summed over (see Notes), if the parts converge. None,
+        or no such features: single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
@@ -202,13 +202,21 @@ def _with_absent(constant, result):
 
 
 def _with_cut_blocks(model, members, init, settings, options):
-    """The result with blocks found in the data, cut where patterns are too small."""
+    """The result with blocks found in the data, cut where patterns are too small.
+
+    Unless that does not converge: a block that had to be joined is better whole, with patterns that
+    are too small, than its parts are.
+    """
+    whole = None
     for k in range(MAX_CUTS):
         # What was cut is not joined again.
         n_joins = MAX_JOINS if k == 0 else 0
         found = _with_blocks(model, members, n_joins, init, settings, options)
+        if whole is not None and whole.converged and not found.converged:
+            return whole
         if not full_blocks(found):
             break
+        whole = found
         members = [units for units, _ in found.block_sites]
         members, init = without_full_blocks(model.X, members, found), found
     return found
