@@ -16,7 +16,7 @@ from fastmf.estimators._frames import feature_names, pandas
 from fastmf.estimators._reports import Reports
 from fastmf.estimators._stored_rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators._unpenalised import Unpenalised, columns_of
-from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS
+from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS, may_stay_whole
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import NEVER_ZERO, FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
@@ -251,15 +251,14 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             task = task if nearby is None else with_blocks_of(task, nearby)
             results = self._final(with_joins(task, MAX_JOINS), best, nearby)
             task = with_blocks_of(task, results)
-            if whole is not None and not all(result.converged for result in results):
-                task, best, results = whole
-                break
             cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
             if cut is None or not n_left:
                 break
-            if all(result.converged for result in results):
+            if all(map(may_stay_whole, results)):
                 whole = task, best, results
             task, start = cut, best
+        if whole is not None and not all(result.converged for result in results):
+            task, best, results = whole
         if n_left < MAX_CUTS - 1:
             warn_user(
                 "A block of correlated features has more effects than are summed over, and was cut "

@@ -14,8 +14,9 @@ from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut,
 from fastmf.inference.gaussian.blocks import labels_of, members_of
 
 # Largest probability that a block includes as many features as its patterns may, and how often
-# blocks in which it is larger are cut.
-MAX_FULL, MAX_CUTS = 0.05, 4
+# blocks in which it is larger are cut; up to the last, whole ones are better than parts that do not
+# converge.
+MAX_FULL, MAX_CUTS, MAX_FULL_WHOLE = 0.05, 4, 0.5
 # Features that move most, whose correlations are computed, and how often blocks are joined.
 MOST_MOVING, MAX_JOINS = 64, 8
 # Probabilities of inclusion this near to 0 and to 1 leave nothing to decide.
@@ -97,6 +98,12 @@ def full_blocks(result):
         for (units, _), full in zip(result.block_sites, result.full_probability, strict=True)
         if full > MAX_FULL
     ]
+
+
+def may_stay_whole(result):
+    """Whether a result is of use with its full blocks whole: most weight is below the limit."""
+    full = () if result.full_probability is None else result.full_probability
+    return result.converged and max(full, default=0) < MAX_FULL_WHOLE
 
 
 def without_full_blocks(X, members, result):

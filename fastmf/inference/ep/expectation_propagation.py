@@ -23,6 +23,7 @@ from fastmf.inference.ep.block_partition import (
     blocks_of,
     full_blocks,
     joined_blocks,
+    may_stay_whole,
     without_full_blocks,
 )
 from fastmf.inference.ep.block_schedules import solve_with_blocks
@@ -212,14 +213,12 @@ def _with_cut_blocks(model, members, init, settings, options):
         # What was cut is not joined again.
         n_joins = MAX_JOINS if k == 0 else 0
         found = _with_blocks(model, members, n_joins, init, settings, options)
-        if whole is not None and whole.converged and not found.converged:
-            return whole
         if not full_blocks(found):
             break
-        whole = found
+        whole = found if may_stay_whole(found) else whole
         members = [units for units, _ in found.block_sites]
         members, init = without_full_blocks(model.X, members, found), found
-    return found
+    return found if found.converged or whole is None else whole
 
 
 def _with_blocks(model, members, n_joins, init, settings, options):

@@ -4,9 +4,15 @@ import itertools
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 import fastmf as mf
-from fastmf.inference.ep.block_partition import FoundBlocks, blocks_of, joined_blocks
+from fastmf.inference.ep.block_partition import (
+    FoundBlocks,
+    blocks_of,
+    joined_blocks,
+    may_stay_whole,
+)
 from fastmf.inference.ep.correlated import MAX_FEATURES
 
 
@@ -73,3 +79,17 @@ def test_joined_blocks_lead_to_the_posterior():
     found = mf.expectation_propagation(model, blocks=blocks, max_iter=200)
     assert found.converged
     np.testing.assert_allclose(found.inclusion_probability, exact, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "converged, full, stays",
+    [
+        (True, [0.1, 0.4], True),
+        (True, [0.1, 0.6], False),
+        (False, [0.1], False),
+        (True, None, True),
+    ],
+)
+def test_which_results_are_of_use_with_their_blocks_whole(converged, full, stays):
+    result = SimpleNamespace(converged=converged, full_probability=full)
+    assert may_stay_whole(result) == stays
