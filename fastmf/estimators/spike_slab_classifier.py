@@ -351,8 +351,9 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         >>> X = rng.normal(size=(40, 4))
         >>> y = X[:, 3] - X[:, 1] > 0
         >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.5).fit(X, y)
-        >>> model.sample_coefficients(2, rng).shape
-        (2, 4)
+        >>> draws = model.sample_coefficients(200, rng)
+        >>> (draws != 0).mean(axis=0).round() + 0.0
+        array([0., 1., 0., 1.])
         """
         check_is_fitted(self)
         if np.ndim(self._row_weights):
