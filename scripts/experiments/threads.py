@@ -45,7 +45,7 @@ def milliseconds(call, seconds):
 
 def times(way, seconds):
     """Seconds of compilation, a hash of the result, and milliseconds of calls of all kernels."""
-    from thread_kernels import kinds, with_prange, with_workers
+    from _thread_kernels import kinds, with_prange, with_workers
 
     found, calls = {}, {}
     for kind in kinds():
@@ -79,7 +79,7 @@ def busy(n):
 def callers(way, seconds):
     """Milliseconds of a call while several Python threads call the same function."""
     import numpy as np
-    from thread_kernels import kinds, with_prange, with_workers
+    from _thread_kernels import kinds, with_prange, with_workers
 
     kind = kinds()[0]
     call = (with_workers if way == WORKERS else with_prange)(kind)
@@ -101,7 +101,7 @@ def callers(way, seconds):
 
 def forked(way, seconds):
     """What becomes of a call in a child that is forked after one."""
-    from thread_kernels import kinds, with_prange, with_workers
+    from _thread_kernels import kinds, with_prange, with_workers
 
     call = (with_workers if way == WORKERS else with_prange)(kinds()[0])
     call(2)
@@ -177,7 +177,7 @@ def lines_of_code():
     return sum(len((folder / name).read_text(encoding="utf-8").splitlines()) for name in names)
 
 
-def main():
+def main(arguments=None):
     """Measure, and print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -185,14 +185,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a tenth of a second for each time")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    if arguments.measure:
-        name, way = arguments.measure
-        print(json.dumps(MEASUREMENTS[name](way, arguments.seconds)))
+    if options.measure:
+        name, way = options.measure
+        print(json.dumps(MEASUREMENTS[name](way, options.seconds)))
         return
-    seconds = 0.1 if arguments.quick else arguments.seconds
+    seconds = 0.1 if options.quick else options.seconds
     found = {way: measured("times", way, seconds) for way in (WORKERS, *LAYERS)}
     found = {way: rows for way, rows in found.items() if rows}
     print("\n".join(table_of_times(found)), end="\n\n")

@@ -3,7 +3,7 @@ import pytest
 
 
 def test_a_product_by_workers_is_that_of_numpy(load):
-    kernels = load("experiments/thread_kernels")
+    kernels = load("experiments/_thread_kernels")
     kind = kernels.kinds()[0]
     rows, matrix, out = kind.arguments
     kernels.with_workers(kind)(2)
