@@ -161,7 +161,7 @@ def test_bounds_of_float32_machines_are_those_in_double_precision():
 
 
 def test_bounds_of_many_units_of_which_some_are_not_coupled():
-    """2,500 units in 625 equal parts of four, so that ln Z is known, and one in which few are not."""
+    """2,500 units in 625 equal parts of four, so that ln Z is known."""
     rng = np.random.default_rng(5)
     part = np.triu(rng.normal(size=(4, 4)), 1)
     small = mf.BoltzmannMachine(part + part.T, mf.Ising(rng.normal(size=4)))
