@@ -4,7 +4,7 @@ import numpy as np
 
 import fastmf as mf
 from fastmf.inference.sampling.sequential import units_of_columns
-from fastmf.kernels.sampling.visible import VisiblePath, visible_work
+from fastmf.kernels.sampling.visible import TiltedBetas, visible_work
 from fastmf.priors._groups import column_sizes
 from kernel_cases.case import Case, chosen, with_options
 
@@ -28,7 +28,7 @@ def arguments(size, dtype, rows=None, *, kind="spins"):
     x = x[chosen(rows, size.n_rows)]
     return (
         *(couplings, units_of_columns(prior)),
-        *(VisiblePath(rng.normal(size=n), np.array(BETAS)), np.arange(7, 11, dtype=np.uint64)),
+        *(TiltedBetas(rng.normal(size=n), np.array(BETAS)), np.arange(7, 11, dtype=np.uint64)),
         *(x, np.zeros(len(x)), visible_work(n)),
     )
 

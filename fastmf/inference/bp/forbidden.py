@@ -18,7 +18,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden
 
 # Sweeps of one order of the units, and gain of the bound below which it is left.
-MAX_SWEEPS, MIN_GAIN = 200, 1e-9
+MAX_SWEEPS, SMALLEST_GAIN = 200, 1e-9
 
 
 def forbidden_bound(couplings, prior, row, n_orders, rng):
@@ -66,6 +66,6 @@ def _ascent(parts, field, q, groups):
             q[g] = np.exp(t - logsumexp(t))
         terms = q * np.where(q > 0, field, 0), -xlogy(q, q), q * (finite @ q) / 2
         last, bound = bound[0], (sum(map(np.sum, terms)), sum(abs(t).sum() for t in terms))
-        if bound[0] - last < MIN_GAIN:
+        if bound[0] - last < SMALLEST_GAIN:
             break
     return bound

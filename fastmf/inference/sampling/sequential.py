@@ -5,7 +5,7 @@ from scipy.sparse import issparse
 
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.sampling.visible import (
-    VisiblePath,
+    TiltedBetas,
     VisibleUnits,
     anneal_visible,
     visible_work,
@@ -54,7 +54,7 @@ class SequentialUnits:
             See `fastmf.kernels.sampling.visible`.
         rng : numpy Generator
         tilt : array of shape (n_units,), optional
-            Of the uncoupled units; none by default.
+            Tilt of the uncoupled units, by default none.
         n_threads : int or None
             The result does not depend on it.
 
@@ -66,7 +66,7 @@ class SequentialUnits:
         x = np.array(x, self.model.dtype, order="C")
         n_chains, n = x.shape
         tilt = np.zeros(n) if tilt is None else np.array(tilt, np.float64)
-        path, log_weights = VisiblePath(tilt, np.array(betas, np.float64)), np.zeros(n_chains)
+        path, log_weights = TiltedBetas(tilt, np.array(betas, np.float64)), np.zeros(n_chains)
         work = len(path.betas) * n_chains * n * n
         n_workers = workers_for(n_chains, work, n_threads)
         seeds = rng.integers(2**64, size=len(path.betas) - 1, dtype=np.uint64)

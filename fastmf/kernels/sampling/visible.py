@@ -23,7 +23,7 @@ from fastmf.kernels.sampling.spanning_tree import drawn, set_probabilities
 from fastmf.special import exp
 
 # Planes of scratch memory.
-FIELD, LOG_WEIGHT, PROBABILITY = range(3)
+FIELDS, UNIT_LOGS, CHANCES = range(3)
 
 
 class VisibleUnits(NamedTuple):
@@ -36,7 +36,7 @@ class VisibleUnits(NamedTuple):
     low, high : float64 array of shape (n_units,)
         The two values; 0 and 1 in groups.
     field : float64 array of shape (n_units,)
-        Of the uncoupled units.
+        Fields of the uncoupled units.
     """
 
     first: np.ndarray
@@ -45,7 +45,7 @@ class VisibleUnits(NamedTuple):
     field: np.ndarray
 
 
-class VisiblePath(NamedTuple):
+class TiltedBetas(NamedTuple):
     """The distributions between uncoupled units and the model.
 
     Parameters
@@ -97,8 +97,8 @@ def _change(couplings, i, new, x, fields):
 def _sweep(couplings, units, path, beta, key, x, memory):
     """Draw all columns of one chain in turn."""
     n = x.shape[0]
-    fields, logs = row(memory, (FIELD, 0), n), row(memory, (LOG_WEIGHT, 0), n)
-    p = row(memory, (PROBABILITY, 0), n)
+    fields, logs = row(memory, (FIELDS, 0), n), row(memory, (UNIT_LOGS, 0), n)
+    p = row(memory, (CHANCES, 0), n)
     for c in range(units.first.shape[0] - 1):
         first, last = units.first[c], units.first[c + 1]
         u = uniform(key, first)
@@ -115,6 +115,15 @@ def _sweep(couplings, units, path, beta, key, x, memory):
             _change(couplings, i, 1.0 if i == state else 0.0, x, fields)
 
 
+@kernel(inner=True)
+def _log_ratio(fields, tilt, x):
+    """x'Jx / 2 - c.x of one chain."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * (fields[i] / 2 - tilt[i])
+    return total
+
+
 @kernel(views=True)
 def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
     """Take the chains in the queue along the path, and add up their log importance weights.
@@ -124,7 +133,7 @@ def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
     couplings : array of shape (n_units, n_units)
         Symmetric.
     units : VisibleUnits
-    path : VisiblePath
+    path : TiltedBetas
     seeds : uint64 array of shape (n_steps,)
         One for each step, so that chains are the same in whatever parts they are run.
     x : array of shape (n_chains, n_units)
@@ -139,7 +148,7 @@ def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
     if w >= scratch.shape[0]:
         return
     memory = scratch[w]
-    fields = row(memory, (FIELD, 0), n)
+    fields = row(memory, (FIELDS, 0), n)
     r = next_task(queue)
     while r < x.shape[0]:
         chain = row(x, (r, 0), n)
@@ -148,11 +157,7 @@ def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
             if stopped(queue):
                 return
             old, new = path.betas[step - 1], path.betas[step]
-            if new != old:
-                total = 0.0
-                for i in range(n):
-                    total += chain[i] * (fields[i] / 2 - path.tilt[i])
-                log_weights[r] += (new - old) * total
+            log_weights[r] += (new - old) * _log_ratio(fields, path.tilt, chain)
             key = row_key(seeds[step - 1], 0, r)
             _sweep(couplings, units, path, new, key, chain, memory)
         r = next_task(queue)
