@@ -1,18 +1,16 @@
 """Chains of Gibbs samples, several from one model, to judge whether they have converged."""
 
 import numpy as np
-from scipy.sparse import issparse
 
 from fastmf._common.arguments import count, generator, rows
-from fastmf.inference.sampling import categories, spins
 from fastmf.inference.sampling.colours import ColouredUnits
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.inference.sampling.sequential import SequentialUnits, is_sequential
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import Layered
-from fastmf.priors._groups import as_labels, as_states, only_groups
+from fastmf.priors._groups import as_labels, as_states
 from fastmf.priors._protocol import n_units, sample
-from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
 
@@ -32,8 +30,7 @@ def gibbs_chains(
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-        Such as `model_` of an estimator. A BoltzmannMachine with dense couplings must have
-        two-valued or categorical units, others any that can be sampled.
+        Such as `model_` of an estimator.
     n_chains, n_draws : int
     n_warmup : int, default 500
         Sweeps of each chain before its first draw.
@@ -79,9 +76,7 @@ def gibbs_chains(
     if isinstance(model, Layered):
         chains = _LayeredChains(model, n_threads)
     elif isinstance(model, BoltzmannMachine):
-        model = finite_machine("gibbs_chains", model)
-        kind = _ColouredChains if issparse(model.couplings) else _FullyVisibleChains
-        chains = kind(model)
+        chains = _VisibleChains(finite_machine("gibbs_chains", model), n_threads)
     else:
         raise TypeError(
             f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}: of an "
@@ -139,42 +134,19 @@ class _LayeredChains:
         return {name: found[name] for name in names}
 
 
-class _ColouredChains:
-    """Chains of a machine with sparse couplings: units that are not coupled are drawn at once."""
+class _VisibleChains:
+    """Chains of a fully visible machine: one unit or group after the other, or by colours."""
 
-    def __init__(self, model):
-        self.model, self.units = model, ColouredUnits(model)
+    def __init__(self, model, n_threads):
+        self.model, self.n_threads = model, n_threads
+        self.units = (SequentialUnits if is_sequential(model) else ColouredUnits)(model)
 
     def start(self, visible, rng):
-        self.states = np.array(visible.T, self.model.dtype, order="C")
+        self.states = visible.astype(self.model.dtype)
 
     def advance(self, n_sweeps, rng):
-        for _ in range(n_sweeps):
-            self.units.sweep(self.states, rng)
+        self.states = self.units.sample(self.states, n_sweeps, rng, self.n_threads)
 
     def values(self):
         """States of the units, by name."""
-        return {"visible": as_labels(self.model.prior, self.states.T)}
-
-
-class _FullyVisibleChains:
-    """Chains of a fully visible machine: one unit or group after the other."""
-
-    def __init__(self, model):
-        self.model = model
-        if not (only_groups(model.prior) or two_values(model.prior)):
-            raise TypeError(
-                "a BoltzmannMachine must have two-valued or categorical units, got "
-                f"{type(model.prior).__name__}."
-            )
-        self.sweeps = (categories if only_groups(model.prior) else spins).sweeps
-
-    def start(self, visible, rng):
-        self.states = as_labels(self.model.prior, visible)
-
-    def advance(self, n_sweeps, rng):
-        self.states = self.sweeps(self.model, self.states, n_sweeps, rng)
-
-    def values(self):
-        """States of the units, by name."""
-        return {"visible": self.states}
+        return {"visible": as_labels(self.model.prior, self.states)}

@@ -131,12 +131,12 @@ def pair_sums(couplings, x):
     """x'Jx / 2 of rows x of shape (..., n_units); -inf where a forbidden pair of states occurs."""
     if not has_forbidden(couplings):
         return (_product(couplings, x) * x).sum(-1) / 2
-    finite, forbidden = _apart(couplings)
+    finite, forbidden = finite_and_forbidden(couplings)
     sums = (_product(finite, x) * x).sum(-1) / 2
     return np.where((_product(forbidden, x) * x).sum(-1) > 0, -np.inf, sums)
 
 
-def _apart(couplings):
+def finite_and_forbidden(couplings):
     """The finite couplings, and 1 where they are -inf, both zero elsewhere."""
     finite = with_entries(couplings, lambda w: np.where(np.isinf(w), w.dtype.type(0), w))
     return finite, with_entries(couplings, lambda w: np.isneginf(w).astype(w.dtype))
@@ -164,8 +164,8 @@ def finite_machine(name, model):
     return model
 
 
-def dense_machine(name, model):
-    """The model with dense and finite couplings, for a solver that takes no others.
+def dense_machine(name, model, *, may_be_forbidden=False):
+    """The model with dense couplings, and finite ones, for a solver that takes no others.
 
     Parameters
     ----------
@@ -173,13 +173,17 @@ def dense_machine(name, model):
         Name of the solver, for errors.
     model : model
         Other models than a `BoltzmannMachine` are returned as they are.
+    may_be_forbidden : bool, default False
+        Whether the solver takes couplings of -inf.
 
     Raises
     ------
     ValueError
         If couplings are -inf, or sparse and of too many units.
     """
-    couplings = getattr(finite_machine(name, model), "couplings", None)
+    if not may_be_forbidden:
+        finite_machine(name, model)
+    couplings = getattr(model, "couplings", None)
     if not issparse(couplings):
         return model
     if couplings.shape[0] > MAX_DENSE_UNITS:

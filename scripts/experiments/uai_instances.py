@@ -5,9 +5,11 @@
 FOLDER has files NAME.uai or NAME.uai.gz, and beside each NAME.uai.evid and known answers in
 NAME.uai.PR, NAME.uai.MAR or NAME.uai.MAP; without a name it is the folder uai of FASTMF_DATA. Each
 line is one model: how far ln Z and the marginals (mean over all states of absolute differences)
-are from the answers, the bracket around ln Z less the answer, and seconds. Of models with a known
-state, how far the logarithm of the weight of the best state found is above that of the known one.
-What a method refuses is printed below the table. The first call of each method compiles.
+are from the answers, the bracket around ln Z less the answer, and seconds of CPU time. Belief
+propagation runs from one start (algorithm="sum") and as it chooses (algorithm="auto"); `corrected`
+has its loop correction added, and `method` is what it chose. Of models with a known state, how far
+the logarithm of the weight of the best state found is above that of the known one. What a method
+refuses is printed below the table. The first call of each method compiles.
 """
 
 import os
@@ -21,9 +23,15 @@ from experiment import parser, run, table
 import fastmf as mf
 
 HEADER = (
-    "model units edges exact_log_z exact_marginals exact_seconds bp_log_z bp_marginals "
-    "bp_converged bp_reliable bp_seconds lower upper bounds_seconds"
+    "model units edges exact_log_z exact_marginals exact_seconds one_start marginals reliable "
+    "seconds auto corrected auto_marginals auto_reliable method auto_seconds lower upper "
+    "bounds_seconds"
 ).split()
+# Columns of each way to run belief propagation.
+BELIEFS = {
+    "sum": ("one_start", "marginals", "reliable", "seconds"),
+    "auto": ("auto", "auto_marginals", "auto_reliable", "auto_seconds"),
+}
 MAP_HEADER = "model units edges exact_mode exact_seconds max_product seconds".split()
 
 
@@ -38,12 +46,12 @@ def answers(path):
 
 def timed(function, *arguments, **options):
     """The result of a function, or the error that it raises, and seconds."""
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         found = function(*arguments, **options)
     except (ValueError, TypeError, MemoryError) as error:
         found = error
-    return found, time.perf_counter() - start
+    return found, time.process_time() - start
 
 
 def marginal_error(mean, marginals):
@@ -57,22 +65,36 @@ def sums(name, uai, known, args, refused):
     log_z = known["PR"].log_partition - uai.log_factor if "PR" in known else np.nan
     line = {"model": name, "units": model.prior.n_groups, "edges": n_edges(model)}
     exact, seconds = timed(mf.exact, model, clamp=clamp, max_bytes=args.max_bytes)
-    bp, bp_seconds = timed(mf.belief_propagation, model, clamp=clamp)
-    bounds, bounds_seconds = timed(mf.log_partition_bounds, model, clamp=clamp)
-    line |= {"exact_seconds": seconds, "bp_seconds": bp_seconds, "bounds_seconds": bounds_seconds}
-    for method, found in (("exact", exact), ("belief_propagation", bp), ("bounds", bounds)):
-        if isinstance(found, Exception):
-            refused.append(f"{name}: {method}: {found!s:.200}")
-    for method, found in (("exact", exact), ("bp", bp)):
-        if not isinstance(found, Exception):
-            line[f"{method}_log_z"] = found.log_partition - log_z
-            if "MAR" in known:
-                line[f"{method}_marginals"] = marginal_error(found.mean, known["MAR"].marginals)
-    if not isinstance(bp, Exception):
-        line |= {"bp_converged": bp.converged, "bp_reliable": bp.reliable}
-    if not isinstance(bounds, Exception):
+    line |= {"exact_seconds": seconds}
+    note(line, "exact", exact, log_z, known, refused)
+    for algorithm, columns in BELIEFS.items():
+        bp, seconds = timed(mf.belief_propagation, model, algorithm=algorithm, clamp=clamp)
+        value, marginals, reliable, used = columns
+        line[used] = seconds
+        note(line, algorithm, bp, log_z, known, refused, (value, marginals))
+        if not isinstance(bp, Exception):
+            line[reliable] = bool(bp.reliable) if bp.converged else "not converged"
+            if algorithm == "auto":
+                line["method"] = bp.method
+                if bp.loop_correction is not None:
+                    line["corrected"] = line[value] + float(bp.loop_correction)
+    bounds, line["bounds_seconds"] = timed(mf.log_partition_bounds, model, clamp=clamp)
+    if isinstance(bounds, Exception):
+        refused.append(f"{name}: bounds: {bounds!s:.200}")
+    else:
         line |= {"lower": bounds.lower - log_z, "upper": bounds.upper - log_z}
     return line
+
+
+def note(line, method, found, log_z, known, refused, columns=None):
+    """Write how far a result is from the answers, or why it was refused."""
+    if isinstance(found, Exception):
+        refused.append(f"{line['model']}: {method}: {found!s:.200}")
+        return
+    value, marginals = columns or (f"{method}_log_z", f"{method}_marginals")
+    line[value] = found.log_partition - log_z
+    if "MAR" in known:
+        line[marginals] = marginal_error(found.mean, known["MAR"].marginals)
 
 
 def states(name, uai, known, args, refused):

@@ -148,6 +148,11 @@ def test_bad_arguments(options, match):
 def test_models_that_cannot_be_sampled():
     with pytest.raises(TypeError, match="pass model_"):
         gibbs_chains(mf.GeneralizedRBM(2))
-    units = mf.Gaussian(np.zeros(2), np.ones(2))
-    with pytest.raises(TypeError, match="two-valued or categorical units, got Gaussian"):
-        gibbs_chains(mf.BoltzmannMachine(np.zeros((2, 2)), units))
+
+
+def test_real_units_of_a_dense_machine():
+    couplings = np.array([[0, 0.5, 0], [0.5, 0, -0.3], [0, -0.3, 0]])
+    model = mf.BoltzmannMachine(couplings, mf.Gaussian([0.3, -0.2, 0.1], [1.5, 2.0, 1.0]))
+    draws = gibbs_chains(model, 40, 1000, n_warmup=50, rng=1)["visible"]
+    precision = np.diag([1.5, 2.0, 1.0]) - couplings
+    assert_means_are(np.linalg.solve(precision, [0.3, -0.2, 0.1]), draws)

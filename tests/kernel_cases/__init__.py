@@ -36,6 +36,7 @@ FAMILIES = (
     "sparse_rows",
     "training",
     "tree_annealing",
+    "visible",
 )
 
 

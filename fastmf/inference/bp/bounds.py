@@ -8,6 +8,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.html import extent, section, table
 from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
 from fastmf.inference.bp.graphs.propagation import tree_reweighted
 from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
@@ -26,7 +27,8 @@ from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
-from fastmf.models._couplings import dense_machine
+from fastmf.models._couplings import dense_machine, finite_and_forbidden, has_forbidden
+from fastmf.priors import Categorical
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import columns_of_values
 
@@ -115,6 +117,9 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     Gaussian units of an RBM or DBM whose other units are bounded are integrated out, exactly. Where
     units are neither discrete nor such Gaussian ones no upper bound is known: `upper` is inf.
     Clamped units are removed, which makes the bounds of the free units closer.
+    With couplings of -inf, `lower` starts from the most probable state that max-product finds, and
+    takes in those states that no other unit forbids, in `n_starts` orders of the units; it is -inf
+    if no state was found. `estimate` is then the same.
 
     Examples
     --------
@@ -135,10 +140,11 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         alone = np.zeros((model.n_visible, model.n_visible), model.dtype)
         model = BoltzmannMachine(alone, model.visible)
         field, clamp = of_visible(field), of_visible(clamp)
-    model = dense_machine("log_partition_bounds", model)
+    whole = dense_machine("log_partition_bounds", model, may_be_forbidden=True)
+    model = _with_finite_couplings(whole)
     rng, layout = check.generator(rng), layout_of(model, 1, "blocked")
     state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp, None)
-    integrated, sides = gaussian_layers.is_integrated(model), sides_of(model)
+    integrated, sides = gaussian_layers.is_integrated(model), sides_of(whole)
     rows = []
     for k in range(n_rows or 1):
         row = [part[[min(k, len(part) - 1)]] for part in (*tilt, state[0])]
@@ -149,17 +155,34 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
                 rows.append(_certified(constant, 0.0, 0.0, 0.0, 0.0))
                 continue
             layout, sides = layout_of(of_row, 1, "blocked"), sides_of(of_row)
-        starts = random_starts(of_row, n_starts, rng)
-        bounds = *_below(of_row, layout, sides, starts, row), _above(sides, row, max_iter)
-        rows.append(_certified(constant, *bounds))
+        if model is not whole:
+            below = forbidden_bound(sides.couplings, sides.priors[0], row, n_starts, rng)
+        else:
+            starts = random_starts(of_row, n_starts, rng)
+            below = _below(of_row, layout, sides, starts, row)
+        rows.append(_certified(constant, *below, _above(sides, row, max_iter)))
     columns = rows[0] if n_rows is None else np.transpose(rows)
     return LogPartitionBounds(*columns)
+
+
+def _with_finite_couplings(model):
+    """The model, or one with couplings of 0 in the place of those of -inf."""
+    if not isinstance(model, BoltzmannMachine) or not has_forbidden(model.couplings):
+        return model
+    if not isinstance(model.prior, Categorical):
+        raise TypeError(
+            "log_partition_bounds takes couplings of -inf between Categorical units only, got "
+            f"{type(model.prior).__name__} units; make all of them categorical."
+        )
+    return model.rebuilt(couplings=finite_and_forbidden(model.couplings)[0], prior=model.prior)
 
 
 def _certified(constant, lower, estimate, size, upper):
     """The three numbers of a row, with `size` the sum of the sizes of the terms of `lower`."""
     if constant == np.inf:  # the machine does not exist
         return constant, constant, constant
+    if lower == -np.inf:
+        return lower, upper, lower
     rounding = BOUND_ROUNDING * (size + abs(constant))
     lower, upper = constant + lower - rounding, constant + upper + BOUND_ROUNDING * abs(constant)
     return lower, upper, min(max(constant + estimate, lower), upper)

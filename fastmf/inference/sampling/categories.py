@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.special import logsumexp
 
+from fastmf.inference.sampling.sequential import SequentialUnits
 from fastmf.inference.sampling.trees import tree_draws
 
 # Up to so many states of all groups together are enumerated.
@@ -45,47 +46,8 @@ def sample(model, n_samples, rng, n_sweeps=100):
     if math.prod(map(int, sizes)) <= MAX_ENUMERATED_STATES:
         labels = all_labels(sizes)
         p = softmax(-model.energy(labels))
-        return labels[_drawn(np.cumsum(p)[None], rng.random(n_samples))]
-    return sweeps(model, tree_draws(model, n_samples, rng), n_sweeps, rng)
-
-
-def sweeps(model, labels, n_sweeps, rng):
-    """Labels of Gibbs chains after more sweeps, each group in turn.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With `Categorical` units.
-    labels : int array of shape (n_chains, n_groups)
-        Not changed.
-    n_sweeps : int
-    rng : numpy Generator
-
-    Returns
-    -------
-    int64 array of shape (n_chains, n_groups)
-    """
-    prior, couplings = model.prior, model.couplings
-    sizes, starts = prior.sizes, prior.starts
-    labels = np.array(labels)
-    local = np.repeat(prior.field[None], len(labels), axis=0)
-    for i, start in enumerate(starts):
-        local += couplings[start + labels[:, i]]
-    for _ in range(n_sweeps):
-        for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-            cumulative = np.cumsum(softmax(local[:, start : start + size]), axis=1)
-            new = _drawn(cumulative, rng.random(len(labels)))
-            moved = np.flatnonzero(new != labels[:, i])
-            # Only in chains that changed this label fields change.
-            local[moved] += couplings[start + new[moved]] - couplings[start + labels[moved, i]]
-            labels[:, i] = new
-    return labels
-
-
-def _drawn(cumulative, uniform):
-    """The first state whose cumulative probability is above a uniform number, for each."""
-    if len(cumulative) == 1:
-        below = np.searchsorted(cumulative[0], uniform * cumulative[0, -1], side="right")
-    else:
-        below = (cumulative <= (uniform * cumulative[:, -1])[:, None]).sum(1)
-    return np.minimum(below, cumulative.shape[1] - 1)
+        below, u = np.cumsum(p), rng.random(n_samples)
+        drawn = np.searchsorted(below, u * below[-1], side="right")
+        return labels[np.minimum(drawn, len(p) - 1)]
+    starts = prior.one_hot(tree_draws(model, n_samples, rng))
+    return prior.labels(SequentialUnits(model).sample(starts, n_sweeps, rng))

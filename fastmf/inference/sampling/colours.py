@@ -62,3 +62,10 @@ class ColouredUnits:
             if tilt is not None:
                 b = b + x.dtype.type(1 - beta) * tilt[units]
             x[units] = sample(prior, np.ascontiguousarray(b), zero, rng).T
+
+    def sample(self, x, n_sweeps, rng, n_threads=None):
+        """Chains, (n_chains, n_units), after more sweeps; `n_threads` is not used."""
+        x = np.array(x.T, order="C")
+        for _ in range(n_sweeps):
+            self.sweep(x, rng)
+        return np.ascontiguousarray(x.T)

@@ -1,10 +1,10 @@
 """Probabilities and samples of a Boltzmann machine of spins."""
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 
+from fastmf.inference.sampling.sequential import SequentialUnits
 from fastmf.inference.sampling.trees import tree_draws
-from fastmf.priors._queries import binary_field, two_values
 
 # Up to so many units all states are enumerated.
 MAX_ENUMERATED_UNITS = 20
@@ -45,35 +45,5 @@ def sample(model, n_samples, rng, n_sweeps=100):
         cumulative = np.cumsum(probabilities(model))
         chosen = np.searchsorted(cumulative, rng.random(n_samples) * cumulative[-1], side="right")
         return 2.0 * ((chosen[:, None] >> np.arange(n)) & 1) - 1
-    return sweeps(model, 2.0 * tree_draws(model, n_samples, rng) - 1, n_sweeps, rng)
-
-
-def sweeps(model, states, n_sweeps, rng):
-    """States of Gibbs chains after more sweeps, each unit in turn.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With two-valued units.
-    states : array of shape (n_chains, n_units)
-        Not changed.
-    n_sweeps : int
-    rng : numpy Generator
-
-    Returns
-    -------
-    array of shape (n_chains, n_units)
-    """
-    low, high = two_values(model.prior)
-    couplings, field = model.couplings, binary_field(model.prior)[0][:, None]
-    states = np.array(np.transpose(states), order="C")
-    local = couplings @ states + field
-    for _ in range(n_sweeps):
-        uniform = rng.random(states.shape)
-        for j in range(len(states)):
-            new = np.where(uniform[j] < expit((high - low) * local[j]), high, low)
-            flipped = np.flatnonzero(new != states[j])
-            # Only in chains that flipped unit j the fields change.
-            local[:, flipped] += couplings[:, j, None] * (new - states[j])[flipped]
-            states[j] = new
-    return np.ascontiguousarray(states.T)
+    starts = 2.0 * tree_draws(model, n_samples, rng) - 1
+    return SequentialUnits(model).sample(starts, n_sweeps, rng).astype(np.float64)

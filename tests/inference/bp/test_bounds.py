@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import logsumexp
 
 import fastmf as mf
@@ -157,6 +158,20 @@ def test_bounds_of_float32_machines_are_those_in_double_precision():
     double = mf.RBM(weights.astype(float), *(mf.Bernoulli(z.astype(float)) for z in zeros))
     found = mf.log_partition_bounds(model)
     assert found.lower <= mf.exact(double, averages=False).log_partition <= found.upper
+
+
+def test_bounds_of_many_units_of_which_some_are_not_coupled():
+    """2,500 units in 625 equal parts of four, so that ln Z is known."""
+    rng = np.random.default_rng(5)
+    part = np.triu(rng.normal(size=(4, 4)), 1)
+    small = mf.BoltzmannMachine(part + part.T, mf.Ising(rng.normal(size=4)))
+    couplings = sparse.block_diag([small.couplings] * 625, format="csr")
+    model = mf.BoltzmannMachine(
+        sparse.csr_array(couplings), mf.Ising(np.tile(small.prior.field, 625))
+    )
+    found = mf.log_partition_bounds(model, n_starts=2, max_iter=64)
+    right = 625 * mf.exact(small).log_partition
+    assert found.lower <= right <= found.upper < right + 625
 
 
 def test_bad_arguments_are_refused():

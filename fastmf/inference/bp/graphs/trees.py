@@ -16,8 +16,8 @@ from scipy.sparse.csgraph import (
 
 # Up to so many vertices the probabilities of uniform spanning trees are computed exactly.
 MAX_DENSE_VERTICES = 2000
-# Trees that are chosen for larger graphs, if they have all edges; and at most.
-N_TREES, MAX_TREES = 8, 4096
+# Random orders of the vertices of larger graphs: see `_ordered`.
+N_ORDERS = 8
 
 
 class Trees(NamedTuple):
@@ -47,9 +47,9 @@ class Trees(NamedTuple):
 def random_trees(edges, n_vertices):
     """Random `Trees` in which the probability of every edge is above 0.
 
-    Of uniform spanning trees it is the effective resistance of the edge (Kirchhoff). Larger graphs,
-    but for complete ones, have trees that prefer edges which few of those before have, until all
-    edges occur.
+    Of uniform spanning trees it is the effective resistance of the edge (Kirchhoff). In larger
+    graphs, but for complete ones, vertices choose their parents among those that come before them
+    in one of `N_ORDERS` random orders.
 
     Parameters
     ----------
@@ -69,19 +69,10 @@ def random_trees(edges, n_vertices):
     if len(edges) == n_vertices * (n_vertices - 1) // 2:
         child = np.full((len(edges), 2), 1 / n_vertices)
         return Trees(child, np.full(n_vertices, 1 / n_vertices))
-    counts, rng, n_trees = np.zeros(len(edges)), np.random.default_rng(0), 0
-    total = Trees(np.zeros((len(edges), 2)), np.zeros(n_vertices))
-    while n_trees < N_TREES or (n_trees < MAX_TREES and not counts.all()):
-        tree = spanning_tree(edges, n_vertices, -counts - rng.random(len(edges)))
-        total = total.moved(rooted(edges, n_vertices, tree), 1 / (n_trees + 1))
-        counts += tree
-        n_trees += 1
-    if not counts.all():
-        raise ValueError(
-            f"tree-reweighted belief propagation found no {MAX_TREES} spanning trees that have all "
-            f"of the {len(edges)} edges; take algorithm='sum'."
-        )
-    return total
+    rng, orders = np.random.default_rng(0), []
+    for _ in range(N_ORDERS):
+        orders.append(_ordered(edges, n_vertices, component, rng))
+    return Trees(*(sum(part) / N_ORDERS for part in zip(*orders, strict=True)))
 
 
 def rooted(edges, n_vertices, chosen):
@@ -96,11 +87,8 @@ def rooted(edges, n_vertices, chosen):
     """
     here = edges[chosen > 0]
     _, component = _components(here, n_vertices)
-    # One more vertex, next to one of each component, from which all are searched.
     _, roots = np.unique(component, return_index=True)
-    ends = np.vstack([here, np.stack([roots, np.full(len(roots), n_vertices)], 1)])
-    graph = csr_array((np.ones(len(ends)), ends.T), shape=(n_vertices + 1,) * 2)
-    _, parent = breadth_first_order(graph, n_vertices, directed=False)
+    _, parent = _breadth_first(here, n_vertices, roots)
     root = np.zeros(n_vertices)
     root[roots] = 1
     child = np.stack([parent[edges[:, 0]] == edges[:, 1], parent[edges[:, 1]] == edges[:, 0]], 1)
@@ -135,6 +123,30 @@ def _components(edges, n_vertices):
     ones = np.ones(len(edges))
     graph = csr_array((ones, edges.T), shape=(n_vertices, n_vertices))
     return connected_components(graph, directed=False)
+
+
+def _ordered(edges, n_vertices, component, rng):
+    """Trees of a random order in which each vertex but the first has a neighbour before it.
+
+    Each vertex chooses its parent among these with equal probabilities. Whatever they choose is a
+    tree, and every edge can be chosen, by the later one of its vertices.
+    """
+    number = rng.permutation(n_vertices)
+    _, roots = np.unique(component[np.argsort(number)], return_index=True)
+    order = _breadth_first(number[edges], n_vertices, roots)[0]
+    place = np.argsort(order)[number]
+    is_child = np.stack([place[edges[:, 0]] > place[edges[:, 1]]] * 2, 1) ^ [False, True]
+    n_earlier = np.bincount(edges[is_child], minlength=n_vertices)
+    return Trees(is_child / np.maximum(n_earlier, 1)[edges], (n_earlier == 0).astype(np.float64))
+
+
+def _breadth_first(edges, n_vertices, roots):
+    """Vertices in the order of a search from one vertex of each component, and their parents."""
+    # One more vertex, next to the roots, from which all are searched.
+    ends = np.vstack([edges, np.stack([roots, np.full(len(roots), n_vertices)], 1)])
+    graph = csr_array((np.ones(len(ends)), ends.T), shape=(n_vertices + 1,) * 2)
+    order, parent = breadth_first_order(graph, n_vertices, directed=False)
+    return order[1:], parent
 
 
 def _uniform(edges, n_vertices, component):
