@@ -390,7 +390,7 @@ def normal_quantile(p):
 
 
 # Too long to be inlined by itself, without which loops would not be vectorised.
-@compiled_from(normal_quantile, inline=True)
+@compiled_from(normal_quantile, mode="inline")
 def _normal_quantile(p):
     def polynomials(coefficients):
         above, below = coefficients
@@ -402,7 +402,7 @@ def _normal_quantile(p):
                 denominator = fma(denominator, r, below[k])
             return numerator, denominator
 
-        return kernel(of, inner=True, name=None)
+        return kernel(of, mode="inner", name=None)
 
     middle, near, far = map(polynomials, (_MIDDLE, _NEAR, _FAR))
 

@@ -64,49 +64,48 @@ class _Compiler(CompilerBase):
         return [passes]
 
 
-def kernel(function=None, *, fastmath=False, name="", **kind):
+# How a kernel is called, by whom, and what is made of it.
+MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
+
+
+def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
     ----------
+    mode : {"python", "inner", "inline", "merged", "by_address", "from_kernels"}
+        Python and kernels call it; "inner": other kernels only, and there is no wrapper for calls
+        from Python; "inline": they have it inlined, too, which pays for short loops; "merged": its
+        text is made part of its callers' before they are compiled, so that nothing of it is
+        compiled or optimised twice (its own `fastmath` does not count then), for what one kernel
+        calls in one place; "by_address": kernels call it by its address (see `call`), and
+        "from_kernels": Python does, too.
     fastmath : False or set of str
         `REORDER`, for functions whose result may differ in the last bits between builds.
     name : str or None
         Tells it from other functions of the same name in the cache; None to keep it out of it.
-    inner : bool
-        Whether only other kernels call it. There is no wrapper for calls from Python.
-    inline : bool
-        Whether it is also inlined into its callers, which pays for short loops.
-    merged : bool
-        Whether its text is made part of its callers' before they are compiled, so that nothing of
-        it is compiled or optimised twice; its own `fastmath` does not count then. For what one
-        kernel calls in one place.
-    by_address, from_kernels : bool
-        Whether kernels call it by its address (see `call`), and nobody or Python too.
     views : bool
         Whether it makes views of arrays, but no arrays, so that references to them need not be
         counted. Inner, inline and merged kernels never make arrays.
     """
     if function is None:
-        return lambda f: kernel(f, fastmath=fastmath, name=name, **kind)
-    unknown = set(kind) - {"inner", "inline", "merged", "by_address", "from_kernels", "views"}
-    if unknown:
-        raise TypeError(f"kernel has no options {sorted(unknown)}.")
-    kind = {key for key, value in kind.items() if value}
-    within = bool(kind & {"inner", "inline", "merged"})
+        return lambda f: kernel(f, mode=mode, fastmath=fastmath, name=name, views=views)
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {MODES}, got {mode!r}.")
+    within = mode in ("inner", "inline", "merged")
     dispatcher = numba.njit(
         function,
         nogil=True,
         error_model="numpy",
         fastmath=fastmath,
-        no_cpython_wrapper=within or "by_address" in kind,
-        no_cfunc_wrapper=not kind & {"by_address", "from_kernels"},
-        forceinline="inline" in kind,
-        inline="always" if "merged" in kind else "never",
-        _nrt=not (within or "views" in kind),
+        no_cpython_wrapper=within or mode == "by_address",
+        no_cfunc_wrapper=mode not in ("by_address", "from_kernels"),
+        forceinline=mode == "inline",
+        inline="always" if mode == "merged" else "never",
+        _nrt=not (within or views),
         pipeline_class=_Compiler,
     )
-    cached = name is not None and "merged" not in kind and FOLDER is not None
+    cached = name is not None and mode != "merged" and FOLDER is not None
     if cached and not numba.config.DISABLE_JIT:
         dispatcher._cache = Cache(dispatcher, name)
     return dispatcher
@@ -138,7 +137,7 @@ def compiled_from(function, **kind):
     function : callable
         What Python calls.
     **kind
-        Options of `kernel`, by default inner=True.
+        Options of `kernel`, by default mode="inner".
     """
 
     def register(choose):
@@ -148,7 +147,7 @@ def compiled_from(function, **kind):
             given = tuple(map(types.unliteral, arguments))
             if given not in kernels:
                 text = choose(*given)
-                kernels[given] = text and kernel(text, **(kind or {"inner": True}))
+                kernels[given] = text and kernel(text, **(kind or {"mode": "inner"}))
             if kernels[given] is None:
                 return None
             callee = types.Dispatcher(kernels[given])
@@ -189,7 +188,7 @@ _FUNCTIONS: dict[int, Callable] = {}
 
 @cache
 def address_of(function, *arguments):
-    """Address of a function of kernel(by_address=True), compiled for arguments of such types.
+    """Address of a function of kernel(mode="by_address"), compiled for arguments of such types.
 
     Found once: llvmlite has a lock for it, and a child that is forked meanwhile waits for ever.
 

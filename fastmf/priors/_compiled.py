@@ -177,7 +177,7 @@ def _address(class_, name, dtype, field_dtypes):
     own = offers(class_, at_once, of=_METHODS[name])
     values = values_to_draw(class_) if name == "draws" else None
     one_by_one = _draws_of_two_values(*values) if values else _ONE_BY_ONE[name]
-    fill = kernel(getattr(class_, at_once) if own else one_by_one, merged=True)
+    fill = kernel(getattr(class_, at_once) if own else one_by_one, mode="merged")
     try:
         return address_of(_FACTORIES[name](fields, fill, key), *_signature(name, dtype))
     except TypingError as error:
@@ -197,7 +197,7 @@ def _signature(name, dtype):
 
 
 def _moments(fields, fill, key):
-    @kernel(by_address=True, name=key)
+    @kernel(mode="by_address", name=key)
     def moments(parameters, start, b, a, mean, var):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, mean, var)
@@ -207,7 +207,7 @@ def _moments(fields, fill, key):
 
 def _log_partition(fields, fill, key):
     # Reassociated, a value would depend on its place in a vector.
-    @kernel(by_address=True, fastmath={"contract"}, name=key)
+    @kernel(mode="by_address", fastmath={"contract"}, name=key)
     def log_partition(parameters, start, b, a, out):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, out)
@@ -216,7 +216,7 @@ def _log_partition(fields, fill, key):
 
 
 def _third_cumulants(fields, fill, key):
-    @kernel(by_address=True, name=key)
+    @kernel(mode="by_address", name=key)
     def third_cumulants(parameters, start, mean, cumulant, derivative):
         fill(fields(parameters, start + mean.shape[0]), start, mean, cumulant, derivative)
 
@@ -224,7 +224,7 @@ def _third_cumulants(fields, fill, key):
 
 
 def _draws(fields, fill, key):
-    @kernel(by_address=True, name=key)
+    @kernel(mode="by_address", name=key)
     def draws(parameters, start, b, a, u, out, scratch):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, u, out, scratch)
@@ -249,14 +249,14 @@ _FACTORIES = {
 # --- several kinds of units in one layer ----------------------------------------------------------
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _parts(parameters):
     """The table of parts of a concatenated prior: the entries of each, and where it ends."""
     n_parts = view(parameters, (1,), _NUMBERS)[0]
     return view(parameters + 8, (n_parts, END + 1), _NUMBERS)
 
 
-@kernel(by_address=True)
+@kernel(mode="by_address")
 def _moments_of_parts(parameters, start, b, a, mean, var):
     parts, first = _parts(parameters), np.int64(0)
     for k in range(parts.shape[0]):
@@ -267,7 +267,7 @@ def _moments_of_parts(parameters, start, b, a, mean, var):
         first = parts[k, END]
 
 
-@kernel(by_address=True)
+@kernel(mode="by_address")
 def _log_partition_of_parts(parameters, start, b, a, out):
     parts, first = _parts(parameters), np.int64(0)
     for k in range(parts.shape[0]):
@@ -278,7 +278,7 @@ def _log_partition_of_parts(parameters, start, b, a, out):
         first = parts[k, END]
 
 
-@kernel(by_address=True)
+@kernel(mode="by_address")
 def _third_cumulants_of_parts(parameters, start, mean, cumulant, derivative):
     parts, first = _parts(parameters), np.int64(0)
     for k in range(parts.shape[0]):
@@ -289,7 +289,7 @@ def _third_cumulants_of_parts(parameters, start, mean, cumulant, derivative):
         first = parts[k, END]
 
 
-@kernel(by_address=True)
+@kernel(mode="by_address")
 def _draws_of_parts(parameters, start, b, a, u, out, scratch):
     parts, first = _parts(parameters), np.int64(0)
     for k in range(parts.shape[0]):

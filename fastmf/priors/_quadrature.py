@@ -52,7 +52,7 @@ NODES, NODE_WEIGHTS = _panel_rule(20, 0.6)
 FIRST_WEIGHTS, SECOND_WEIGHTS = NODE_WEIGHTS * NODES, NODE_WEIGHTS * NODES**2
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def diverges(b, s, lower, upper):
     """Whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite.
 
@@ -65,7 +65,7 @@ def diverges(b, s, lower, upper):
     return below | above
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _derivative(b, b_low, s, s_low, x):
     """Derivative (b + b_low) - (s + s_low) x of the exponent in two parts, without cancellation."""
     product, product_low = two_product(s, x)
@@ -73,7 +73,7 @@ def _derivative(b, b_low, s, s_low, x):
     return high, low + (b_low - product_low - s_low * x)
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _window(width, descent, s):
     """Width of a panel: to where the exponent has dropped by MAX_DROP, and at most `width`.
 
@@ -119,7 +119,7 @@ class Panels(NamedTuple):
     exponent: float
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def panels(field, precision, lower, upper, b, a):
     """The two panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
 
@@ -190,14 +190,14 @@ class Sums(NamedTuple):
     n2: float
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _add_node(k, linear, quadratic, m0, m1, m2):
     """Add node k of the integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1]."""
     e = exp_of_small(-(linear + quadratic * NODES[k]) * NODES[k])
     return m0 + NODE_WEIGHTS[k] * e, m1 + FIRST_WEIGHTS[k] * e, m2 + SECOND_WEIGHTS[k] * e
 
 
-@compilable(inner=True, fastmath=REORDER)
+@compilable(mode="inner", fastmath=REORDER)
 def sums_over(p):
     """The sums over all nodes."""
     m0 = m1 = m2 = 0.0 * p.linear1
@@ -208,7 +208,7 @@ def sums_over(p):
     return Sums(m0, m1, m2, n0, n1, n2)
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _merge(p, sums):
     """Mass, mean and variance of the two panels together."""
     m0, m1, m2, n0, n1, n2 = sums
@@ -320,7 +320,7 @@ class Slab(NamedTuple):
     quadrature: np.ndarray
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def integrate_units(prior, start, b, a, first, n, memory):
     """`integrate_block` for units of a prior, `n` from the tilt number `first` on.
 
@@ -345,7 +345,7 @@ def block_address():
     return address_of(_integrate_block, types.Array(types.float64, 1, "C"), types.int64)
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _integrate_block(memory, n):
     widest_vectors()
     x, kept = (
@@ -372,7 +372,7 @@ def _integrate_block(memory, n):
         scatter((p.exponent, *merged), out, i, u)
 
 
-@compilable(inner=True, fastmath=REORDER)
+@compilable(mode="inner", fastmath=REORDER)
 def _add_nodes(first, linear, quadratic, m0, m1, m2):
     """Add NODES_PER_PASS nodes for many units."""
     widest_vectors()

@@ -87,7 +87,7 @@ def _invert(slab, b, a, u, queue, out):
         first = next_task(queue) * TASK_DRAWS
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def draw_units(slab, start, b, a, u, out):
     """Fill in the quantiles of the units `start`, ... tilted by `b` and `a`, inside kernels."""
     memory = _quadrature.block_memory()
@@ -101,7 +101,7 @@ def draw_units(slab, start, b, a, u, out):
             out[first + i] = memory[PROBABILITIES + i]
 
 
-@compilable(inner=True, fastmath=REORDER)
+@compilable(mode="inner", fastmath=REORDER)
 def _add_nodes(first, t, linear, quadratic, integral):
     """Add NODES_PER_PASS nodes of the integral of exp(-linear x - quadratic x^2) from 0 to t."""
     widest_vectors()
@@ -113,7 +113,7 @@ def _add_nodes(first, t, linear, quadratic, integral):
         integral[i] += t[i] * total
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _start(fraction, linear, quadratic):
     """The solution t of linear t + quadratic t^2 = E, for E exponentially distributed below 1."""
     drop = -log_of_normal(1.0 - fraction * (1.0 - exp(-(linear + quadratic))))
@@ -122,7 +122,7 @@ def _start(fraction, linear, quadratic):
     return clip(where(root > 1e-3, 2.0 * drop / (root + 1e-300), fraction), 0.0, 1.0)
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _step(t, low, high, excess, linear, quadratic):
     """A step of Newton's method, or of bisection, where an integral is too large, and the bracket.
 
@@ -133,7 +133,7 @@ def _step(t, low, high, excess, linear, quadratic):
     return where((low <= new) & (new <= high), new, 0.5 * (low + high)), low, high
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def fill_quantiles(memory, n):
     """Replace probabilities by quantiles; by NaN where the integral of the density is infinite.
 

@@ -208,7 +208,7 @@ def _log_coefficients(n):
     return np.array([math.log(math.comb(n, x)) for x in range(n + 1)])
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _tilt(field, b, a):
     """The field plus b, and a, clipped to MAX_TILT in absolute value."""
     return clip(field + b, -MAX_TILT, MAX_TILT), clip(a, -MAX_TILT, MAX_TILT)
@@ -224,7 +224,7 @@ def _last_term_compiled(a, n):
     return lambda a, n: int(n) if a != 0.0 else 0
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _sums(t, a, n):
     """Sums over x of the weights w(x) = C(n, x) exp(t x - a x^2 / 2), in one pass.
 
@@ -242,7 +242,7 @@ def _sums(t, a, n):
     return top, total, mean, squares
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _with_term(x, t, a, n, sums):
     """The sums, and the coefficient before them, with the term x.
 
@@ -265,7 +265,7 @@ def _with_term(x, t, a, n, sums):
     return coefficient, where(larger, exponent, top), total, mean, squares
 
 
-@compilable(inline=True)
+@compilable(mode="inline")
 def _past_value(k, t, a, n, log_total, u, drawn):
     """Go on from the value `k` to the next one where the probability up to it is not above `u`.
 
@@ -279,7 +279,7 @@ def _past_value(k, t, a, n, log_total, u, drawn):
     return x, coefficient, below + where(taken, exp(exponent - log_total), 0.0)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _sum_block(prior, start, b, a, memory):
     """`_sums` for some units at once: inside kernels their loop is the inner one."""
     n, u, last = b.shape[0], PANEL_UNITS, 0
@@ -303,7 +303,7 @@ def _sum_block(prior, start, b, a, memory):
             coefficient[i], top[i], total[i], mean[i], squares[i] = sums
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _draw_block(memory, u, out):
     """Draws of some units, whose sums are in memory; what is drawn is there in the end."""
     n, size, last = u.shape[0], PANEL_UNITS, 0

@@ -431,7 +431,7 @@ def _draw(probabilities, u):
 # --- inside kernels -------------------------------------------------------------------------------
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _fill_moments(prior, start, b, a, mean, var):
     """The moments of whole groups, inside kernels."""
     n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
@@ -450,7 +450,7 @@ def _fill_moments(prior, start, b, a, mean, var):
         var[i] = mean[i] * (one - mean[i])
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _for_each_group(prior, start, shifting, values, out):
     """Subtract the largest value of each group, or set `out` to the values over their sum."""
     n, first, size = values.shape[0], np.int64(0), np.int64(1)

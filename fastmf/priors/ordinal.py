@@ -297,20 +297,20 @@ class CompiledOrdinal(_Rows):
 # --- inside kernels -------------------------------------------------------------------------------
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _exponent(weights, x, b, a):
     """Log of the tilted weight of the score x."""
     b, a = clip(widen(b), -_MAX_TILT, _MAX_TILT), clip(widen(a), -_MAX_TILT, _MAX_TILT)
     return widen(weights[x]) + x * (b - 0.5 * a * x)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _weight(weights, x, b, a, top):
     """Tilted weight of the score x, divided by the largest one."""
     return exp(_exponent(weights, x, b, a) - top)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _sums(prior, unit, b, a):
     """Log of the largest weight of a unit, sum of weights divided by it, mean and variance."""
     weights = view(prior.address[unit], (prior.size[unit],), prior.log_weights)

@@ -14,7 +14,7 @@ from fastmf.kernels.training.train import PAUSES
 
 N_REGIONS = 24
 
-inner = kernel(inner=True, name=None, fastmath=REORDER)
+inner = kernel(mode="inner", name=None, fastmath=REORDER)
 
 
 class Kind(NamedTuple):

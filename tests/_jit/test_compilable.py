@@ -6,7 +6,7 @@ from numba.core import event, types
 
 from fastmf._jit.kernel import REORDER, compilable, compiled_from, kernel
 
-KINDS = {"plain": {}, "inner": {"inner": True}, "reordered": {"fastmath": REORDER}}
+KINDS = {"plain": {}, "inner": {"mode": "inner"}, "reordered": {"fastmath": REORDER}}
 
 
 class Compiled(event.Listener):
@@ -22,7 +22,7 @@ class Compiled(event.Listener):
         pass
 
 
-@compilable(inner=True, name=None)
+@compilable(mode="inner", name=None)
 def half(x):
     return x / (x + x)
 
@@ -31,7 +31,7 @@ def doubled(x):
     return np.add(x, x)
 
 
-@compiled_from(doubled, inner=True, name=None)
+@compiled_from(doubled, mode="inner", name=None)
 def _doubled(x):
     def single(x):
         return x + x

@@ -122,7 +122,7 @@ def test_a_function_can_be_replaced_by_generated_code():
 
 
 def test_merged_functions_are_not_compiled_apart():
-    part = kernel(merged=True)(_twice)
+    part = kernel(mode="merged")(_twice)
     whole = numba.njit(lambda x: part(x))
     assert whole(2.0) == 4.0
     assert not part.signatures

@@ -29,7 +29,7 @@ def functions(path, wanted=lambda node: True):
 def is_kernel(node):
     """Whether a function is compiled for use from outside, not only by other kernels."""
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-    within = r"\b(inner|inline|merged|by_address)=True"
+    within = r"\bmode=.(inner|inline|merged|by_address)"
     return any(re.match(rf"kernel(?!.*{within})", d) for d in decorators)
 
 
@@ -130,9 +130,9 @@ def test_a_lonely_kernel_is_found(tmp_path, reference, n_lonely):
     (tmp_path / "kernels" / "tap.py").write_text(
         "@kernel\ndef sweep(mean, var): pass\n"
         "@kernel(fastmath=REORDER)\ndef residual(mean, tol=1e-8): pass\n"
-        "@kernel(inner=True)\ndef _helper(x): pass\n"
-        "@kernel(by_address=True, fastmath=REORDER)\ndef _update(x): pass\n"
-        "@kernel(merged=True)\ndef load_row(x): pass\n"
+        "@kernel(mode='inner')\ndef _helper(x): pass\n"
+        "@kernel(mode='by_address', fastmath=REORDER)\ndef _update(x): pass\n"
+        "@kernel(mode='merged')\ndef load_row(x): pass\n"
         "def prepare(x): pass\n"
     )
     if reference is not None:

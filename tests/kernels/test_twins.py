@@ -16,7 +16,7 @@ from fastmf._outcomes import CONVERGED, CYCLING
 from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
 
 # Decorator of a function that can be called from Python.
-PUBLIC_KERNEL = r"kernel(?!.*\b(inner|inline|merged|by_address)=True)"
+PUBLIC_KERNEL = r"kernel(?!.*\bmode=.(inner|inline|merged|by_address))"
 
 PACKAGE = Path(fastmf.__file__).parent
 TESTS = Path(__file__).parents[1]

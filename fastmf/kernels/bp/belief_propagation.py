@@ -39,13 +39,13 @@ from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def first_of_group(group, n_rows, n_groups):
     """The first row of a group. Larger groups come first, so that threads end together."""
     return group * (n_rows // n_groups) + smaller(group, n_rows % n_groups)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def group_of(index, n_rows, n_groups):
     """The group of a row."""
     size, n_larger = n_rows // n_groups, n_rows % n_groups
@@ -53,13 +53,13 @@ def group_of(index, n_rows, n_groups):
     return group if group < n_larger else (index - n_larger) // size
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _damping(record, index):
     """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
     return 0.0 if record.status[index] == CONFIRMING else record.damping[index]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _log_partition(record, workspaces, index, w):
     """Set the Bethe log-partition of a row, the sum of the terms of the blocks."""
     total = 0.0
@@ -68,7 +68,7 @@ def _log_partition(record, workspaces, index, w):
     record.bethe[index] = total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _iterate(settings, problem, messages, record, workspaces, pairs, place, queue):
     """Iterate a row to its end, with a workspace; `place` is both."""
     index, w = place

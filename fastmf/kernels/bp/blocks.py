@@ -55,7 +55,7 @@ from fastmf.kernels.linear.copies import copy, set_to_zero
 from fastmf.special import sigmoid_pair, softplus
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _set_beliefs(log_odds, old, p, q, changes, damping):
     """Fill the probabilities of 1 and 0; the first of `changes` is the largest of a belief.
 
@@ -76,14 +76,14 @@ def _set_beliefs(log_odds, old, p, q, changes, damping):
     changes[0] = largest
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _add_softplus(log_odds, total):
     """Add softplus of log-odds to a total, an array of one number."""
     for k in range(log_odds.shape[0]):
         total[0] += softplus(log_odds[k])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_visible_beliefs(settings, visible, workspaces, worker, damping):
     """Beliefs of a tile of visible units from their log-odds; returns the largest change."""
     tile, n = workspaces.tile, visible.shape[0]
@@ -93,7 +93,7 @@ def _set_visible_beliefs(settings, visible, workspaces, worker, damping):
     return changes[0]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers):
     """Logarithms of products for a tile (first unit, number of units): see `pair_logs`."""
     entry, w, worker = place
@@ -106,7 +106,7 @@ def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers)
     call(settings.pair_logs, (e, s, hidden, values, settings.flush_every, normalisers))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
     """Sum-product log-odds of a tile (first unit, number of units) of visible units."""
     index, entry, w, worker, _ = place
@@ -120,7 +120,7 @@ def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
         log_odds[k] = fields[k] + logs[k]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _largest_change(change, message_changes, tol):
     """The largest change of a belief or message; changes of messages are brought below 1.
 
@@ -134,7 +134,7 @@ def _largest_change(change, message_changes, tol):
     return larger(largest / (1 + largest), change)
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _sum_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in sum-product: messages in, beliefs, messages out."""
     messages = arrays[0]
@@ -187,7 +187,7 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
     workspaces.decoded_field[w, block] = decoded_field
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _bethe_block(settings, problem, arrays, workspaces, place, damping):
     """Terms of a block of visible units, and of their pairs, in the Bethe log-partition.
 
@@ -214,7 +214,7 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
             total[0] += tile[worker, LOGS, k]
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _pair_block(settings, problem, arrays, workspaces, place, sums):
     """Add the pair beliefs of a block of visible units to the sums of the group of the row."""
     index, entry, w, worker, block = place
@@ -241,7 +241,7 @@ def _pair_block(settings, problem, arrays, workspaces, place, sums):
             add_pair_beliefs(e, s, p, q, real(workspaces.tile[worker, P, k]), total)
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _max_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in max-product."""
     messages = arrays[0]
@@ -292,7 +292,7 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
     workspaces.decoded_field[w, block] = decoded_field
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _mixed_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in mixed-product."""
     index, _, w, worker, block = place
@@ -330,7 +330,7 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
     workspaces.change[w, block], workspaces.decoded_field[w, block] = change, decoded_field
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _objective(settings, problem, record, workspaces, index, w):
     """Value of the assignment decoded in a sweep of max- or mixed-product, kept if the best."""
     n = record.hidden.shape[1]
@@ -357,7 +357,7 @@ def _objective(settings, problem, record, workspaces, index, w):
             record.best[index, i] = record.visible[index, i] > 0
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _assess_row(settings, index, change, damping, record):
     """Residual, status and damping of a row after a sweep with such a largest change."""
     change /= 1 - damping
@@ -392,7 +392,7 @@ def _assess_row(settings, index, change, damping, record):
     record.status[index] = status
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _finish(settings, problem, record, workspaces, place, damping):
     """Beliefs of the hidden units of a row and, after a sweep, its residual, status and damping.
 

@@ -26,14 +26,14 @@ from fastmf.kernels.bp.graph_arguments import BLOCK_UNITS, FREE, BinaryProblem, 
 from fastmf.special import log
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _clamped(problem, index, i):
     """State to which a unit of a row is clamped, or `FREE`."""
     n = problem.clamped.shape[0]
     return problem.clamped[smaller(index, n - 1), i] if n > 0 else np.int8(FREE)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _belief(odds, clamped):
     """Probabilities of the states 1 and -1."""
     q = 1 / (1 + odds)
@@ -42,7 +42,7 @@ def _belief(odds, clamped):
     return np.float64(clamped), 1 - np.float64(clamped)
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _send(problem, state, place, step):
     """Beliefs of some units, one after another, and the messages that they send.
 
@@ -83,7 +83,7 @@ def send_address():
     return address_of(_send, *types)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _terms_of(problem, state, index, i, pairs):
     """Terms of a unit and of its edges to units behind it."""
     odds, clamped = state.beliefs[index, i], _clamped(problem, index, i)

@@ -19,7 +19,7 @@ GAIN_TOLERANCE = 1e-11
 MAX_ROUNDS = 1000
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _add_couplings(problem, labels, k, n, total):
     """Add the exponents of the states of a unit with the neighbour of a slot."""
     edge, label = problem.edges[k], labels[problem.neighbours[k]]
@@ -30,7 +30,7 @@ def _add_couplings(problem, labels, k, n, total):
         total[a] += problem.tables[first + a * stride]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _best(total):
     """State of the largest entry; the first of equal ones."""
     best = np.int64(0)
@@ -40,7 +40,7 @@ def _best(total):
     return best
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _replace_message(problem, message, labels, k, belief, total):
     """Put the couplings with a decoded neighbour in the place of its message."""
     for a in range(belief.shape[0]):
@@ -50,7 +50,7 @@ def _replace_message(problem, message, labels, k, belief, total):
     _add_couplings(problem, labels, k, belief.shape[0], total)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _decode(problem, state, place, labels):
     """Decode one unit after another; `place` is row and worker."""
     index, worker = place
@@ -69,7 +69,7 @@ def _decode(problem, state, place, labels):
         labels[i] = _best(total)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _climb(problem, state, place, labels, queue):
     """Move single units while one gains; returns whether none does any more."""
     index, worker = place
@@ -94,7 +94,7 @@ def _climb(problem, state, place, labels, queue):
     return n_rejected >= n_units
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _objective(problem, index, labels):
     """Sum of the fields and couplings of an assignment."""
     shared, total = smaller(index, problem.field.shape[0] - 1), 0.0

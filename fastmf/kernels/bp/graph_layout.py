@@ -44,7 +44,7 @@ class GraphLayout(NamedTuple):
     n_components: Int64[1]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _fill_given(pairs, first, given):
     """Edges of each unit, by the numbers that units were given."""
     for e in range(pairs.shape[0]):
@@ -62,7 +62,7 @@ def _fill_given(pairs, first, given):
     first[0] = 0
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_slot(layout, slot, code, neighbour):
     """Lay out a slot, and both directions of its edge if the other one is known."""
     e, side = code >> 1, code & 1
@@ -73,7 +73,7 @@ def _add_slot(layout, slot, code, neighbour):
         layout.reverse[slot], layout.reverse[other] = other, slot
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _visit(layout, first, given, i, slot, n_placed):
     """Lay out the slots of a unit; returns the number of units placed, its neighbours included."""
     place, order = layout.place, layout.order

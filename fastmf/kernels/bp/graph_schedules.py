@@ -60,13 +60,13 @@ def graph_sweep(send, problem, state, rows, step, queue):
         task = next_task(queue)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _place(heap, position, at, unit):
     heap[at] = unit
     position[unit] = at
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _raise(heap, position, change, unit):
     """Move a unit forward whose change has grown."""
     at = np.int64(position[unit])
@@ -79,7 +79,7 @@ def _raise(heap, position, change, unit):
     _place(heap, position, at, unit)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _lower(heap, position, change, unit):
     """Move a unit back whose change is smaller than it was."""
     at, n = np.int64(position[unit]), heap.shape[0]
@@ -94,7 +94,7 @@ def _lower(heap, position, change, unit):
     _place(heap, position, at, unit)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _pass_on(problem, changes, i, heap, position, change):
     """Move the receivers of the messages of a unit forward by how these have changed."""
     for k in range(problem.starts[i], problem.starts[i + 1]):

@@ -36,7 +36,7 @@ from fastmf.kernels.bp.graph_arguments import (
 from fastmf.special import exp, log
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _relative_change(new, old):
     """Change of a logarithm relative to 1 plus its size; 1 if only one of both is -inf."""
     if new == old:
@@ -46,7 +46,7 @@ def _relative_change(new, old):
     return abs(new - old) / (1 + abs(new))
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _set_belief(problem, state, index, worker, i):
     """Logarithms of the belief of a unit; returns their change, inf if all of them are -inf."""
     first, shared = problem.first_state[i], smaller(index, problem.field.shape[0] - 1)
@@ -70,7 +70,7 @@ def _set_belief(problem, state, index, worker, i):
     return change if largest > -np.inf else np.inf
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _set_cavity(belief, message, cavity):
     """Logarithms of a belief without a message to it; returns the largest."""
     largest = -np.inf
@@ -80,7 +80,7 @@ def _set_cavity(belief, message, cavity):
     return largest
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def _add_products(weights, table, transposed, out):
     """Add the products of weights with the columns of a table, or with its rows."""
     n, m = weights.shape[0], out.shape[0]
@@ -96,7 +96,7 @@ def _add_products(weights, table, transposed, out):
                 out[b] += weights[a] * table[a * m + b]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _combined(cavity, table, first, stride, maximum):
     """log sum_a exp(cavity_a + table_a), or the maximum, of a column or row of a table."""
     top, total = -np.inf, 0.0
@@ -109,7 +109,7 @@ def _combined(cavity, table, first, stride, maximum):
     return top + log(total)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _set_message(problem, cavity, top, weights, k, sent):
     """Message of a slot, its largest entry 0; returns whether there is a state to send."""
     n, m, edge, maximum = cavity.shape[0], sent.shape[0], problem.edges[k], problem.maximum
@@ -134,7 +134,7 @@ def _set_message(problem, cavity, top, weights, k, sent):
     return largest > -np.inf
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _damp(sent, old, damping):
     """Average of the logarithms of two messages; -inf is a fact, of the new one only."""
     largest = -np.inf
@@ -146,7 +146,7 @@ def _damp(sent, old, damping):
         sent[b] -= largest
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _send(problem, state, place, step):
     """Beliefs of some units, one after another, and the messages that they send.
 
@@ -191,7 +191,7 @@ def send_address():
     return address_of(_send, *types)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _log_sum(x):
     """log sum exp(x); -inf where all are."""
     top, total = -np.inf, 0.0
@@ -204,7 +204,7 @@ def _log_sum(x):
     return top + log(total)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _pair_term(problem, state, place, k, pairs):
     """Term of an edge, rho_ij (A_ij - A_i - A_j); `place` is row, worker and the unit i < j."""
     (index, worker, i), edge, j = place, problem.edges[k], problem.neighbours[k]
@@ -240,7 +240,7 @@ def _pair_term(problem, state, place, k, pairs):
     return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(other))
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _terms_of(problem, state, place, pairs):
     """Terms of a unit and of its edges to units behind it; `place` is row, worker and unit."""
     index, _, i = place

@@ -129,7 +129,7 @@ class GroupWorkspace(NamedTuple):
     states: Float64[3]
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def add_received(e, s, work, max_factors, log_weights):
     """Add the log R of all hidden units to the logarithms of the states' weights."""
     p, q, sq, inverse = work[0], work[1], work[2], work[3]
@@ -150,7 +150,7 @@ def add_received(e, s, work, max_factors, log_weights):
         log_weights[a] += total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def send_odds(e, weights, damping, work, s):
     """New odds of the messages of a group, whose states have these weights.
 
@@ -173,13 +173,13 @@ def send_odds(e, weights, damping, work, s):
         changes[j] = larger(abs(s[j] / before - 1), changes[j])
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def max_message(w, cavity):
     """max(0, w + cavity) - max(0, cavity), which would lose w where the cavity is large."""
     return larger(w, -cavity) - larger(0.0, -cavity)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def max_group(w, hidden, damping, log_s, log_weights, changes):
     """The messages of a group by max-product, after the weights of its states."""
     n_states, n = w.shape
@@ -197,7 +197,7 @@ def max_group(w, hidden, damping, log_s, log_weights, changes):
         changes[j] = larger(abs(log_s[j] - before), changes[j])
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def softmax(log_weights, out):
     """Weights of sum 1, and the logarithm of the sum of the given ones."""
     top, total = log_weights[0], 0.0
@@ -212,7 +212,7 @@ def softmax(log_weights, out):
     return top + log(total)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def belief_change(old, new, old_log, new_log, damping):
     """Change of a belief; if undamped at least the relative one of its logarithm."""
     change = abs(new - old)
@@ -222,7 +222,7 @@ def belief_change(old, new, old_log, new_log, damping):
     return change
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def update_group(settings, problem, place, damping, arrays):
     """Weights and messages of one group; returns the largest change of a belief of its states."""
     messages, visible, hidden, labels, work, states = arrays
@@ -252,7 +252,7 @@ def update_group(settings, problem, place, damping, arrays):
     return change
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def multiply(messages, last, product, total):
     """Multiply messages into products, whose logarithms go into totals after the last."""
     for j in range(messages.shape[0]):
@@ -263,7 +263,7 @@ def multiply(messages, last, product, total):
             product[j] = 1.0
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def sum_messages(settings, problem, messages, labels, field, work):
     """log Q from the messages of all groups, left in the workspace."""
     total, product, n = work[6], work[7], field.shape[0]
@@ -282,7 +282,7 @@ def sum_messages(settings, problem, messages, labels, field, work):
                 total[j] += decoded[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def keep_best(settings, problem, r, field_rows, record, work):
     """Keep the assignment of a sweep if it is the best so far."""
     value, labels = 0.0, record.labels[r]
@@ -301,7 +301,7 @@ def keep_best(settings, problem, r, field_rows, record, work):
         copy(labels, record.best[r])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def assess_row(settings, r, change, damping, record):
     """Residual, status and damping of a row after a sweep with such a largest change."""
     change /= 1 - damping
@@ -334,14 +334,14 @@ def assess_row(settings, r, change, damping, record):
             record.min_residual[r], record.n_stalled[r] = np.inf, 0
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def set_beliefs(hidden, work):
     """Beliefs p and q of the hidden units."""
     for j in range(hidden.shape[0]):
         work[0, j], work[1, j] = sigmoid_pair(hidden[j])
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _sweep_row(settings, problem, record, workspace, place):
     """One sweep of a row; `place` is the row and its worker."""
     r, w = place
@@ -374,7 +374,7 @@ def _sweep_row(settings, problem, record, workspace, place):
     assess_row(settings, r, change, damping, record)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def bethe(settings, problem, r, messages, record, work, states):
     """Bethe log-partition of a row; its weights of states become those of its messages."""
     hidden, field_row = record.hidden[r], smaller(r, problem.visible_field.shape[0] - 1)

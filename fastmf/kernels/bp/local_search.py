@@ -47,7 +47,7 @@ class ClimbSettings(NamedTuple):
     scale: np.ndarray
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_log_odds(weights, hidden_field, visible, log_odds):
     """Log-odds of the hidden units given the visible ones."""
     for j in range(log_odds.shape[0]):
@@ -59,7 +59,7 @@ def _set_log_odds(weights, hidden_field, visible, log_odds):
                 log_odds[j] += w[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _max_gain(log_odds, sign, w):
     """Change of the sum of max(0, H) when sign * w is added to H."""
     total = 0.0
@@ -68,7 +68,7 @@ def _max_gain(log_odds, sign, w):
     return total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _log_product(e, first, second, max_factors):
     """Logarithm of the product of first + e second."""
     n = e.shape[0]
@@ -84,7 +84,7 @@ def _log_product(e, first, second, max_factors):
     return total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _gain(joint, problem, unit, is_one, field, max_factors, workspaces, w):
     """Change of the objective when visible unit `unit`, of such a field, is flipped."""
     n = problem.weights.shape[1]
@@ -97,7 +97,7 @@ def _gain(joint, problem, unit, is_one, field, max_factors, workspaces, w):
     return gain - problem.row_sums[unit] - field if is_one else gain + field
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _climb_row(settings, problem, fields, visible, workspaces, w, queue):
     """Flip units of one row; returns whether no single flip helps."""
     (joint, max_factors, scale), (n_visible, n) = settings, problem.weights.shape
@@ -125,7 +125,7 @@ def _climb_row(settings, problem, fields, visible, workspaces, w, queue):
     return n_rejected >= n_visible
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _hidden_objective(joint, log_odds):
     total = 0.0
     for j in range(log_odds.shape[0]):

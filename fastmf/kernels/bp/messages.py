@@ -13,7 +13,7 @@ from fastmf._jit.kernel import kernel
 from fastmf.special import log_of_normal
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def sum_to_hidden(e, hidden, visible, s, product):
     """Replace sum-product messages to the hidden units, and multiply the new ones into a product.
 
@@ -29,7 +29,7 @@ def sum_to_hidden(e, hidden, visible, s, product):
         product[j] *= new
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def add_sum_changes(e, hidden, visible, s, largest):
     """Raise the largest relative changes to those that `sum_to_hidden` is about to make."""
     (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
@@ -40,7 +40,7 @@ def add_sum_changes(e, hidden, visible, s, largest):
         largest[j] = larger(abs(ratio - one), largest[j])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
     """The same, with the normalised messages averaged with the old ones.
 
@@ -60,7 +60,7 @@ def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
         product[j] *= new
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def flush_products(product, product64):
     """Multiply products into those in float64, and reset them to 1."""
     for j in range(product.shape[0]):
@@ -68,7 +68,7 @@ def flush_products(product, product64):
         product[j] = 1
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def add_logs(product64, total):
     """Add the logarithms of products to a total, and reset them to 1."""
     for j in range(product64.shape[0]):
@@ -76,14 +76,14 @@ def add_logs(product64, total):
         product64[j] = 1
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def add(row, total):
     """Add a row to a total."""
     for j in range(row.shape[0]):
         total[j] += row[j]
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def max_message(w, minus_cavity, zero):
     """Max-product log-message max(0, w + cavity) - max(0, cavity).
 
@@ -93,7 +93,7 @@ def max_message(w, minus_cavity, zero):
     return larger(w, minus_cavity) - larger(zero, minus_cavity)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def set_to_halves(w, log_s):
     """Set log-messages to W / 2, the middle of their range."""
     half = w.dtype.type(0.5)
@@ -101,7 +101,7 @@ def set_to_halves(w, log_s):
         log_s[j] = half * w[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def max_to_visible(w, log_s, log_odds, log_r):
     """Max-product log-messages from the hidden units of such log-odds; returns their sum."""
     zero, total = w.dtype.type(0), 0.0
@@ -112,7 +112,7 @@ def max_to_visible(w, log_s, log_odds, log_r):
     return total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
     """Max-product log-messages to the hidden units, damped, and their sum over visible units."""
     zero = w.dtype.type(0)
@@ -122,7 +122,7 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
         total[j] += new
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def add_max_changes(w, log_r, log_odds, log_s, largest):
     """Raise the largest changes to those that undamped `max_to_hidden` is about to make."""
     zero = w.dtype.type(0)
@@ -131,7 +131,7 @@ def add_max_changes(w, log_r, log_odds, log_s, largest):
         largest[j] = larger(abs(new - log_s[j]), largest[j])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def add_pair_beliefs(e, s, p, q, scale, total):
     """Add scale * P(h = 1 | v = 1) of the pairs of one visible unit to a total."""
     for j in range(e.shape[0]):

@@ -250,11 +250,11 @@ def _in_numpy(e, s, hidden, tile, n_factors, normalisers):
 
 
 pair_logs = kernel(
-    _in_numpy if numba.config.DISABLE_JIT else _compiled, by_address=True, views=True
+    _in_numpy if numba.config.DISABLE_JIT else _compiled, mode="by_address", views=True
 )
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _quarters(x, first, size):
     """Some entries of each quarter of an array."""
     n, at = x.shape[0] // 4, (first,)
@@ -262,7 +262,7 @@ def _quarters(x, first, size):
     return row(x, at, size), row(x, two, size), row(x, three, size), row(x, four, size)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _product_of_some(e, beliefs, first, size, grouped):
     """Product of the mixed-product messages from some hidden units to a visible one.
 
@@ -285,7 +285,7 @@ def _product_of_some(e, beliefs, first, size, grouped):
     return product
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def log_products(settings, e, hidden, visible, tile):
     """Logarithms of the products of the mixed-product messages to each unit of a tile.
 

@@ -67,7 +67,7 @@ def data_covariance(address, X, scale, vector, queue, sums):
                 _add_lower(tile, first, total)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _scale_columns(X, start, scale, vector, scaled, products):
     """Scale some columns, and add their products with a vector."""
     n = len(scale)
@@ -80,7 +80,7 @@ def _scale_columns(X, start, scale, vector, scaled, products):
         products[i] += along
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _transpose_panel(scaled, first, n_columns, panel):
     """Write a panel's rows of some columns as its columns."""
     lanes = VECTOR_BYTES // 8
@@ -93,7 +93,7 @@ def _transpose_panel(scaled, first, n_columns, panel):
             panel[k, c] = scaled[first + c, k]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_lower(tile, first, total):
     """Add a panel of products, from row and column `first` on, to a lower triangle."""
     n_rows = total.shape[1]
@@ -153,7 +153,7 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
             out[k, first:last] = sums[k, : last - first]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def pack_columns(X, first, last, packed):
     """Cut few columns into panels, row by row: other orders are several times slower here."""
     n_whole, rest = (last - first) // PANEL_WIDTH, (last - first) % PANEL_WIDTH
@@ -170,7 +170,7 @@ def pack_columns(X, first, last, packed):
             packed[n_whole, i, c] = given[n_whole * PANEL_WIDTH + c]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _add(tile, vector, sign, sums):
     """Add sums of squares of the first rows' columns, and their products with a vector.
 

@@ -149,7 +149,7 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
                 vector[c] += step * row[c]
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _subtract_earlier(rows, rates, k):
     """Subtract from the row of unit k what the units before it have changed."""
     row = rows[k]
@@ -160,7 +160,7 @@ def _subtract_earlier(rows, rates, k):
             row[c] -= factor * earlier[c]
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _marginal_and_cavity(low_rank, q, u, site):
     """Whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
     t1, t2 = site
@@ -172,7 +172,7 @@ def _marginal_and_cavity(low_rank, q, u, site):
     return q > 0, (u, q), (u / q - t1, 1 / q - t2)
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _change(low_rank, q, u, cavity_precision, old, new):
     """Whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
     (t1, t2), (new1, new2) = old, new
@@ -224,7 +224,7 @@ def downdate(address, rows, rates, matrix):
         _mirror(matrix, panel)
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _mirror(matrix, panel):
     """Copy the rows of M below a panel's own into the columns of the panels after it."""
     n_panels, n, _ = matrix.shape

@@ -126,7 +126,7 @@ WHITENED, MEANS, LOG_WEIGHTS = range(3)
 MEAN, INCLUDED, INCLUDED_ALONE = range(3)
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _append(given, s, j, memory):
     """Make unit j the one number s of the pattern: its log-weight; NaN if it is not proper."""
     prior, linear, precision = given
@@ -157,7 +157,7 @@ def _append(given, s, j, memory):
     return vectors[LOG_WEIGHTS, s] + prior[0, j] + z * z / 2 - np.log(pivot)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _add(s, weight, memory, sums):
     """Add the pattern of the first s units to the sums, with this weight."""
     factors, vectors, members = memory
@@ -185,7 +185,7 @@ def _add(s, weight, memory, sums):
         _add_curvature(s, weight, memory, curvature, c)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _add_curvature(s, weight, memory, curvature, c):
     """Add moments of third and fourth order of the pattern of the first s units.
 
@@ -204,7 +204,7 @@ def _add_curvature(s, weight, memory, curvature, c):
             _add_pairs((a, b), weight, (second, m, members), curvature[row, c:])
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _add_pairs(pair, weight, pattern, row):
     """Add moments of a pair of units with all pairs up to it."""
     (a, b), (second, m, members) = pair, pattern
@@ -217,7 +217,7 @@ def _add_pairs(pair, weight, pattern, row):
             row[column] += weight * value
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _scale(sums, ratio):
     """Multiply all sums."""
     units, second, curvature, _ = sums
@@ -232,7 +232,7 @@ def _scale(sums, ratio):
             curvature[i, j] *= ratio
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def sum_patterns(given, largest, memory, sums):
     """Moments of one block, and totals: sums over the patterns, with relative weights."""
     linear = given[1]

@@ -117,7 +117,7 @@ def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal
             proposal[0, i], proposal[1, i] = t1, t2
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def new_site(settings, i, tilted, cavity, site):
     """The site (t1, t2) of unit i that gives it the tilted mean and variance, damped."""
     (mean, var), (c1, c2), (t1, t2) = tilted, cavity, site
@@ -180,7 +180,7 @@ MEAN, VAR, B, A, LOG_Z = range(5)
 STEP_B, STEP_A, DERIVATIVE, LENGTH, MISMATCH, MOVING, DIFFERENCE = range(7)
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _tilt(units, first, tilted, begin, end):
     """Moments and log-partitions of the units from `begin` on, of those that begin with `first`."""
     b, a = tilted[B, begin:end], tilted[A, begin:end]
@@ -189,21 +189,21 @@ def _tilt(units, first, tilted, begin, end):
     tilted_log_partition(units, first + begin, b, a, log_z)
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _proper(tilted, i):
     """Whether unit i has moments under its tilt."""
     exist = np.isfinite(tilted[LOG_Z, i]) and np.isfinite(tilted[MEAN, i])
     return exist and 0 < tilted[VAR, i] < np.inf
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _mismatch(tilted, i, wanted):
     """Largest relative difference between the moments of a unit and those wanted."""
     mean, var = wanted[0, i], wanted[1, i]
     return larger(abs(tilted[MEAN, i] - mean) / np.sqrt(var), abs(tilted[VAR, i] - var) / var)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _match(units, first, prior_precision, block, memory):
     """Newton's method from the cavities of some units."""
     (wanted, cavity), (now, _, search) = block, memory
@@ -230,7 +230,7 @@ def _match(units, first, prior_precision, block, memory):
         _search(units, first, (begin, end), wanted, memory)
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _difference(tilted, i, prior_precision):
     """The change of b for differences of variances: small beside the scale of the unit."""
     weak = 1 / (abs(tilted[A, i]) + 1e-12)
@@ -238,7 +238,7 @@ def _difference(tilted, i, prior_precision):
     return 1e-3 / np.sqrt(smaller((tilted[B, i] * weak) ** 2 + weak, 100 * size))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _find_steps(units, first, moving, prior_precision, wanted, memory):
     """Newton's steps of the tilts, and the derivatives of the objective along them."""
     (now, trial, search), (begin, end) = memory, moving
@@ -265,14 +265,14 @@ def _find_steps(units, first, moving, prior_precision, wanted, memory):
         search[DERIVATIVE, i] = error * by_b + second * by_a
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _objective(tilted, i, wanted):
     """What the cavity of unit i maximises."""
     mean, var = wanted[0, i], wanted[1, i]
     return tilted[B, i] * mean - tilted[A, i] * (mean * mean + var) / 2 - tilted[LOG_Z, i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _search(units, first, moving, wanted, memory):
     """Line searches along the steps; units where no trial is better stay as they are for good."""
     (now, trial, search), (begin, end) = memory, moving
@@ -304,7 +304,7 @@ def _search(units, first, moving, wanted, memory):
             now[k, i] = trial[k, i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _conclude(block, now, log_partition):
     """Hand over the cavities of some units, and log-partitions where these match."""
     wanted, cavity = block

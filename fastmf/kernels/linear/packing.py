@@ -16,7 +16,7 @@ from fastmf.kernels.linear.copies import copy, transpose_tile
 N_COPIED, FIRST_SOURCE = 3, 4
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _multiply_rows(addresses, n_powers, first, n, weights):
     """Fill in `n` entries of squares and cubes, from the number `first` on."""
     offset = first * weights.itemsize
@@ -28,7 +28,7 @@ def _multiply_rows(addresses, n_powers, first, n, weights):
             here[i] = couplings[i] * before[i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def pack_panel(weights, width, copies, n_powers, panel):
     """Fill in what one panel of W' is a copy of, and the rows of W of the same units."""
     n_above, first = weights.shape[1], panel * width

@@ -272,7 +272,7 @@ def _multiply_in_numpy(states, n_rows, source, packed, out, n_columns):
         out[:n_rows, column : column + n_here] = rows @ packed[panel, :, :n_here]
 
 
-_product = kernel(_multiply_in_numpy if numba.config.DISABLE_JIT else _multiply, by_address=True)
+_product = kernel(_multiply_in_numpy if numba.config.DISABLE_JIT else _multiply, mode="by_address")
 
 
 @kernel(views=True)

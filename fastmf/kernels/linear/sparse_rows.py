@@ -40,14 +40,14 @@ class CompressedRows(NamedTuple):
     ends: Int64[1]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def add_multiple(x, entries, out):
     """Add a number times some entries."""
     for j in range(out.shape[0]):
         out[j] += x * entries[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_four(values, columns, first, matrix, out):
     """Add four stored entries times the rows of the matrix that they belong to."""
     n = out.shape[0]
@@ -60,7 +60,7 @@ def _add_four(values, columns, first, matrix, out):
         out[j] += x0 * row_0[j] + x1 * row_1[j] + (x2 * row_2[j] + x3 * row_3[j])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_entries(rows, r, panel_end, matrix, out):
     """Add the entries of a row that are in columns before the end of a panel; others are left."""
     (values, columns, positions, ends), n = rows, out.shape[0]
@@ -74,7 +74,7 @@ def _add_entries(rows, r, panel_end, matrix, out):
     positions[r] = k
 
 
-@kernel(by_address=True, views=True, fastmath=REORDER)
+@kernel(mode="by_address", views=True, fastmath=REORDER)
 def _add_rows(rows, first, last, matrix, n, out):
     """`add_rows`, of arrays of one dimension."""
     n_columns, panel = matrix.shape[0] // n, larger(1, PANEL_SIZE // (n * out.itemsize))
@@ -116,13 +116,13 @@ def add_rows_address(dtype):
     return address_of(_add_rows, rows, integer, integer, numbers, integer, numbers)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def begin_of(rows, r):
     """Where the entries of a row begin, used or not."""
     return rows.ends[r - 1] if r > 0 else 0
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def transpose(rows, first, last, scale, transposed):
     """Set sparse rows to the transpose of some others, times a number."""
     values, columns, positions, ends = transposed

@@ -42,7 +42,7 @@ class RowsMemory(NamedTuple):
     vectors: Real[3]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _update_unit(layer, unit, column, rows, tilt, order, memory, state):
     """New moments of a unit in all rows of a task."""
     (first, n), (products, vectors), (field, precision) = rows, memory, tilt
@@ -59,7 +59,7 @@ def _update_unit(layer, unit, column, rows, tilt, order, memory, state):
         state[B, first + r, here], state[A, first + r, here] = b[r], a[r]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _propagate(layer, unit, rows, order, memory, state):
     """Store new moments, and add their changes to the products of the other units of the panel."""
     (first, n), (products, vectors), width = rows, memory, layer[WIDTH]
@@ -77,7 +77,7 @@ def _propagate(layer, unit, rows, order, memory, state):
         state[MEAN, first + r, here], state[VAR, first + r, here] = vectors[2, r], vectors[3, r]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _sweep(layer, rows, tilt, order, memory, state):
     """One sweep of the rows of a task."""
     (first, n), products, width = rows, memory[0], layer[WIDTH]

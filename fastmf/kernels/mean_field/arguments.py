@@ -161,7 +161,7 @@ def _functions(layer, third, log_partition, draws):
     return "moments", *(name for name, needed in others.items() if needed)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def packed_couplings(layer, power, first, last, like):
     """Some panels of the couplings (power 0), their squares or their cubes."""
     n_source, width = layer[N_SOURCE], layer[WIDTH]
@@ -169,13 +169,13 @@ def packed_couplings(layer, power, first, last, like):
     return view(layer[COUPLINGS + power] + first * panel, (last - first, n_source, width), like)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def targets_of(layer):
     """The table of targets of a layer: see `Groups`."""
     return view(layer[TARGETS], (layer[N_TARGETS], 6), _NUMBERS)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def sources_of(layer):
     """The table of sources of a layer: see `Groups`."""
     return view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)

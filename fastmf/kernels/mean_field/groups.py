@@ -43,7 +43,7 @@ from fastmf.priors._group_loops import subtract_response
 FIELD, ONSAGER, OWN = range(3)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _shift(mean, var, s, shifted, sources):
     """Set `shifted` to m - C s: the means of the sources less their response to a group."""
     for k in range(sources.shape[0]):
@@ -62,7 +62,7 @@ def _shift(mean, var, s, shifted, sources):
             subtract_response(m, field, np.int64(0), n, out)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _multiply(layer, n_active, states, source, packed, out, n):
     """Products of one source with its rows of packed couplings, or their squares.
 
@@ -72,7 +72,7 @@ def _multiply(layer, n_active, states, source, packed, out, n):
     product(layer[PRODUCT], states, n_active, begin, packed, out, n)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _add_own(active, n_active, plane, column, n):
     """Add the products with one source to their sums."""
     for s in range(n_active):
@@ -84,7 +84,7 @@ def _add_own(active, n_active, plane, column, n):
             total[i] += own[i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_variances(layer, active, rows, sources, columns):
     """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares.
 
@@ -105,13 +105,13 @@ def _add_variances(layer, active, rows, sources, columns):
         plane = np.int64(OWN)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _group_field(active, s, source, target, n):
     """The field of a single group on some units."""
     return row(active.group_fields, (0, s, source[3] + target[5]), n)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_groups(active, s, sources, target, n, column):
     """Add the fields of single groups, and to the variances less their squares."""
     field = row(active.products, (FIELD, s, column), n)
@@ -135,7 +135,7 @@ def _add_groups(active, s, sources, target, n, column):
             n_groups = np.int64(0)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_fields(layer, active, n_active, target, sources, packed, column):
     """Fields of some units; those of single groups are kept, and squared in the variances.
 
@@ -159,7 +159,7 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
         _add_groups(active, s, sources, target, n, column)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
     """Fields of a group on which its own effect on the neighbours is left out."""
     n_source, n_fields = layer[N_SOURCE], active.group_fields.shape[2] - target[3]
@@ -173,7 +173,7 @@ def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
     product(layer[PRODUCT], states, n_active, layer[SHIFTED], packed, out, target[1])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def finish(layer, active, s, targets, fresh, settings, tilt):
     """New moments of the units of some targets, of one row, from their products.
 
@@ -194,7 +194,7 @@ def finish(layer, active, s, targets, fresh, settings, tilt):
     update_units(settings.finish, layer, active, units, settings.order, tilt, implicit)
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def update_block(layer, block, rows, active, settings, tilt):
     """Update the targets `block` (first, last) of a layer together, in all active rows.
 

@@ -39,7 +39,7 @@ from fastmf.kernels.mean_field.rows import MEAN, THIRD, VAR
 FIELD, ONSAGER, CUBIC = range(3)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _couplings(layer, target, like):
     """The couplings to a group, (n_states, n_source), or to other units, (n_source, n_units)."""
     n, n_source = target[1], layer[N_SOURCE]
@@ -47,7 +47,7 @@ def _couplings(layer, target, like):
     return view(layer[COUPLINGS] + target[0] * n_source * like.itemsize, shape, like)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_units_to_units(couplings, begin, source, sums):
     """Add the sums of W h, W^2 c and W^3 k over units of moments h, c and k."""
     (h, c, k), (field, onsager, cubic) = source, sums
@@ -59,7 +59,7 @@ def _add_units_to_units(couplings, begin, source, sums):
             cubic[i] += k[j] * (w[i] * w[i] * w[i])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_group_to_units(couplings, begin, mean, sums, powers):
     """Add the first three cumulants of the field of a group."""
     (field, onsager, cubic), (first, second, third) = sums, powers
@@ -84,7 +84,7 @@ def _add_group_to_units(couplings, begin, mean, sums, powers):
         cubic[i] += third[i] - three * x * second[i] + two * x * x * x
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_units_to_group(couplings, begin, mean, source, sums, effects):
     """Add what units of moments h, c and k send to a group of these means, to both sums.
 
@@ -117,7 +117,7 @@ def _add_units_to_group(couplings, begin, mean, source, sums, effects):
         onsager[a] += squares
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_group_to_group(couplings, begin, mean, source, sums, effects):
     """Add what a group of means `source` sends to a group of these means."""
     (field, onsager), (s, v, r) = sums, effects
@@ -150,7 +150,7 @@ def _add_group_to_group(couplings, begin, mean, source, sums, effects):
         onsager[a] += squares - r[a] * r[a]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_source(layer, active, s, target, source):
     """Add to the sums of a target what comes from one source, in one row."""
     state, n, column = active.state, target[1], target[4]
@@ -176,7 +176,7 @@ def _add_source(layer, active, s, target, source):
         _add_group_to_units(couplings, begin, h, (field, onsager, cubic), (x, y, z))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _clear(active, s, target):
     """Set the sums of a target to 0, in one row."""
     for plane in range(CUBIC + 1):
@@ -185,7 +185,7 @@ def _clear(active, s, target):
             zero[i] = 0
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def update_block(layer, block, rows, active, settings, tilt):
     """Update the targets `block` (first, last) of a layer together, in all active rows."""
     targets = targets_of(layer)[block[0] : block[1]]

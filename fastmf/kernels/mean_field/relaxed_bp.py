@@ -114,7 +114,7 @@ class RelaxedBPRow(NamedTuple):
     measures: Float64[1]
 
 
-@kernel(inline=True, fastmath=REORDER)
+@kernel(mode="inline", fastmath=REORDER)
 def _tilt_of_messages(w, mean, var):
     """What all messages to a unit add to its tilt."""
     b, a = constant(0.0, w[0]), constant(0.0, w[0])
@@ -124,7 +124,7 @@ def _tilt_of_messages(w, mean, var):
     return b, a
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
     """The tilt of each unit without the message from one source."""
     for i in range(w.shape[0]):
@@ -132,7 +132,7 @@ def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
         cavity_a[i] = a[i] + w[i] * w[i] * var[i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _update_marginals(layer, damping, work):
     """Marginal moments of a layer, and its damped tilts, unless moments do not exist."""
     first, n = layer.start, layer.couplings.shape[1]
@@ -168,7 +168,7 @@ def _update_marginals(layer, damping, work):
         a[i] = old * a[i] + new * new_a[i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _send_tile(layer, work, outgoing, damping, part):
     """Transpose the messages to some sources, `n_here` from `start` on, into those of the layer."""
     (n_source, n), (start, n_here), measures = layer.couplings.shape, part, work.measures
@@ -191,7 +191,7 @@ def _send_tile(layer, work, outgoing, damping, part):
             measures[VAR_CHANGE] = larger(measures[VAR_CHANGE], undamped / var)
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _update_layer(layer, incoming, damping, work):
     """Update marginals and messages of one layer, unless moments do not exist.
 
@@ -229,7 +229,7 @@ def update_address(dtype):
     return address_of(_update_layer, *argument_types(dtype, *arguments))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _bethe_terms(layer, incoming, work):
     """Terms of a layer in the Bethe log-partition (Eq. 65), at undamped tilts."""
     n_source, n = layer.couplings.shape
@@ -252,7 +252,7 @@ def _bethe_terms(layer, incoming, work):
     return whole - 0.5 * (n_source * whole - total)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _bethe(layers, settings, work):
     """The Bethe log-partition of a row."""
     total = 0.0
@@ -264,7 +264,7 @@ def _bethe(layers, settings, work):
     return total if layers[0].start != layers[1].start else 0.5 * total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _start_row(layer, index, record, work):
     """Start: the messages into and from a layer are the moments of the units that send them."""
     n_source, n = layer.couplings.shape
@@ -289,7 +289,7 @@ def _start_row(layer, index, record, work):
             a[i] -= w[i] * w[i] * v
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _status(measures, sweep, damping, settings):
     """Whether a row has ended after so many sweeps, and how; and whether its means have settled.
 
@@ -314,7 +314,7 @@ def _status(measures, sweep, damping, settings):
     return OUT_OF_ITERATIONS if sweep == settings.max_iter else RUNNING, settled
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _iterate_row(layers, settings, index, queue, record, work):
     """Sweep a row until it ends, and store it; returns its status."""
     status, sweep, damping, old = RUNNING, np.int64(0), settings.damping, 0.0

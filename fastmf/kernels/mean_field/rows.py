@@ -91,7 +91,7 @@ def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
     )
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _has_converged(slot, fresh, settings):
     """Whether means, and whether all of a row has converged; the rule is that of `FixedPoint`.
 
@@ -109,7 +109,7 @@ def _has_converged(slot, fresh, settings):
     return settled, fresh and settled and still and small
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _verdict(slot, fresh, settings):
     """How a row has ended, RUNNING if it has not.
 
@@ -134,7 +134,7 @@ def _verdict(slot, fresh, settings):
     return RUNNING
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _adapt(slot, residual, settings):
     """Whether a row goes on, and with which damping and momentum."""
     sweep = np.int64(slot[SWEEP])
@@ -169,7 +169,7 @@ def _adapt(slot, residual, settings):
     return RUNNING
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _assess_slot(slot, fresh, settings):
     """The part of `assess_row` that no floating type but that of slots occurs in."""
     residual = np.inf if settings.half_sweep_done and slot[SWEEP] == 0 else slot[RESIDUAL]
@@ -194,7 +194,7 @@ def assess_address():
     return address_of(_assess_slot, *argument_types(float, Float64[1], bool, TapSettings))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def assess_row(active, s, slot, fresh, settings, record):
     """Status of the row in slot s after a sweep; adapts its damping and momentum.
 
@@ -215,7 +215,7 @@ def assess_row(active, s, slot, fresh, settings, record):
     return np.int64(slot[STATUS])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def move_on(active, s, slot):
     """Move the mean of the row in slot s on by its momentum times the last step."""
     if slot[MOMENTUM] > 0:

@@ -82,7 +82,7 @@ class SparseWork(NamedTuple):
     group_fields: Real[4]
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def _multiply(graph, order, active, first, n):
     """Products of some units, of which none is a state of a group."""
     n_units = active.state.shape[2]
@@ -105,7 +105,7 @@ def _multiply(graph, order, active, first, n):
         field[i], onsager[i], cubic[i] = total, square, cube
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def _multiply_block(block, mean, var, group, order, out):
     """Add the products of one column of units with one of its sources.
 
@@ -151,7 +151,7 @@ def _multiply_block(block, mean, var, group, order, out):
         onsager[i] += square - total * total if size > 1 else square
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _multiply_columns(graph, order, active, first, n):
     """Products of some columns of units, some of which are groups of states."""
     zero, unit, end = active.state.dtype.type(0), first, first + n
@@ -178,7 +178,7 @@ def _multiply_columns(graph, order, active, first, n):
         unit += size
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _update(layer, graph, active, units, fresh, settings, tilt):
     """New moments of some units that are not coupled, and the step towards them."""
     first, n = units
@@ -199,7 +199,7 @@ def _update(layer, graph, active, units, fresh, settings, tilt):
     update_units(settings.finish, layer, active, units, settings.order, tilt, implicit)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _size_of_update(graph, first, last, one_by_one):
     """Number of units that are updated at once: a column if these are updated one by one."""
     if not one_by_one:

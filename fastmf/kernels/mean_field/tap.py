@@ -59,7 +59,7 @@ from fastmf.priors._compiled import third_cumulants
 # --- a block of units of all active rows --------------------------------------------------------
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _propagate_change(layer, active, s, panel, i, old, order, fresh):
     """Add to the products of the later units of a block what unit i has changed by.
 
@@ -79,7 +79,7 @@ def _propagate_change(layer, active, s, panel, i, old, order, fresh):
             products[j] += couplings[j] * change
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def update_block(layer, panels, rows, active, settings, tilt):
     """Update one block of units, the `panels` (first, last) of a layer, in all active rows.
 
@@ -117,7 +117,7 @@ def update_block(layer, panels, rows, active, settings, tilt):
 # --- whole solves -------------------------------------------------------------------------------
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _load_rows(layers, active, n_active, queue, settings, record):
     """Fill free slots with rows from the queue.
 
@@ -149,7 +149,7 @@ def _load_rows(layers, active, n_active, queue, settings, record):
     return n_active, True
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _store_ended_rows(layers, active, counts, settings, tilt, record):
     """Store the rows that have ended and close the gaps they leave.
 
@@ -189,7 +189,7 @@ def _store_ended_rows(layers, active, counts, settings, tilt, record):
     return n_active, n_before
 
 
-@kernel(fastmath=REORDER, views=True, from_kernels=True)
+@kernel(fastmath=REORDER, views=True, mode="from_kernels")
 def tap(sweep, settings, tilt, workers, queue, record):
     """Take rows from the queue and iterate them to fixed points of the mean-field equations.
 

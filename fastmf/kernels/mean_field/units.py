@@ -72,7 +72,7 @@ def _of_bits_compiled(bits, like):
     return lambda bits, like: bits_to_float(bits)
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def _relax(state, new, clamped, slot):
     """Move means and variances towards new values, and measure the change.
 
@@ -134,7 +134,7 @@ def _relax(state, new, clamped, slot):
     slot[STEP_DOT] += step_dot
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _update_units(layer, active, units, order, tilt, implicit):
     """The compiled form of `update_units`."""
     s, first, n, column = units
@@ -166,7 +166,7 @@ def _update_units(layer, active, units, order, tilt, implicit):
         third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def refresh_variances(layers, active, s, slot, tilt):
     """Set the variances of a row that was damped to those of its tilts, where these exist."""
     if slot[DAMPING] + slot[ACCELERATED] + slot[OSCILLATING] == 0 or slot[INFINITE] == 1:

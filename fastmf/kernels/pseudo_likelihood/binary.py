@@ -91,7 +91,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
         first = next_task(queue) * ROWS_AT_A_TIME
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _scaled_residuals(products, states, weights, workspaces, worker, first, n):
     """Fill scale * x * sigmoid(t), max(t, 0), 1 + exp(-|t|) of rows, with t = -2 x eta."""
     n_units, dtype = states.shape[1], workspaces.dtype
@@ -114,7 +114,7 @@ def _scaled_residuals(products, states, weights, workspaces, worker, first, n):
         scaled[j] = scales[j] * x[j] * (large if t > 0 else e * large)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _values(weights, workspaces, worker, first, n, n_units, value):
     """Values of rows from the terms of their units, those of several with one logarithm."""
     one, zero = workspaces.dtype.type(1), workspaces.dtype.type(0)
@@ -175,7 +175,7 @@ def pair_tables(codes, n_codes, first, second, values, queue, sums):
         t = next_task(queue)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_scores(states, residuals, i, out):
     """The scores of row i."""
     n_units = states.shape[1]
@@ -216,7 +216,7 @@ def scores(states, residuals, queue, out):
         first = next_task(queue) * ROWS_AT_A_TIME
 
 
-@kernel(inline=True, fastmath=REORDER)
+@kernel(mode="inline", fastmath=REORDER)
 def _mean_pair_terms(weights, states_j, states_k, odds_j, odds_k):
     """Weighted mean of x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k), with one division a row."""
     total = 0.0
@@ -226,7 +226,7 @@ def _mean_pair_terms(weights, states_j, states_k, odds_j, odds_k):
     return 2 * total
 
 
-@kernel(inline=True)
+@kernel(mode="inline")
 def _change_coupling(change, states_j, states_k, odds_j, odds_k):
     """Odds after a change of J_jk: x is -1 or +1, so that two exponentials serve all rows."""
     up = exp(2 * change)
@@ -236,7 +236,7 @@ def _change_coupling(change, states_j, states_k, odds_j, odds_k):
         odds_k[i] *= up if states_j[i] > 0 else down
 
 
-@kernel(inline=True, fastmath=REORDER)
+@kernel(mode="inline", fastmath=REORDER)
 def _change_coupling_and_average(
     change, weights, states_j, states_k, states_l, odds_j, odds_k, odds_l
 ):
@@ -256,7 +256,7 @@ def _change_coupling_and_average(
     return 2 * total
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _odds_and_value(data, couplings, field, workspaces, worker):
     """Odds of all units from the parameters, and the weighted mean log-pseudo-likelihood."""
     n_units, n_rows = data.states.shape
@@ -300,7 +300,7 @@ def _odds_and_value(data, couplings, field, workspaces, worker):
     workspaces.value[worker] = value
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _fields_are_bounded(couplings, field):
     """Whether |h_j| + sum_k |J_jk|, the largest local field, is below `_MAX_FIELD` everywhere."""
     largest = 0.0
@@ -312,7 +312,7 @@ def _fields_are_bounded(couplings, field):
     return largest < _MAX_FIELD
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def _value_from_odds(data, couplings, field, workspaces, worker):
     """The weighted mean log-pseudo-likelihood, of (x + 1) eta - log(1 + exp(2 eta))."""
     n_units, n_rows = data.states.shape
@@ -341,7 +341,7 @@ def _value_from_odds(data, couplings, field, workspaces, worker):
     workspaces.value[worker] = value
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _penalty(settings, couplings, field):
     """l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs."""
     absolute, squares = 0.0, 0.0
@@ -354,7 +354,7 @@ def _penalty(settings, couplings, field):
     return settings.l1 * absolute + settings.l2 / 2 * squares
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _maximiser(old, gradient, curvature, l1, l2):
     """Maximiser of the quadratic minorant of one coordinate, less its penalties."""
     target = old + (gradient - l2 * old) / (curvature + l2)
@@ -362,7 +362,7 @@ def _maximiser(old, gradient, curvature, l1, l2):
     return larger(target - threshold, 0.0) + smaller(target + threshold, 0.0)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _sweep_fields(data, settings, field, workspaces, worker):
     n_rows = data.weights.shape[0]
     for j in range(field.shape[0]):
@@ -378,7 +378,7 @@ def _sweep_fields(data, settings, field, workspaces, worker):
             odds[i] *= factor
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
+@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _sweep(data, settings, couplings, field, workspaces, worker):
     """All fields, then all couplings in lexicographic order, each with the newest values."""
     _sweep_fields(data, settings, field, workspaces, worker)

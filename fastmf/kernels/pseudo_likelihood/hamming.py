@@ -71,7 +71,7 @@ def _n_different(typing_context, one, i, other, j, first, last):
     return types.int64(one, place, other, place, place, place), generate
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _are_similar(labels, i, j, most):
     """Whether two rows differ in at most so many columns."""
     n_bytes, n_unequal, first = labels.shape[1], np.int64(0), np.int64(0)
@@ -82,7 +82,7 @@ def _are_similar(labels, i, j, most):
     return n_unequal <= most
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _compare_with_tile(labels, i, tile, most, counts):
     """Count the rows before row i in a tile that are similar, for both."""
     for j in range(tile, smaller(tile + COMPARED_ROWS, i)):
@@ -122,7 +122,7 @@ def count_similar(labels, most, queue, counts):
         begin = next_task(queue) * QUERY_ROWS
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _visit(labels, chosen, rows, costs, parents, n_left):
     """Compare what is left with a row that the tree has reached; the place of the nearest row."""
     nearest = np.int64(0)

@@ -56,7 +56,7 @@ def conditionals(products, thresholds, states, workspaces, queue, probabilities,
         first = next_task(queue) * ROWS_AT_A_TIME
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_probabilities(products, states, workspaces, worker, first, size, probabilities):
     """Fill probabilities, their means, and log-probabilities of the states, as one long row."""
     n_categories, dtype = probabilities.shape[0], workspaces.dtype
@@ -90,7 +90,7 @@ def _set_probabilities(products, states, workspaces, worker, first, size, probab
             largest[j] += where(x[j] == number, fields[j] + number * s[j], zero)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_residuals(states, workspaces, worker, first, n, residuals, value):
     """Fill residuals and values of rows."""
     n_items, n_categories = states.shape[1], workspaces.shape[1] - 3

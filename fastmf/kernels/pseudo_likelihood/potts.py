@@ -81,7 +81,7 @@ def workspaces(n_workers, group_rows, width, dtype):
     return aligned((n_workers, _VECTORS * lanes + group_rows * width), dtype)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
     """Local fields of the rows of a group, each from those of its parent."""
     width = table.shape[1]
@@ -94,7 +94,7 @@ def _set_fields(rows, table, field, memory, first, last):
         sum_rows(start, table, rows.changes, span, out)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_gradient(rows, residuals, table, field, first, last):
     """Gradient from the residuals of the rows of a group, which are changed."""
     width = table.shape[1]
@@ -109,7 +109,7 @@ def _add_gradient(rows, residuals, table, field, first, last):
             target[c] += mine[c]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _set_scales(labels, scale, lanes, scales):
     """The scale for sites that are present and zero for others, repeated to fill a vector."""
     n_sites = labels.shape[0]
@@ -118,7 +118,7 @@ def _set_scales(labels, scale, lanes, scales):
         scales[k] = scale if present else scales.dtype.type(0)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _to_residuals(labels, weight, fields, scales, statistics):
     """Residuals of a row in place of its local fields, and its log-pseudo-likelihood."""
     n_sites, lanes = labels.shape[0], scales.shape[0]
@@ -261,7 +261,7 @@ def hessian_product(
         block = next_task(queue)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _transpose(source, target, width):
     """Copy a tile to where its transpose belongs."""
     for a in range(width):
@@ -269,7 +269,7 @@ def _transpose(source, target, width):
             target[b * width + a] = source[a * width + b]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _symmetrize(tile, width):
     """Add the transpose of a tile whose diagonal is zero."""
     for a in range(width):

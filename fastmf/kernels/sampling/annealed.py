@@ -89,7 +89,7 @@ class AnnealedRows(NamedTuple):
     uniforms: np.ndarray
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def _log_partition(base, shift, beta):
     """Sum of log(1 + exp(t)), t = base + beta * shift, in double precision."""
     total = 0.0
@@ -98,7 +98,7 @@ def _log_partition(base, shift, beta):
     return total
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _draw(key, base, shift, beta, uniforms, out):
     """Set out to 1 with log-odds base + beta * shift, to 0 otherwise."""
     # Two loops, because only the second one vectorises.
@@ -110,7 +110,7 @@ def _draw(key, base, shift, beta, uniforms, out):
         out[i] = one if uniforms[i] * (one + e) < one else 0 * one
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _fill_shifts(address, states, couplings, shift, shifts):
     """Set the rows of shifts to shift + states @ couplings."""
     n_units = shift.shape[0]
@@ -120,7 +120,7 @@ def _fill_shifts(address, states, couplings, shift, shifts):
             shifts[r, i] += shift[i]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _step(to_hidden, to_visible, path, seed, step, rows):
     """One step of all rows of a task along the path."""
     n_visible, n_hidden = rows.v.shape[1], rows.h.shape[1]
@@ -180,7 +180,7 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
         first = next_task(queue) * CHAIN_ROWS
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _tilt(base, beta, fields, out):
     """Tilts at `beta` along the path."""
     new = constant(beta, base[0])
@@ -189,7 +189,7 @@ def _tilt(base, beta, fields, out):
         out[i] = old * base[i] + new * fields[i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _sum_of_log_partitions(units, b, zero, out):
     """In double precision, of units tilted by `b`; `out` is scratch memory."""
     tilted_log_partition(units, np.int64(0), b, zero, out)
@@ -199,7 +199,7 @@ def _sum_of_log_partitions(units, b, zero, out):
     return total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _step_of_units(address, layers, path, counter, here, chains, log_weights, memory):
     """One step of all rows of a task along the path."""
     (visible, hidden), (seed, step), (first, last), (v, h) = layers, counter, here, chains

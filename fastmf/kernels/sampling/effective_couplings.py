@@ -14,7 +14,7 @@ from fastmf._threads.interrupts import next_task, stopped
 from fastmf.priors._compiled import tilted_log_partition
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_row(units, base, w_i, w_j, scratch, block):
     """Add the log-partitions of one row for all states of two groups."""
     at_a, tilt, zero, values = scratch[0], scratch[1], scratch[2], scratch[3]

@@ -52,7 +52,7 @@ class GibbsMemory(NamedTuple):
     uniforms: np.ndarray
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def draw_rows(layer, counter, fields, scratch, units, out):
     """Draw one layer of a few rows given the fields of its units.
 

@@ -68,7 +68,7 @@ class TreeMemory(NamedTuple):
     replicates: np.ndarray
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def set_probabilities(logs, out, start, end):
     """Write exp(logs), normalised, for some states; returns the largest and the sum relative to it.
 
@@ -95,14 +95,14 @@ def set_probabilities(logs, out, start, end):
     return top, total
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def normalised(logs, out, start, end):
     """Write exp(logs), normalised, for some states; returns the log of the sum."""
     top, total = set_probabilities(logs, out, start, end)
     return top + log(total)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def drawn(p, start, end, u):
     """The label whose cumulative probability is the first above a uniform number."""
     label, below = np.int64(0), p[start]
@@ -112,13 +112,13 @@ def drawn(p, start, end, u):
     return label
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _factor(low, high, max_range):
     """Factor that reduces a difference to a limit."""
     return max_range / larger(high - low, max_range)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def load_columns(problem, fields, missing, m):
     """Copy fields and couplings of the missing columns; returns how many columns and states."""
     states, first, columns = m.numbers[STATE], m.numbers[FIRST_EDGE], m.numbers[COLUMN]
@@ -138,7 +138,7 @@ def load_columns(problem, fields, missing, m):
     return k, n
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def span(strength, m, k):
     """Order of the columns, and the parent of each in the maximum spanning tree (Prim)."""
     columns, order, parent = m.numbers[COLUMN], m.numbers[ORDER], m.numbers[PARENT]
@@ -160,7 +160,7 @@ def span(strength, m, k):
                 best[j], parent[j] = s, newest
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _is_coupled(m, rows, columns):
     """Whether any couplings between two columns differ from zero."""
     for a in range(rows[0], rows[1]):
@@ -170,7 +170,7 @@ def _is_coupled(m, rows, columns):
     return False
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def is_tree(m, k):
     """Whether no couplings but those of the tree differ from zero."""
     first, parent = m.numbers[FIRST_EDGE], m.numbers[PARENT]
@@ -182,7 +182,7 @@ def is_tree(m, k):
     return True
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def set_base(m, k, weakened):
     """Fields and couplings of the tree, limited in range if it is not the whole model."""
     first, order, parent = m.numbers[FIRST_EDGE], m.numbers[ORDER], m.numbers[PARENT]
@@ -204,7 +204,7 @@ def set_base(m, k, weakened):
             _set_edge(m, (start, end), (first[parent[i]], first[parent[i] + 1]), weakened)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _set_edge(m, child, parent, weakened):
     """The couplings of one edge of the tree."""
     (start, end), (begin, stop), factor = child, parent, 1.0
@@ -220,7 +220,7 @@ def _set_edge(m, child, parent, weakened):
             m.base[b, a] = m.base[a, b]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def solve_tree(m, k):
     """Conditional probabilities and marginals of the tree; returns its log-partition."""
     first, order, parent = m.numbers[FIRST_EDGE], m.numbers[ORDER], m.numbers[PARENT]

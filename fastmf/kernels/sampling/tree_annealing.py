@@ -108,7 +108,7 @@ def tree_annealing_work(problem, missing, n_particles, settings, n_workers=1):
 # --- particles ------------------------------------------------------------------------------------
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _draw(m, k, n_particles, counter):
     """Labels of all particles, drawn from the tree."""
     first, order, parent = m.numbers[FIRST_EDGE], m.numbers[ORDER], m.numbers[PARENT]
@@ -123,7 +123,7 @@ def _draw(m, k, n_particles, counter):
             m.labels[0, r, i] = drawn(p, first[i], first[i + 1], uniform(key, i))
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _mix(m, n, beta):
     """Fields and couplings between those of the tree and those of the model."""
     for a in range(n):
@@ -133,7 +133,7 @@ def _mix(m, n, beta):
             m.mixed[a, b] = (1 - beta) * m.base[a, b] + beta * m.couplings[a, b]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _set_residuals(m, k, n_particles):
     """Log-weight of each particle in the model, less that in the tree; returns the largest."""
     first, top = m.numbers[FIRST_EDGE], -np.inf
@@ -151,7 +151,7 @@ def _set_residuals(m, k, n_particles):
     return top
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _set_weights(m, n_particles, step, top):
     """Weights exp(step residual), relative to the largest; their sum and the effective share."""
     total = squares = 0.0
@@ -163,7 +163,7 @@ def _set_weights(m, n_particles, step, top):
     return total, total * total / (n_particles * squares)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _largest_step(m, n_particles, left, top):
     """Largest step up to `left` that keeps enough particles effective."""
     if _set_weights(m, n_particles, left, top)[1] >= MIN_EFFECTIVE_SHARE:
@@ -178,7 +178,7 @@ def _largest_step(m, n_particles, left, top):
     return low
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _resample(m, k, n_particles, total, counter):
     """Replace all particles by systematic resampling with their weights."""
     seed, step = counter
@@ -195,14 +195,14 @@ def _resample(m, k, n_particles, total, counter):
             m.labels[0, r, i] = m.labels[1, r, i]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _add(means, weight, p, start, end):
     """Add weighted probabilities of the states of one column."""
     for a in range(start, end):
         means[a] += weight * p[a]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _sweep(m, k, n_particles, counter, means, share):
     """Draw all columns of all particles in turn; adds their weighted probabilities to `means`."""
     first, logs, p = m.numbers[FIRST_EDGE], m.vectors[LOG_WEIGHT], m.vectors[PROBABILITY]
@@ -233,7 +233,7 @@ def _sweep(m, k, n_particles, counter, means, share):
 # --- replicates -----------------------------------------------------------------------------------
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _correct_tree(m, k, n_particles, total, means):
     """Marginals of the tree, corrected by weighted particles that were drawn from it."""
     first, marginal = m.numbers[FIRST_EDGE], m.vectors[MARGINAL]
@@ -245,7 +245,7 @@ def _correct_tree(m, k, n_particles, total, means):
             means[first[i] + m.labels[0, r, i]] += weight
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _replicate(m, k, n_particles, settings, replicate, log_partition, queue):
     """Write the probabilities of one set of particles, and its log-partition."""
     first, means = m.numbers[FIRST_EDGE], m.replicates[replicate]
@@ -292,7 +292,7 @@ def _replicate(m, k, n_particles, settings, replicate, log_partition, queue):
     means[means.shape[0] - 2] = log_partition
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _combine(m, n, n_replicates, means):
     """Weighted average of the replicates; returns the largest standard error of a probability."""
     found, states = m.replicates, m.numbers[STATE]
@@ -314,7 +314,7 @@ def _combine(m, n, n_replicates, means):
     return np.sqrt(largest * n_replicates / (n_replicates - 1))
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _solve_row(m, k, n_particles, settings, means, queue):
     """Probabilities of the missing columns of one row; returns their largest standard error."""
     n, states = m.numbers[FIRST_EDGE, k], m.numbers[STATE]
@@ -337,7 +337,7 @@ def _solve_row(m, k, n_particles, settings, means, queue):
     return error
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _memory_of(scratch, w):
     """The memory of one thread."""
     return TreeMemory(

@@ -65,7 +65,7 @@ def visible_work(n_units, n_workers=1):
     return new_work(np.zeros((n_workers, 3, n_units)))
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(mode="inner", fastmath=REORDER)
 def _add_row(couplings, i, change, fields):
     """Add to the fields what a change of unit i adds."""
     n = fields.shape[0]
@@ -74,7 +74,7 @@ def _add_row(couplings, i, change, fields):
         fields[j] += change * values[j]
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _set_fields(couplings, x, fields):
     """The fields of all units, J x."""
     for i in range(x.shape[0]):
@@ -84,7 +84,7 @@ def _set_fields(couplings, x, fields):
             _add_row(couplings, i, np.float64(x[i]), fields)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _change(couplings, i, new, x, fields):
     """Give a unit its new value."""
     change = new - x[i]
@@ -93,7 +93,7 @@ def _change(couplings, i, new, x, fields):
         _add_row(couplings, i, change, fields)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _sweep(couplings, units, path, beta, key, x, memory):
     """Draw all columns of one chain in turn."""
     n = x.shape[0]
@@ -115,7 +115,7 @@ def _sweep(couplings, units, path, beta, key, x, memory):
             _change(couplings, i, 1.0 if i == state else 0.0, x, fields)
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _log_ratio(fields, tilt, x):
     """x'Jx / 2 - c.x of one chain."""
     total = 0.0

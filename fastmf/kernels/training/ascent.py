@@ -40,7 +40,7 @@ class AscentStep(NamedTuple):
     l1: float
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def finish_gradient(weights, gradient, decay, below, above):
     """Subtract weight decay, and what the fields account for, from the gradient of one unit.
 
@@ -64,7 +64,7 @@ def finish_gradient(weights, gradient, decay, below, above):
         gradient[j] = g - (offset * field_gradients[j] + field_gradient * offsets[j])
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def ascend_row(weights, gradient, velocity, step, offsets):
     """Move the couplings of one unit along their gradient, from which l1 S is subtracted.
 

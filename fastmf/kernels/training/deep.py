@@ -17,7 +17,7 @@ from fastmf.kernels.training.gradients import weights_between
 from fastmf.kernels.training.rows import copy_row_of_data, start_from_row
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _start_posterior(layers, statistics, first, n_rows, memory):
     """Starts of the hidden layers given some rows, and their external fields."""
     data, columns, products = statistics.data, statistics.columns, memory.products
@@ -37,7 +37,7 @@ def _start_posterior(layers, statistics, first, n_rows, memory):
                 copy(source, row(state, (plane, r, columns[k]), n_here))
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def read_deep_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Rows of data, and starts of solutions of the model and of the hidden layers given data."""
     data, state, layers = statistics.data, statistics.model.state, sweep.layers
@@ -56,7 +56,7 @@ def read_deep_rows(step, batches, parameters, sweep, settings, statistics, memor
         first = fetch_and_increment(queue) * settings.task_rows
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def collect_posterior(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Copy solutions given data to where the moments of all layers are."""
     data, state, layers = statistics.data, statistics.posterior.state, sweep.layers
@@ -71,7 +71,7 @@ def collect_posterior(step, batches, parameters, sweep, settings, statistics, me
         r = fetch_and_increment(queue)
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def repack_hidden(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Fill in the packed couplings of the machine of the hidden layers."""
     tasks, task = statistics.slabs, fetch_and_increment(queue)

@@ -40,7 +40,7 @@ from fastmf.kernels.training.statistics import N_TERM_ROWS, POWER, STRIDE, UNITS
 TASK_ROWS = 24
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def add_means(mean, first, out):
     """Add the means of some units in all rows, divided by the number of rows."""
     n, scale = out.shape[0], 1 / out.dtype.type(mean.shape[0])
@@ -50,7 +50,7 @@ def add_means(mean, first, out):
             out[i] += scale * of_row[i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def subtract_means_of_model(statistics, first, n, of_model):
     """Differences between data and model of the means of some units; `of_model` is scratch.
 
@@ -65,7 +65,7 @@ def subtract_means_of_model(statistics, first, n, of_model):
     copy(difference, row(statistics.units, (GRADIENT, first), n))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _pack_row(hidden, scale, width, like):
     """Pack one row of hidden units of a term, times its weight."""
     n, source, target = hidden[N_HIDDEN], hidden[HIDDEN], hidden[PACKED]
@@ -78,7 +78,7 @@ def _pack_row(hidden, scale, width, like):
         target += hidden[PANEL_BYTES]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def pack_hidden(statistics, width, task, queue):
     """Pack hidden units of all terms: tasks from this one on, which follow those of averages."""
     scales, rows, n_before = statistics.scales, statistics.hidden, statistics.averages.shape[0]
@@ -89,7 +89,7 @@ def pack_hidden(statistics, width, task, queue):
         first = (fetch_and_increment(queue) - n_before) * TASK_ROWS
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
     tasks, task = statistics.averages, fetch_and_increment(queue)
@@ -106,14 +106,14 @@ def average(step, batches, parameters, sweep, settings, statistics, memory, queu
 # --- couplings and fields -------------------------------------------------------------------------
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def weights_between(layers, k, parameters, entry):
     """The couplings `k`, or what another entry of their table says the address of."""
     shape = layers[k, N_UNITS], layers[k + 1, N_UNITS]
     return view(parameters.couplings[k, entry], shape, parameters.fields)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def sum_of_terms(layers, panel, parameters, statistics, memory):
     """The terms of the gradient by the couplings of a panel of units, in `memory.weight_rows`."""
     k, first, n = panel[0], panel[1], panel[2]
@@ -152,7 +152,7 @@ def sum_of_terms(layers, panel, parameters, statistics, memory):
                 g[j] += e[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _sides(layers, k, settings, units, zero):
     """Offsets and gradients by fields of the units above the couplings `k`, as these need them."""
     n, first = layers[k + 1, N_UNITS], layers[k + 1, START]
@@ -161,7 +161,7 @@ def _sides(layers, k, settings, units, zero):
     return offsets, gradients
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def finish_panel(layers, panel, memory, parameters, settings, statistics):
     """Subtract weight decay, and what fields account for, from the gradient of a panel of units."""
     units, weight_rows, centred = statistics.units, memory.weight_rows, settings.centred
@@ -177,7 +177,7 @@ def finish_panel(layers, panel, memory, parameters, settings, statistics):
         finish_gradient(w, g, settings.decay, below, above)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
     """Update the couplings of a panel of units along their gradient, and packed copies."""
     units, weight_rows = statistics.units, memory.weight_rows
@@ -203,7 +203,7 @@ def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
     pack_panel(weights, width, parameters.copies[k], settings.order, task)
 
 
-@kernel(by_address=True, views=True, fastmath=REORDER)
+@kernel(mode="by_address", views=True, fastmath=REORDER)
 def move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of units, and packed copies."""
     layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]
@@ -216,7 +216,7 @@ def move_couplings(step, batches, parameters, sweep, settings, statistics, memor
         task = fetch_and_increment(queue)
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def move_fields(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """What the steps of couplings between deviations do to the fields, and the fields' own step."""
     if fetch_and_increment(queue) > 0:

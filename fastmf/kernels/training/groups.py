@@ -37,7 +37,7 @@ from fastmf.kernels.training.gradients import weights_between
 from fastmf.priors._group_loops import subtract_response
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _find_second_moments(layer, target, state, second_moments):
     """Second moments of some units in all rows: variances, or the means of states of a group."""
     first, n, plane = layer[START] + target[0], target[1], MEAN if target[3] >= 0 else VAR
@@ -45,14 +45,14 @@ def _find_second_moments(layer, target, state, second_moments):
         copy(row(state, (plane, r, first), n), row(second_moments, (r, first), n))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _packed(layer, first, n, sources, like):
     """Packed couplings of `n` units, from a panel on, to some of those they are coupled to."""
     packed = packed_couplings(layer, 0, first, first - (-n // layer[WIDTH]), like)
     return packed[:, sources[0] : sources[0] + sources[1]]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _respond(mean, var, sources, field, out):
     """Set `out` to C field, source by source: the response of units to the field of a group."""
     for k in range(sources.shape[0]):
@@ -69,7 +69,7 @@ def _respond(mean, var, sources, field, out):
                 response[j] = m[j] - response[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _pack_row(units, r, right):
     """Let these be row `r` of a packed matrix."""
     n, width = units.shape[0], right.shape[2]
@@ -78,7 +78,7 @@ def _pack_row(units, r, right):
         copy(row(units, (begin,), n_here), row(right, (begin // width, r, 0), n_here))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_products(layer, n_rows, memory, effect, block):
     """Add averages of left' right, of so many rows in memory, to a block of `effect`."""
     (first, n), (column, n_columns), products = block[0], block[1], memory.products
@@ -92,7 +92,7 @@ def _add_products(layer, n_rows, memory, effect, block):
             total[j] += scale * p[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _pack_responses(layers, group, state, memory):
     """Pack the response of the hidden units to a visible group, in all rows."""
     (visible, hidden), first, mean, products = layers, group[0], state[MEAN], memory.products
@@ -112,7 +112,7 @@ def _pack_responses(layers, group, state, memory):
             _pack_row(out, begin + s, memory.right)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_visible_group(layers, group, state, memory, effect):
     """Add the response of the hidden units to a visible group to the rows of its states."""
     (first, n), n_starts, n_hidden = group, state.shape[1], layers[1][N_UNITS]
@@ -127,7 +127,7 @@ def _add_visible_group(layers, group, state, memory, effect):
         _add_products(layers[0], n_starts, memory, effect, block)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _multiply_fields(layers, units, group, moments, memory):
     """Fields of a hidden group on some visible units, times their second moments, in all rows."""
     (visible, hidden), (first, n, panel), products = layers, units, memory.products
@@ -144,7 +144,7 @@ def _multiply_fields(layers, units, group, moments, memory):
                 x[i] = products[s, i] * u[i]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_hidden_groups(layers, target, moments, memory, effect):
     """Add the response of some visible units to the hidden groups to the columns of these."""
     (visible, hidden), state, n_starts = layers, moments[0], moments[1].shape[0]
@@ -163,7 +163,7 @@ def _add_hidden_groups(layers, target, moments, memory, effect):
             _add_products(visible, n_starts, memory, effect, ((first, n), group))
 
 
-@kernel(by_address=True, views=True, fastmath=REORDER)
+@kernel(mode="by_address", views=True, fastmath=REORDER)
 def find_effects(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Second moments of units, and what the groups add to the gradient, target by target."""
     layers, state = (sweep.layers[0], sweep.layers[1]), statistics.model.state
@@ -188,7 +188,7 @@ def find_effects(step, batches, parameters, sweep, settings, statistics, memory,
 # --- packed couplings -----------------------------------------------------------------------------
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _fill_panel(k, weights, first, n, packed):
     """Fill in the couplings of some units of layer `k`, the columns of one panel."""
     if k == 1:
@@ -201,7 +201,7 @@ def _fill_panel(k, weights, first, n, packed):
             packed[j, i] = w[j]
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _pack_panel(layer, k, panel, weights, order):
     """Fill in a panel of the couplings of a layer, and the one of the squares of this number."""
     width, targets, t = layer[WIDTH], targets_of(layer), np.int64(0)
@@ -222,7 +222,7 @@ def _pack_panel(layer, k, panel, weights, order):
             w[i] *= w[i]
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def repack_groups(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Fill in the packed couplings, panel by panel."""
     weights = weights_between(sweep.layers, 0, parameters, WEIGHT_MATRIX)

@@ -24,20 +24,20 @@ from fastmf.kernels.training.arguments import (
 from fastmf.kernels.training.gradients import finish_panel, move_panel, sum_of_terms
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _matrix_of(layers, k, parameters):
     """The preconditioner of a layer."""
     n = layers[k, N_UNITS]
     return view(parameters.preconditioners[k, MATRIX], (n, n), parameters.fields)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _packed(address, n_rows, n_columns, width, like):
     """A packed matrix at an address."""
     return view(address, (-(-n_columns // width), n_rows, width), like)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _precondition_fields(layers, task, parameters, units):
     """The preconditioned gradient by the fields of some units of a layer."""
     k, first, n_here = task[0], task[1], task[2]
@@ -50,7 +50,7 @@ def _precondition_fields(layers, task, parameters, units):
         units[GRADIENT, first + i] = total
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _multiply_above(layers, panel, memory, parameters):
     """Fill in some rows of G Q, packed; those of G are in `memory.weight_rows`."""
     k, first, n_here = panel[0], panel[1], panel[2]
@@ -67,7 +67,7 @@ def _multiply_above(layers, panel, memory, parameters):
             copy(source, row(out, (p, first + r, 0), n_columns))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _multiply_below(layers, panel, memory, parameters):
     """Rows of P (G Q), in `memory.weight_rows`."""
     k, first, n_here = panel[0], panel[1], panel[2]
@@ -80,7 +80,7 @@ def _multiply_below(layers, panel, memory, parameters):
         copy(row(products, (r, 0), n), row(weight_rows, (r, 0), n))
 
 
-@kernel(by_address=True, views=True, fastmath=REORDER)
+@kernel(mode="by_address", views=True, fastmath=REORDER)
 def find_gradients(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradients by couplings, times the preconditioner above, and those by fields."""
     layers, tasks, task = sweep.layers, statistics.slabs, fetch_and_increment(queue)
@@ -96,7 +96,7 @@ def find_gradients(step, batches, parameters, sweep, settings, statistics, memor
         task = fetch_and_increment(queue)
 
 
-@kernel(by_address=True, views=True, fastmath=REORDER)
+@kernel(mode="by_address", views=True, fastmath=REORDER)
 def move_preconditioned(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Update of the couplings of a panel of units, and packed copies."""
     layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]

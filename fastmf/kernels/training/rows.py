@@ -23,7 +23,7 @@ from fastmf.kernels.training.arguments import (
 from fastmf.priors._compiled import third_cumulants, tilted_moments
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _multiply(layer, states, n_rows, out):
     """Fields of a layer given its neighbours, for some rows; groups of states are apart."""
     source, n = layer[SOURCE], layer[N_UNITS]
@@ -38,7 +38,7 @@ def _multiply(layer, states, n_rows, out):
         product(layer[PRODUCT], states, n_rows, source, packed, out[:, first:], n)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def moments_given(layers, k, moments, first, n_rows, memory):
     """Fields, means and variances of layer `k` given its neighbours, for some rows."""
     layer, products = layers[k], memory.products
@@ -51,14 +51,14 @@ def moments_given(layers, k, moments, first, n_rows, memory):
         tilted_moments(layer, 0, b, zero, mean, row(moments.var, (first + r, start), n))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def copy_row_of_data(batches, step, r, out):
     """Copy a row of data of a batch, which begins again where it ends."""
     source, n = batches.rows[step, r % batches.rows.shape[1]], out.shape[0]
     copy(view(batches.data[0] + source * n * out.itemsize, (n,), out), out)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def start_from_row(batches, step, r, layers, uncoupled, state):
     """Let a solution start from a row of data, higher layers than the second from no couplings."""
     for plane in range(4):
@@ -69,7 +69,7 @@ def start_from_row(batches, step, r, layers, uncoupled, state):
         copy(row(uncoupled, (MEAN, start), n), row(state, (MEAN, r, start), n))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _start_from_moments(data, r, tilts_kept, state):
     """Let a solution start from the moments given a row of data."""
     n = state.shape[2]
@@ -80,7 +80,7 @@ def _start_from_moments(data, r, tilts_kept, state):
         set_to_zero(row(state, (A, r, 0), n))
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Moments given the rows of a batch, from which solutions or samples may start.
 
@@ -107,7 +107,7 @@ def read_rows(step, batches, parameters, sweep, settings, statistics, memory, qu
         first = fetch_and_increment(queue) * settings.task_rows
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def draw_layer(layers, k, counter, memory, out):
     """Draw one layer of some rows of samples given its fields, which are in `memory.products`."""
     layer, products = layers[k], memory.products
@@ -118,7 +118,7 @@ def draw_layer(layers, k, counter, memory, out):
     draw_rows(SampledLayer(layer, packed, place), counter, products, scratch, units, out)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def sample_layer(layers, k, counter, memory, given, out):
     """Sample one layer of some rows given its neighbours."""
     (_, _, first, last), layer, products = counter, layers[k], memory.products
@@ -128,7 +128,7 @@ def sample_layer(layers, k, counter, memory, given, out):
     draw_layer(layers, k, counter, memory, out)
 
 
-@kernel(by_address=True)
+@kernel(mode="by_address")
 def sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the even layers, and moments of the odd ones given these.
 
@@ -152,7 +152,7 @@ def sample_rows(step, batches, parameters, sweep, settings, statistics, memory, 
         first = fetch_and_increment(queue) * settings.task_samples
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def find_cumulants(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Third cumulants of solutions, which are put where their Onsager terms are.
 

@@ -30,7 +30,7 @@ from fastmf.kernels.training.rows import draw_layer, sample_layer
 from fastmf.priors._compiled import tilted_moments
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _start_from_row(rows, r, mean):
     """Set the means of the visible units to a row of data."""
     set_to_zero(mean)
@@ -38,7 +38,7 @@ def _start_from_row(rows, r, mean):
         mean[rows.columns[k]] = rows.values[k]
 
 
-@kernel(by_address=True, views=True, fastmath=REORDER)
+@kernel(mode="by_address", views=True, fastmath=REORDER)
 def read_sparse_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Moments given the rows of a batch, from which solutions or samples may start."""
     data, state, layer = statistics.data, statistics.model.state, sweep.layers[1]
@@ -76,7 +76,7 @@ def read_sparse_rows(step, batches, parameters, sweep, settings, statistics, mem
         first = (fetch_and_increment(queue) - 1) * settings.task_rows
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _fields_given_sample(address, v, weights, memory, out):
     """Fields of the hidden units given a sample of the visible ones."""
     active, values, n_active = memory.active, row(memory.vectors, (1, 0), v.shape[0]), 0
@@ -91,7 +91,7 @@ def _fields_given_sample(address, v, weights, memory, out):
     add_rows(address, sample, 0, 1, weights, out.shape[0], out)
 
 
-@kernel(by_address=True)
+@kernel(mode="by_address")
 def sample_sparse_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the visible units, and moments of the hidden ones given these."""
     layers, state = sweep.layers, statistics.model.state
@@ -116,7 +116,7 @@ def sample_sparse_rows(step, batches, parameters, sweep, settings, statistics, m
         first = fetch_and_increment(queue) * settings.task_samples
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _average_data(statistics, k, first, n_visible, out):
     """Means of some units of layer `k` over the rows."""
     data = statistics.transposed_batch
@@ -129,7 +129,7 @@ def _average_data(statistics, k, first, n_visible, out):
             out[i] += data.values[entry]
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def average_sparse(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
     tasks, n_visible = statistics.averages, sweep.layers[1, START]
@@ -142,7 +142,7 @@ def average_sparse(step, batches, parameters, sweep, settings, statistics, memor
     pack_hidden(statistics, memory.weight_rows.shape[0], task, queue)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _subtract_samples(state, first, n_visible, n_here, weight_rows):
     """Subtract the average over samples of products of some visible units with the hidden ones."""
     n = weight_rows.shape[1]
@@ -154,7 +154,7 @@ def _subtract_samples(state, first, n_visible, n_here, weight_rows):
                 add_multiple(scale * v[i], h, row(weight_rows, (i, 0), n))
 
 
-@kernel(by_address=True, views=True, fastmath=REORDER)
+@kernel(mode="by_address", views=True, fastmath=REORDER)
 def move_sparse(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
     layers, weight_rows, data = sweep.layers, memory.weight_rows, statistics.transposed_batch

@@ -77,7 +77,7 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
 UNITS, N_TERM_ROWS, STRIDE, POWER = range(4)
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_term(products, weights, n_multiplied, out):
     """Multiply `out` by the weights so many times, and add products."""
     for r in range(out.shape[0]):

@@ -43,7 +43,7 @@ from fastmf.kernels.training.arguments import (
 PAUSES = 2000
 
 
-@kernel(inner=True)
+@kernel(mode="inner")
 def _leave(queue):
     """Leave a phase, and wait until all threads that have begun it have left."""
     fetch_and_increment(queue[LEFT:])

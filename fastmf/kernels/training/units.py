@@ -21,7 +21,7 @@ from fastmf.priors._compiled import LOG_PARTITION, tilted_log_partition
 from fastmf.special import exp
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_nonzero(layer, unit, tilt, scale, out, log_z):
     """Add `scale` times the probability that x is not 0 in one row; `log_z` is scratch memory."""
     one = out.dtype.type(1)
@@ -30,7 +30,7 @@ def _add_nonzero(layer, unit, tilt, scale, out, log_z):
         out[i] += scale * (one - exp(-log_z[i]))
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _count_nonzero(x, scale, out):
     """Add `scale` where x is not 0."""
     for i in range(out.shape[0]):
@@ -38,7 +38,7 @@ def _count_nonzero(x, scale, out):
             out[i] += scale
 
 
-@kernel(merged=True)
+@kernel(mode="merged")
 def _add_row(layers, task, are_values, moments, r, scale, sums):
     """Add `scale` times <x>, <x^2> and, for units with a spike, <x is not 0> in one row."""
     (mean, var, b, a), (k, first, n), (total, squares, nonzero, log_z) = moments, task, sums
@@ -55,7 +55,7 @@ def _add_row(layers, task, are_values, moments, r, scale, sums):
     _add_nonzero(layers[k], first - layers[k, START], tilt, scale, nonzero, log_z)
 
 
-@kernel(by_address=True, views=True)
+@kernel(mode="by_address", views=True)
 def average_moments(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
     tasks, data, units = statistics.averages, statistics.data, statistics.units
