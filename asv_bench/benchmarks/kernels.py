@@ -86,6 +86,7 @@ NAMES = [
     "training.train.train-groups",
     "training.train.train-preconditioned_pcd",
     "sampling.tree_annealing.tree_annealing-spins",
+    "sampling.visible.anneal_visible-spins",
     "ep.site_blocks.tilt_blocks-cavities",
     "ep.site_blocks.block_curvature-cavity",
     "mean_field.sparse.sweep_chunks-spins",

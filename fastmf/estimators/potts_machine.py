@@ -217,6 +217,8 @@ class PottsMachine(BasePottsMachine):
     def _check_options(self):
         one_of("solver", self.solver, _POTTS_SOLVERS)
         one_of("missing", self.missing, ("absent", "em"))
+        if not isinstance(self.symmetric, bool | np.bool_):
+            raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
         by_newton = self.solver in ("auto", "newton") and self.symmetric and self.graph is None
         if self.missing == "em" and not by_newton:
             raise ValueError(
@@ -229,8 +231,6 @@ class PottsMachine(BasePottsMachine):
         number("pseudocount", self.pseudocount, 0, 1, below=True)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
-        if not isinstance(self.symmetric, bool | np.bool_):
-            raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
         if self.pseudocount and self.solver != "naive_mean_field":
             raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
         if self.graph is not None and (self.solver == "naive_mean_field" or not self.symmetric):

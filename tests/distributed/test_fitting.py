@@ -6,7 +6,7 @@ import fastmf as mf
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
 
-OPTIONS = dict(n_epochs=3, batch_size=100, learning_rate=0.2, random_state=0)
+OPTIONS = dict(n_epochs=3, batch_size=100, l2=0.001, learning_rate=0.2, random_state=0)
 
 
 def binary(dtype=float):
