@@ -78,7 +78,8 @@ def propagate_on_layers(options, model, field, clamp, init):
         several = [x._replace(visible=x.visible[:, :n], hidden=x.visible[:, n:]) for x in several]
         parts["solutions"] = several if found.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
-    for name in ("_check", "_radius", "_loops"):
+    # Checks that are still to be made, and what is known from those that have been.
+    for name in ("_check", "_known_reasons", "_radius", "_loops", "_loop_terms"):
         if name in found.__dict__:
             beliefs.__dict__[name] = found.__dict__[name]
     return beliefs

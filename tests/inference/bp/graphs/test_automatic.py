@@ -64,3 +64,17 @@ def test_what_is_not_available():
     for options in ({"init": np.zeros(0)}, {"n_starts": 3, "rng": 0}, {"messages": True}):
         with pytest.raises(ValueError, match=next(iter(options))):
             mf.belief_propagation(model, algorithm="auto", **options)
+
+
+def test_checks_of_layers_are_kept():
+    rng = np.random.default_rng(0)
+    sizes = 30, 20
+    layers = [mf.Bernoulli(rng.normal(size=n)) for n in sizes]
+    model = mf.RBM(rng.normal(size=sizes) / 2, *layers)
+    found, one = mf.belief_propagation(model, algorithm="auto"), mf.belief_propagation(model)
+    assert found.method == "belief propagation" and found.reliable == one.reliable
+    assert found.message == one.message
+    assert abs(found.loop_correction - one.loop_correction) < 1e-4
+    clamp = np.r_[1.0, np.full(29, np.nan)]
+    fixed = mf.belief_propagation(model, clamp=(clamp, None))
+    assert fixed.reliable is not None and np.isfinite(fixed.loop_correction)
