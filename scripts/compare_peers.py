@@ -175,34 +175,52 @@ SECTIONS = {
 }
 
 
-def main():
-    """Measure, print the table, and write it to the page if asked to."""
+def run(description, sections, markers, packages):
+    """Measure what the command line names, print the table, and write it if asked to.
+
+    Parameters
+    ----------
+    description : str
+    sections : dict of name to function
+        A function is called with the number of rounds and gives rows.
+    markers : pair of str
+        Lines of the page between which the table is.
+    packages : sequence of str
+        Packages whose versions are printed.
+    """
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add("--repeats", type=positive, default=5, help="rounds of each comparison [5]")
     add("--threads", type=positive, default=1, help="of BLAS, and cores for all that compile [1]")
-    add("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="parts of the table")
+    add("--only", nargs="+", choices=sections, default=list(sections), help="parts of the table")
     add("--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
         help="put the table between its markers in FILE (scripts/SPEED.md, and rows of it in "
         "README.md)")  # fmt: skip
     arguments = parser.parse_args()
-    if arguments.write and set(arguments.only) != set(SECTIONS):
+    if arguments.write and set(arguments.only) != set(sections):
         parser.error("--write would leave out of the table what --only does not name")
     rows = []
-    for package in ("numba", "numpy", "scipy", "scikit-learn", "jax", "torch"):
+    for package in packages:
         try:
             print(package, version(package))
         except PackageNotFoundError:
             print(package, "is not installed")
     with pinned(arguments.threads):  # to cores, which limits the threads of every peer
         for name in arguments.only:
-            for row in SECTIONS[name](arguments.repeats):
+            for row in sections[name](arguments.repeats):
                 rows.append(row)
                 print(row, flush=True)
+    if arguments.write and not rows:
+        raise SystemExit("No peer is installed: there is no table to write.")
     if arguments.write:
-        write_page(arguments.write, table(rows, arguments.threads), MARKERS)
+        write_page(arguments.write, table(rows, arguments.threads), markers)
+
+
+def main():
+    """Measure, print the table, and write it to the page if asked to."""
+    run(__doc__, SECTIONS, MARKERS, ("numba", "numpy", "scipy", "scikit-learn", "jax", "torch"))
 
 
 if __name__ == "__main__":
