@@ -10,8 +10,10 @@ import numpy as np
 # Moves of each row, at first at a temperature that falls to 0; those without a gain after which it
 # is left; and the first temperature, relative to the mean exponent.
 N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 180, 150, 40, 0.8
-# Largest number of slots of all rows together, and sweeps of one move.
-MAX_SLOTS, MAX_SWEEPS = 200_000, 200
+# Slots of all rows together up to which there are so many moves, fewer of more, and none.
+MAX_SLOTS_OF_ALL, MAX_SLOTS = 25_000, 200_000
+# Sweeps of one move, which ends where messages change by less: a forest needs two.
+MAX_SWEEPS, MOVE_TOL = 200, 1e-8
 
 
 def forest_moves(units, labels, objective, solve):
@@ -30,19 +32,22 @@ def forest_moves(units, labels, objective, solve):
         which is added to the fields but not to the exponents.
     """
     n_rows, n_vertices = labels.shape
-    if not n_rows or n_rows * len(units.layout.edges) > MAX_SLOTS:
+    n_slots = n_rows * len(units.layout.edges)
+    if not n_rows or n_slots > MAX_SLOTS:
         return
+    share = min(1.0, MAX_SLOTS_OF_ALL / max(n_slots, 1))
+    n_moves, n_annealed = int(share * N_MOVES), int(share * N_ANNEALED)
     rng, neighbours = np.random.default_rng(0), _neighbours(units)
     vertex = np.repeat(np.arange(n_vertices), units.graph.n_states)
     state = np.arange(len(vertex)) - units.first_state[vertex]
     tables = abs(units.tables[1])
     hot = HOT * tables[np.isfinite(tables)].mean()
     now, values, n_in_vain = labels.copy(), objective.copy(), 0
-    for k in range(N_MOVES):
-        cold = k >= N_ANNEALED
-        if k == N_ANNEALED:
+    for k in range(n_moves):
+        cold = k >= n_annealed
+        if k == n_annealed:
             now, values = labels.copy(), objective.copy()
-        temperature = 0.0 if cold else hot * (1 - k / N_ANNEALED)
+        temperature = 0.0 if cold else hot * (1 - k / n_annealed)
         free = induced_forest(rng.permutation(n_vertices).tolist(), neighbours)
         noise = temperature * rng.gumbel(size=(n_rows, len(vertex)))
         found, new = solve(free[vertex] | (now[:, vertex] == state), noise)

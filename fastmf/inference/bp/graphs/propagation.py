@@ -14,7 +14,7 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
-from fastmf.inference.bp.graphs.moves import MAX_SWEEPS, forest_moves
+from fastmf.inference.bp.graphs.moves import MAX_SWEEPS, MOVE_TOL, forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs, state_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
@@ -284,8 +284,9 @@ class _GraphStates(_GraphRows):
         """Improve the assignments of rows that have not converged, or have ties."""
         labels, _, objective = (part[rows] for part in decoded)
         (own,) = _of_rows((problem.field,), rows)
+        tol = max(self.options.tol, MOVE_TOL)
         options = replace(
-            self.options, damping=None, max_iter=MAX_SWEEPS, history=False, schedule=None
+            self.options, damping=None, max_iter=MAX_SWEEPS, tol=tol, history=False, schedule=None
         )
 
         def solve(allowed, noise):
