@@ -229,8 +229,10 @@ def belief_propagation(
     naive mean-field bound, if the next term of the loop series (`loop_correction`) exceeds 1 nat,
     or if 20 starts lead elsewhere (up to 20,000 coupled pairs). Of 480 random machines of 14 to 36
     units none was then wrong and reliable; without exact sums the largest mean error of the
-    marginals of a reliable row was 0.17. `unique` says whether the fixed point was proved to be the
-    only one (Mooij and Kappen 2007). None of this is computed before it is read.
+    marginals of a reliable row was 0.17. With half of each digit free in an RBM of 16 hidden units
+    learned from binary MNIST, 28 of 50 rows were reliable, within 0.1 nats; of the 22 flagged 13
+    were off by 0.2 to 5 nats, and 6 by less than 0.1. `unique` says whether the fixed point was
+    proved to be the only one (Mooij and Kappen 2007). None of this is computed before it is read.
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing by a
     fraction in each sweep long after the beliefs have stopped changing; the undamped sweep that
