@@ -357,9 +357,9 @@ class Network:
         propagation then includes or excludes couplings, to within some 0.01 of the sum over all
         graphs. A penalty of the fit moves estimates, and results with them.
 
-        Of more than 1,000 couplings (45 features), those of each feature are taken together, with
-        their covariance, which leaves out the correlations of pairs that have no feature in common:
-        a coupling has the mean of the log-odds and moments at its two ends.
+        The couplings of each feature are taken together, with their covariance, where there are
+        more than 1,000 (45 features). That leaves out the correlations of pairs that have no
+        feature in common: a coupling has the mean of the log-odds and moments at its two ends.
 
         Examples
         --------

@@ -126,8 +126,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     not, beyond some megabytes: they are converted in blocks as they are multiplied, and a file must
     stay as it is while the model is used.
 
-    Of a block of features that can stand for each other the inclusion probabilities say how likely
-    each one is, and their sum how many matter: the guide has a section on correlated features.
+    Inclusion probabilities of features that can stand for each other say how likely each one is,
+    and their sum over the block how many matter: the guide has a section on correlated features.
 
     A parameter that is learned and ends on a bound of the search (noise: 1e-12 and 2, slab: 1e-6
     and 1e4 variances of y, inclusion: a tenth of a feature and 0.95) is reported by a

@@ -14,8 +14,8 @@ mean and the same probability as the mixture where the rest of the posterior is 
 
 which is found by iteration, and exact for independent estimates.
 
-Of many effects, the covariances of those of each item alone are taken (`NodeBlocks`): two estimates
-whose pairs have no item in common hardly correlate.
+Many effects are taken item by item, with the covariance of those of one item (`NodeBlocks`): two
+estimates whose pairs have no item in common hardly correlate.
 """
 
 from typing import NamedTuple

@@ -58,8 +58,8 @@ def steps_for(model, settings):
 def weight_scale_for(visible, n_hidden, given):
     """Standard deviation of the first weights where none is given.
 
-    Those of real columns, which are of unit scale, are large enough that learning takes few epochs
-    to leave them, and the largest singular value is about 0.4 at most. Units that are `given`, not
+    First weights of real columns, which are of unit scale, are large enough that learning takes few
+    epochs to leave them, and the largest singular value is about 0.4 at most. Units that are `given`, not
     fitted to the data, may be of another scale.
     """
     if given or not is_real(visible):

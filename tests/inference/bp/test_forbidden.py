@@ -37,7 +37,7 @@ def test_machines_without_any_state():
 
 
 def test_a_product_of_allowed_states_is_exact():
-    """Of three colours each unit has its own two: whatever is forbidden, they are independent."""
+    """Units have two of three colours each: whatever is forbidden, they are independent."""
     couplings = np.zeros((6, 6))
     couplings[2, :] = couplings[:, 2] = couplings[5, :] = couplings[:, 5] = -np.inf
     couplings[:3, :3] = couplings[3:, 3:] = 0

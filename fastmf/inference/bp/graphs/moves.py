@@ -1,6 +1,6 @@
 """Moves of many units at once towards more probable assignments of a graph with cycles.
 
-Of random units that among themselves have no cycle, the most probable states given all others are
+The most probable states of random units that have no cycle among themselves, given all others, are
 found by max-product (Hamze and de Freitas 2004 sample in this way): first with Gumbel noise in the
 fields, which falls to 0 (perturb and maximise, Papandreou and Yuille 2011), then without.
 """

@@ -47,9 +47,9 @@ class Trees(NamedTuple):
 def random_trees(edges, n_vertices):
     """Random `Trees` in which the probability of every edge is above 0.
 
-    Of uniform spanning trees it is the effective resistance of the edge (Kirchhoff). In larger
-    graphs, but for complete ones, vertices choose their parents among those that come before them
-    in one of `N_ORDERS` random orders.
+    Uniform spanning trees have an edge with its effective resistance (Kirchhoff). In larger graphs,
+    but for complete ones, vertices choose their parents among those that come before them in one
+    of `N_ORDERS` random orders.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def test_forests_and_weak_couplings_are_not_flagged():
 
 
 def test_flagged_rows_are_the_wrong_ones():
-    """Of random graphs, most that are far off are flagged and few of the others."""
+    """Most random graphs that are far off are flagged, and few of the others."""
     wrong, right = [], []
     edges = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 0), (1, 3)]
     for seed in range(60):

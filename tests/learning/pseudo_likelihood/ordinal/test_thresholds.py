@@ -46,7 +46,7 @@ def test_gradients_are_those_of_tables(kind):
 
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
 def test_frequencies_of_items_without_couplings(kind):
-    """Of thresholds of that form, and exactly."""
+    """Thresholds are found again, exactly, from the frequencies that they give."""
     thresholds = Thresholds(SIZES, kind, 1)
     parameters = np.random.default_rng(1).normal(size=len(thresholds.slope))
     p = np.exp(thresholds.table(parameters, -np.inf))
