@@ -59,8 +59,8 @@ def weight_scale_for(visible, n_hidden, given):
     """Standard deviation of the first weights where none is given.
 
     First weights of real columns, which are of unit scale, are large enough that learning takes few
-    epochs to leave them, and the largest singular value is about 0.4 at most. Units that are `given`, not
-    fitted to the data, may be of another scale.
+    epochs to leave them, and the largest singular value is about 0.4 at most. Units that are
+    `given`, not fitted to the data, may be of another scale.
     """
     if given or not is_real(visible):
         return 1e-3
