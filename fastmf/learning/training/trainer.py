@@ -210,10 +210,14 @@ def train(model, X, settings, family, **options):
     return state
 
 
+def fresh_seed():
+    """A seed that the operating system's entropy gives."""
+    return int(np.random.SeedSequence().generate_state(1)[0])
+
+
 def _start(model, X, settings, family, options, complete):
     """The state to start from, the seed, and a function that writes a checkpoint of a state."""
-    any_seed = options.seed is None
-    seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(options.seed)
+    seed = fresh_seed() if options.seed is None else int(options.seed)
     state = initial_state(model)
     if options.checkpoint is None:
         return state, seed, lambda state: None
@@ -231,7 +235,7 @@ def _start(model, X, settings, family, options, complete):
         elif state.completed:
             raise ValueError("it holds members completed/..., but no values of X are missing.")
 
-    found = checkpoint.read(options.checkpoint, run, state, check, any_seed=any_seed)
+    found = checkpoint.read(options.checkpoint, run, state, check, any_seed=options.seed is None)
     if found:
         state, seed = found
         run["seed"] = seed
