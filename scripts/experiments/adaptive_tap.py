@@ -81,13 +81,14 @@ def parser():
 
 
 def learner(method, iterations, options, **others):
+    settings = experiment.PAPER["binary"] | {"learning_rate": options.learning_rate}
     return mf.GeneralizedRBM(
         options.hidden,
         gradient=method,
         n_sweeps=iterations,
-        learning_rate=options.learning_rate,
         centred=not options.paper,
         random_state=options.seed,
+        **settings,
         **others,
     )
 

@@ -12,12 +12,12 @@ VISIBLE = {
     "real": "truncated_gauss_bernoulli",
     "faces": "truncated_gaussian",
 }
-# The settings of Tramel et al. (2018), Table 1, of machines on these images; faces have 256 hidden
-# units there, and 500 epochs in Fig. 7.
+# The settings of Tramel et al. (2018), section VI and Table 1, of machines on these images; faces
+# have 256 hidden units there, and 500 epochs in Fig. 7. Written out, as defaults may be others.
 PAPER = {
-    "binary": dict(learning_rate=0.005, batch_size=100, l2=0.001),
-    "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001),
-    "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01),
+    "binary": dict(learning_rate=0.005, batch_size=100, l2=0.001, weight_scale=0.001),
+    "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001, weight_scale=0.001),
+    "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01, weight_scale=0.001),
 }
 
 

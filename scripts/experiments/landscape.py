@@ -54,8 +54,6 @@ examples:
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 """
 
-# Other options than the defaults, for images that are few.
-OPTIONS = {"binary": {}, "real": {}, "faces": {"batch_size": 20, "l2": 0.01}}
 # Smallest number of solutions whose free energies have a kernel density.
 MIN_OF_DENSITY = 10
 # Modes are maxima of the density that have at least this part of the highest one.
@@ -94,7 +92,7 @@ def main(argv=None):
 def parser():
     whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
-    add("--dataset", choices=OPTIONS, default="binary",
+    add("--dataset", choices=experiment.PAPER, default="binary",
         help="digits, black and white or grey, or grey faces [binary]")  # fmt: skip
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=20, metavar="N", help="[20]")
@@ -102,7 +100,7 @@ def parser():
     add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
     add("--learning-rate", type=float, metavar="RATE", help="[0.05, or the paper's]")
     add("--paper", action="store_true",
-        help="the paper's settings: its rates and weight decay, and no centring")  # fmt: skip
+        help="the paper's settings: its rates, and no centring")  # fmt: skip
     add("--follow", type=int, nargs="+", metavar="EPOCH", help="epochs that are followed [all]")
     add("--early", type=int, nargs="+", default=[], metavar="STEP",
         help="steps of the first epoch after which it is followed, too [none]")  # fmt: skip
@@ -152,10 +150,9 @@ def trained(X, options, epochs, folder):
 
 def learner(options, n_epochs):
     """A machine that has learned nothing."""
-    of_images = experiment.PAPER if options.paper else OPTIONS
-    settings = {"learning_rate": 0.05, "batch_size": 100} | of_images[options.dataset]
-    if options.learning_rate:
-        settings["learning_rate"] = options.learning_rate
+    settings = dict(experiment.PAPER[options.dataset])
+    if options.learning_rate or not options.paper:
+        settings["learning_rate"] = options.learning_rate or 0.05
     return mf.GeneralizedRBM(
         options.hidden,
         visible=experiment.VISIBLE[options.dataset],

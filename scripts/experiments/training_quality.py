@@ -196,11 +196,11 @@ def by_fastmf(settings, X, options):
             machines.append((state.epoch, time.perf_counter() - start, state.model))
 
     def learner(n_epochs, callbacks):
-        options_of_all = {"learning_rate": options.learning_rate, "centred": options.race}
+        of_all = {"learning_rate": options.learning_rate, "centred": options.race, "l2": 0.001}
         # Following of the likelihood takes time: in a race that of one row.
         return mf.GeneralizedRBM(
             options.hidden,
-            **{**options_of_all, **settings},
+            **{**of_all, **settings},
             batch_size=BATCH,
             monitor_rows=1 if options.race else 100,
             n_epochs=n_epochs,

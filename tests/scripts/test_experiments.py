@@ -67,6 +67,32 @@ def test_reproduce_runs_what_is_named(load, monkeypatch, capsys):
         script.main(["ping-x"])
 
 
+# The paper's Table 1 and section VI.
+TRAMEL = {"batch_size": 100, "l2": 0.001, "momentum": 0.5, "n_sweeps": 3, "weight_scale": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "settings"),
+    [
+        ("landscape", ["--paper"], TRAMEL | {"learning_rate": 0.005, "centred": False}),
+        ("landscape", [], TRAMEL | {"learning_rate": 0.05, "centred": True}),
+        (
+            "landscape",
+            ["--paper", "--dataset", "faces"],
+            TRAMEL | {"learning_rate": 0.005, "batch_size": 20, "l2": 0.01},
+        ),
+        ("adaptive_tap", [], TRAMEL | {"learning_rate": 0.05}),
+    ],
+)
+def test_settings_of_published_figures_do_not_follow_defaults(load, name, words, settings):
+    script = load(f"experiments/{name}")
+    options = script.parser().parse_args(words)
+    arguments = (options, 1) if name == "landscape" else ("tap", 3, options)
+    learner = script.learner(*arguments)
+    found = learner.get_params()
+    assert {key: found[key] for key in settings} == settings
+
+
 def tables(text):
     """The tables of a page in Markdown, as rows of cells, without the lines below headers."""
     rows = []
