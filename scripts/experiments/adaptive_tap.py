@@ -81,7 +81,7 @@ def parser():
 
 
 def learner(method, iterations, options, **others):
-    settings = experiment.PAPER["binary"] | {"learning_rate": options.learning_rate}
+    settings = experiment.TABLE_1["binary"] | {"learning_rate": options.learning_rate}
     return mf.GeneralizedRBM(
         options.hidden,
         gradient=method,

@@ -92,7 +92,7 @@ def main(argv=None):
 def parser():
     whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
-    add("--dataset", choices=experiment.PAPER, default="binary",
+    add("--dataset", choices=experiment.TABLE_1, default="binary",
         help="digits, black and white or grey, or grey faces [binary]")  # fmt: skip
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=20, metavar="N", help="[20]")
@@ -144,13 +144,14 @@ def trained(X, options, epochs, folder):
         checkpoint=folder / "checkpoint.npz",
         verbose=int(not options.quiet),
     )
-    machine.fit(X).save(folder / "rbm.npz")
+    machine.fit(as_learned(X, options)).save(folder / "rbm.npz")
     return {epoch: mf.load(path) for epoch, path in paths.items()}
 
 
 def learner(options, n_epochs):
     """A machine that has learned nothing."""
-    settings = dict(experiment.PAPER[options.dataset])
+    name = options.dataset
+    settings = experiment.paper(name) if options.paper else experiment.TABLE_1[name].copy()
     if options.learning_rate or not options.paper:
         settings["learning_rate"] = options.learning_rate or 0.05
     return mf.GeneralizedRBM(
@@ -165,12 +166,24 @@ def learner(options, n_epochs):
     )
 
 
+def as_learned(X, options):
+    """Rows in the form in which the machine learns from them."""
+    return experiment.uncentred(X, options.dataset) if options.paper else X
+
+
 def first_steps(X, options):
-    """Fractions of the first epoch, and the models after so many steps: an epoch of fewer rows."""
-    for steps in options.early:
-        machine = learner(options, 1)
-        rows = X[: steps * machine.batch_size]
-        yield len(rows) / len(X), machine.fit(rows).model_
+    """Fractions of the first epoch, and the models after so many steps.
+
+    Units are fitted to all rows first, as in an epoch.
+    """
+    rows, done = as_learned(X, options), 0
+    machine = learner(options, 0).fit(rows) if options.early else None
+    for steps in sorted(options.early):
+        end = min(steps * machine.batch_size, len(X))
+        for first in range(done, end, machine.batch_size):
+            machine.partial_fit(rows[first : first + machine.batch_size])
+        done = end
+        yield done / len(X), machine.model_
 
 
 def followed(epoch, model, X, X_test, options, folder):

@@ -69,6 +69,8 @@ def test_reproduce_runs_what_is_named(load, monkeypatch, capsys):
 
 # The paper's Table 1 and section VI.
 TRAMEL = {"batch_size": 100, "l2": 0.001, "momentum": 0.5, "n_sweeps": 3, "weight_scale": 0.001}
+# Those of faces where pixels are counted in fifths: 0.005 / 25, 0.01 * 25, and 0.001 / 5.
+FACES = TRAMEL | {"learning_rate": 0.0002, "batch_size": 20, "l2": 0.25, "weight_scale": 0.0002}
 
 
 @pytest.mark.parametrize(
@@ -76,11 +78,7 @@ TRAMEL = {"batch_size": 100, "l2": 0.001, "momentum": 0.5, "n_sweeps": 3, "weigh
     [
         ("landscape", ["--paper"], TRAMEL | {"learning_rate": 0.005, "centred": False}),
         ("landscape", [], TRAMEL | {"learning_rate": 0.05, "centred": True}),
-        (
-            "landscape",
-            ["--paper", "--dataset", "faces"],
-            TRAMEL | {"learning_rate": 0.005, "batch_size": 20, "l2": 0.01},
-        ),
+        ("landscape", ["--paper", "--dataset", "faces"], FACES),
         ("adaptive_tap", [], TRAMEL | {"learning_rate": 0.05}),
     ],
 )
@@ -90,7 +88,7 @@ def test_settings_of_published_figures_do_not_follow_defaults(load, name, words,
     arguments = (options, 1) if name == "landscape" else ("tap", 3, options)
     learner = script.learner(*arguments)
     found = learner.get_params()
-    assert {key: found[key] for key in settings} == settings
+    assert {key: found[key] for key in settings} == pytest.approx(settings)
 
 
 def tables(text):
