@@ -30,7 +30,8 @@ examples:
       in some minutes
   python scripts/experiments/deep.py --layers 500,500 500,500,500 --epochs 100
       large machines, all images
-  python scripts/experiments/deep.py --pretraining 50 --learning-rate 0.001 --epochs 3000 --hours 1
+  python scripts/experiments/deep.py --pretraining 50 --learning-rate 0.001 --epochs 3000 \\
+      --uncentred --hours 1
       the paper's rate and numbers of epochs, as many of them as an hour allows
 
 MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
@@ -89,6 +90,7 @@ def parser():
     add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
     add("--hours", type=float, default=float("inf"), metavar="HOURS",
         help="of joint training, after which it ends [no limit]")  # fmt: skip
+    add("--uncentred", action="store_true", help="gradients of plain coordinates, as in the paper")
     add("--threads", type=int, metavar="N", help="[all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
@@ -123,6 +125,7 @@ def trained(sizes, X, X_test, options, checkpoint):
         learning_rate=options.learning_rate,
         n_epochs=options.epochs,
         n_sweeps=options.sweeps,
+        centred=not options.uncentred,
         callbacks=[Limit(3600 * options.hours)],
         checkpoint=checkpoint,
         n_threads=options.threads,

@@ -47,7 +47,7 @@ examples:
   python scripts/experiments/landscape.py --paper --epochs 100 --starts 10000 --steps 14500 \\
       --follow 1 2 3 5 7 10 15 20 30 40 50 70 100 --early 1 3 10 30 100 300
       the paper's settings, and its numbers of starts and of intermediate distributions
-  python scripts/experiments/landscape.py --paper --dataset faces --hidden 256 --epochs 500 \
+  python scripts/experiments/landscape.py --paper --dataset faces --hidden 256 --epochs 500 \\
       --starts 2429 --follow 1 5 20 50 100 200 500
       its faces, of truncated Gaussian pixels
 

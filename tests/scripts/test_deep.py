@@ -8,7 +8,7 @@ def test_a_small_run_gives_all_figures(load, mnist, capsys):
     folder = mnist / "out"
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--layers", "3,2", "4,3",
-         "--epochs", "2", "--pretraining", "1", "--quiet"]
+         "--epochs", "2", "--pretraining", "1", "--quiet", "--uncentred"]
     )  # fmt: skip
     names = [f"{kind}-{sizes}" for kind in ("fields", "samples") for sizes in ("3-2", "4-3")]
     for name in ["likelihood", *names]:
@@ -19,6 +19,7 @@ def test_a_small_run_gives_all_figures(load, mnist, capsys):
         ]
     machine = fastmf.DeepBoltzmannMachine.load(folder / "dbm-4-3.npz")
     assert [w.shape for w in machine.weights_] == [(16, 4), (4, 3)]
+    assert not machine.centred
     assert "layers (4, 3)" in capsys.readouterr().out
 
 
