@@ -10,7 +10,8 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "scripts" / "experiments"
 # `experiment` is what the others share, and `curves` draws tables that are there.
 SCRIPTS = sorted(p.stem for p in FOLDER.glob("[a-z]*.py") if p.stem not in ("experiment", "curves"))
-PAGES = [*sorted(FOLDER.glob("*.md")), FOLDER.parents[1] / "docs" / "papers" / "finemapping.md"]
+PAPERS = FOLDER.parents[1] / "docs" / "papers"
+PAGES = [*sorted(FOLDER.glob("*.md")), PAPERS / "finemapping.md", PAPERS / "index.md"]
 # Nothing in them is random.
 FIXED = ("uai_instances", "threads")
 
