@@ -216,10 +216,10 @@ def main(argv=None):
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--records", type=Path, help="file of the loci that are analysed")
     parser.add_argument("--seed", type=int, default=0, help="of the first locus [0]")
-    parser.add_argument("--quick", action="store_true", help="two loci, no real one")
+    parser.add_argument("--quick", action="store_true", help="two loci, no average over parameters")
     options = parser.parse_args(argv)
     if options.quick:
-        options.loci, options.data = 2, None
+        options.loci, options.data, options.methods = 2, None, ["block EP", "single effects"]
     loci = range(options.seed, options.seed + options.loci)
     warnings.simplefilter("ignore")
     print("| method | sets | hold a cause | causes found | size | error | time |")
