@@ -160,6 +160,7 @@ _SOLUTIONS = partial(
 PICTURES = {
     "tap_likelihood": ("tap_likelihood", _HIDDEN),
     "tap_likelihood_grey": ("tap_likelihood_grey", _HIDDEN),
+    "tap_likelihood_faces": ("tap_likelihood_faces", _HIDDEN),
     "tap_deep": ("tap_deep", partial(learning_curves, column="layers", what="hidden units")),
     "tap_solutions": ("tap_solutions", by_solutions),
     "tap_denoising": ("tap_denoising", denoising),
