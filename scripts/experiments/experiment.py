@@ -71,7 +71,7 @@ def run(main, interrupted="interrupted"):
     """Call `main`; errors in data and options, and interruption, end with a message."""
     try:
         main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
+    except (FileNotFoundError, ValueError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(interrupted)

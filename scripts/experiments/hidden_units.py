@@ -78,6 +78,8 @@ def parser():
     add("--rows", type=int, metavar="N", help="training images [all]")
     add("--learning-rate", type=float, metavar="RATE", help="[0.02 for mnist, 0.01 for faces]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
+    add("--gradient", default="auto", metavar="NAME",
+        help="auto, tap, mean_field, cd or pcd [auto: pcd for units without bounds]")  # fmt: skip
     add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/hidden-units-DATASET]")
     add("--quick", action="store_true", help="20 hidden units, 5 epochs, 2000 images")
@@ -98,7 +100,7 @@ def trained(kind, X, X_test, options):
         options.hidden,
         visible=VISIBLE[options.dataset],
         hidden=KINDS[kind],
-        gradient="tap",
+        gradient=options.gradient,
         learning_rate=options.learning_rate or RATES[options.dataset],
         batch_size=100,
         l2=0.001,
