@@ -30,8 +30,8 @@ examples:
   python scripts/experiments/hidden_units.py --dataset faces
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA. Real-valued hidden
-units have no bound, so that moments exist only while precisions exceed what the couplings take
-away; learning keeps them at twice that (the column "margin", at least 2).
+units have no bound; mean field of all layers has moments where their precisions exceed what the
+couplings take away (a "margin" above 1). Smaller rates than those of binary units suit them.
 """
 
 KINDS = {
