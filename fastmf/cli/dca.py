@@ -1,13 +1,12 @@
 """`fastmf dca`: direct couplings of the columns of an alignment."""
 
-import argparse
 import sys
 import time
 
 import numpy as np
 
 import fastmf
-from fastmf.cli import _data
+from fastmf.cli import _data, _options
 from fastmf.models._io import replacing
 
 SEPARATION = 5
@@ -33,14 +32,14 @@ in its title (NAME/12-80) or 1.
 
 def add(commands):
     """Add the command to a parser."""
-    dca = commands.add_parser(
+    dca = _options.command(
+        commands,
+        run,
         "dca",
         help="predict contacts from an alignment of sequences",
         description="Fit a Potts model to an alignment (DCA) and rank its pairs of columns.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    dca.set_defaults(run=run)
     dca.add_argument(
         "alignment", metavar="ALIGNMENT", help="FASTA, A2M, A3M, Stockholm or Clustal file"
     )

@@ -1,9 +1,8 @@
 """`fastmf demo`: train two machines on digits and write a report."""
 
-import argparse
 from pathlib import Path
 
-from fastmf.cli import report
+from fastmf.cli import _options, report
 from fastmf.cli._digits import FLIP_PROBABILITY, experiment
 
 DESCRIPTION = """\
@@ -23,20 +22,18 @@ Needs scikit-learn and matplotlib: pip install 'fastmf[sklearn,plot,progress]'
 
 def add(commands):
     """Add the command to a parser."""
-    demo = commands.add_parser(
+    demo = _options.command(
+        commands,
+        run,
         "demo",
         help="learn digits, denoise them, and write a report",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    demo.set_defaults(run=run)
-    demo.add_argument(
-        "-o", "--output", default="report", metavar="FOLDER", help="where to write [report]"
-    )
+    _options.add_output(demo, "report", metavar="FOLDER")
     demo.add_argument("--quick", action="store_true", help="small machines, little learning")
-    demo.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
-    demo.add_argument("-q", "--quiet", action="store_true", help="no progress bars")
+    _options.add_seed(demo)
+    _options.add_quiet(demo, "progress bars")
 
 
 def run(arguments):

@@ -1,10 +1,8 @@
 """`fastmf denoise`: posterior means of clean data given noisy data."""
 
-import argparse
-
 import numpy as np
 
-from fastmf.cli import _data
+from fastmf.cli import _data, _options
 from fastmf.priors._queries import two_values
 
 EPILOG = """\
@@ -21,23 +19,17 @@ examples:
 
 def add(commands):
     """Add the command to a parser."""
-    denoise = commands.add_parser(
+    denoise = _options.command(
+        commands,
+        run,
         "denoise",
         help="restore noisy data by a trained machine",
         description="Posterior means of the visible units given noisy observations of them.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    denoise.set_defaults(run=run)
     denoise.add_argument("model", metavar="MODEL", help="file written by fastmf train")
     denoise.add_argument("data", metavar="DATA", help="noisy data, one sample per row")
-    denoise.add_argument(
-        "-o",
-        "--output",
-        default="denoised.npy",
-        metavar="FILE",
-        help="where to write: .npy, .npz or .csv [denoised.npy]",
-    )
+    _options.add_output(denoise, "denoised.npy", "where to write: .npy, .npz or .csv")
     noise = denoise.add_argument_group("noise (one of them)")
     one = noise.add_mutually_exclusive_group(required=True)
     one.add_argument("--flip-probability", type=float, metavar="P", help="of an entry, binary data")
@@ -58,7 +50,7 @@ def add(commands):
         metavar="LEVEL",
         help="noise levels to go through first, in this order",
     )
-    method.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+    _options.add_seed(method)
     method.add_argument("--round", action="store_true", help="write states, not means")
     _data.add_options(denoise.add_argument_group("data"))
     denoise.add_argument(

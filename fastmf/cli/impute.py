@@ -1,8 +1,6 @@
 """`fastmf impute`: fill in missing values by a trained machine."""
 
-import argparse
-
-from fastmf.cli import _data, _machines
+from fastmf.cli import _data, _machines, _options
 
 EPILOG = """\
 examples:
@@ -16,25 +14,19 @@ examples:
 
 def add(commands):
     """Add the command to a parser."""
-    impute = commands.add_parser(
+    impute = _options.command(
+        commands,
+        run,
         "impute",
         help="fill in missing values",
         description="Fill in the missing values of a table or of sequences by a trained machine.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    impute.set_defaults(run=run)
     impute.add_argument("model", metavar="MODEL", help="file of a trained machine")
     impute.add_argument(
         "data", metavar="DATA", help="rows with empty cells or NaN, or aligned sequences"
     )
-    impute.add_argument(
-        "-o",
-        "--output",
-        default="imputed.npy",
-        metavar="FILE",
-        help="where to write: .npy, .npz, .csv or .fasta [imputed.npy]",
-    )
+    _options.add_output(impute, "imputed.npy", "where to write: .npy, .npz, .csv or .fasta")
     _machines.add_rows(impute)
 
 

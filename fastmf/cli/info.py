@@ -1,11 +1,10 @@
 """`fastmf info`: describe the machine, model or alignment in a file."""
 
-import argparse
 import dataclasses
 
 import numpy as np
 
-from fastmf.cli import _machines, dca
+from fastmf.cli import _machines, _options, dca
 from fastmf.priors._protocol import is_unit_prior, n_units
 
 EPILOG = """\
@@ -20,15 +19,15 @@ examples:
 
 def add(commands):
     """Add the command to a parser."""
-    info = commands.add_parser(
+    info = _options.command(
+        commands,
+        run,
         "info",
         help="say what is in a file",
         description="Describe a trained machine, a bare model, a checkpoint, an alignment of\n"
         "sequences, parameters of a Potts model (plmc, adabmDCA), or an array of numbers.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    info.set_defaults(run=run)
     info.add_argument("model", metavar="FILE", help="any file that fastmf writes or reads")
     dca.add_alphabet(info)
     dca.add_identity(info)

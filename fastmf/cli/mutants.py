@@ -1,10 +1,8 @@
 """`fastmf mutants`: effects of all single mutations of a sequence."""
 
-import argparse
-
 import numpy as np
 
-from fastmf.cli import _data, _machines
+from fastmf.cli import _data, _machines, _options
 from fastmf.models._io import replacing
 
 EPILOG = """\
@@ -22,14 +20,14 @@ mutant.
 
 def add(commands):
     """Add the command to a parser."""
-    mutants = commands.add_parser(
+    mutants = _options.command(
+        commands,
+        run,
         "mutants",
         help="effects of the single mutations of a sequence",
         description="Changes of log-probability by all changes of a single letter of a sequence.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    mutants.set_defaults(run=run)
     mutants.add_argument("model", metavar="MODEL", help="machine written by fastmf dca --model")
     mutants.add_argument(
         "data", metavar="ALIGNMENT", help="sequences that are aligned as the machine's"
@@ -37,9 +35,7 @@ def add(commands):
     mutants.add_argument(
         "--sequence", metavar="NAME", help="which of them [that of --focus, or the first]"
     )
-    mutants.add_argument(
-        "-o", "--output", default="mutants.csv", metavar="CSV", help="table [mutants.csv]"
-    )
+    _options.add_output(mutants, "mutants.csv", "table", metavar="CSV")
     mutants.add_argument("--plot", metavar="PNG", help="picture to write: effects as colours")
     _machines.add_rows(mutants)
 

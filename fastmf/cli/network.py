@@ -1,6 +1,5 @@
 """`fastmf network`: the network of a table of items, as a page."""
 
-import argparse
 import csv
 import sys
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fastmf._common.warning import warn_user
-from fastmf.cli import _data
+from fastmf.cli import _data, _options
 from fastmf.cli._network_page import Page, write_html, write_markdown
 from fastmf.models._io import replacing
 
@@ -33,19 +32,21 @@ _ABSENT = ("", "na", "nan", "null", "none", "?")
 
 def add(commands):
     """Add the command to a parser."""
-    network = commands.add_parser(
+    network = _options.command(
+        commands,
+        run,
         "network",
         help="the network of a table of binary or ordinal items",
         description="Fit a network to a table of items, and write a page about it.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    network.set_defaults(run=run)
     network.add_argument("table", metavar="TABLE", help="file of items, .csv with names")
-    network.add_argument(
-        "-o", "--output", default="network.html", metavar="PAGE",
-        help="page to write, .html or .md, and the table of edges beside it [network.html]",
-    )  # fmt: skip
+    _options.add_output(
+        network,
+        "network.html",
+        "page to write, .html or .md, and the table of edges beside it",
+        metavar="PAGE",
+    )
     network.add_argument("--group", metavar="COLUMN", help="column that holds groups of rows")
     network.add_argument("--weight", metavar="COLUMN", help="column that says how often rows count")
     network.add_argument("--cluster", metavar="COLUMN", help="column of what was sampled together")
@@ -61,8 +62,8 @@ def add(commands):
     network.add_argument(
         "--permutations", type=int, default=0, metavar="N", help="permutations of groups [0]"
     )
-    network.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
-    network.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    _options.add_seed(network)
+    _options.add_quiet(network, "progress")
 
 
 def run(arguments):

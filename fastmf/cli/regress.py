@@ -1,11 +1,10 @@
 """`fastmf regress`: sparse regression and classification of a column of a table."""
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 
-from fastmf.cli import _data
+from fastmf.cli import _data, _options
 from fastmf.models._io import replacing
 
 EPILOG = """\
@@ -24,22 +23,19 @@ deviation of its coefficient, and the posterior probability that it is not zero.
 
 def add(commands):
     """Add the command to a parser."""
-    regress = commands.add_parser(
+    regress = _options.command(
+        commands,
+        run,
         "regress",
         help="find the columns that predict another one",
         description="Spike-and-slab regression (or classification) by expectation propagation.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    regress.set_defaults(run=run)
     regress.add_argument("data", metavar="DATA", help="table of numbers, one sample per row")
     regress.add_argument(
         "--target", metavar="T", help="name or number (from 1) of a column, or a file [the last]"
     )
-    regress.add_argument(
-        "-o", "--output", default="coefficients.csv", metavar="CSV",
-        help="table to write [coefficients.csv]",
-    )  # fmt: skip
+    _options.add_output(regress, "coefficients.csv", "table to write", metavar="CSV")
     regress.add_argument("--plot", metavar="PNG", help="picture to write: the largest coefficients")
     regress.add_argument("--model", metavar="NPZ", help="file to write the fitted estimator to")
     regress.add_argument("--classify", action="store_true", help="the target is a class")

@@ -1,8 +1,6 @@
 """`fastmf sample`: draw from a trained machine."""
 
-import argparse
-
-from fastmf.cli import _data, _machines, dca
+from fastmf.cli import _data, _machines, _options, dca
 
 EPILOG = """\
 examples:
@@ -17,22 +15,16 @@ examples:
 
 def add(commands):
     """Add the command to a parser."""
-    sample = commands.add_parser(
+    sample = _options.command(
+        commands,
+        run,
         "sample",
         help="draw rows from a trained machine",
         description="Draw rows from a trained machine by Gibbs sampling, small ones exactly.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sample.set_defaults(run=run)
     sample.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    sample.add_argument(
-        "-o",
-        "--output",
-        default="samples.npy",
-        metavar="FILE",
-        help="where to write: .npy, .npz, .csv or .fasta [samples.npy]",
-    )
+    _options.add_output(sample, "samples.npy", "where to write: .npy, .npz, .csv or .fasta")
     sample.add_argument(
         "-n", "--n-samples", type=int, default=1000, metavar="N", help="rows to draw [1000]"
     )
@@ -44,7 +36,7 @@ def add(commands):
         choices=("independent", "data", "solutions", "annealed"),
         help="where chains of a machine with hidden units start [independent]",
     )
-    sample.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+    _options.add_seed(sample)
     dca.add_alphabet(sample)
 
 

@@ -1,10 +1,8 @@
 """`fastmf score`: log-likelihoods of rows under a trained machine."""
 
-import argparse
-
 import numpy as np
 
-from fastmf.cli import _data, _machines
+from fastmf.cli import _data, _machines, _options
 from fastmf.models._io import replacing
 
 EPILOG = """\
@@ -22,23 +20,17 @@ nats a row. Of rows with missing values, only what was seen counts.
 
 def add(commands):
     """Add the command to a parser."""
-    score = commands.add_parser(
+    score = _options.command(
+        commands,
+        run,
         "score",
         help="log-likelihoods of rows",
         description="Log-likelihood of each row of data under a trained machine, in nats.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    score.set_defaults(run=run)
     score.add_argument("model", metavar="MODEL", help="file of a trained machine")
     score.add_argument("data", metavar="DATA", help="rows of numbers, or aligned sequences")
-    score.add_argument(
-        "-o",
-        "--output",
-        default="scores.csv",
-        metavar="FILE",
-        help="where to write: .npy, .npz or .csv [scores.csv]",
-    )
+    _options.add_output(score, "scores.csv", "where to write: .npy, .npz or .csv")
     score.add_argument("--energy", action="store_true", help="energies in the place of likelihoods")
     _machines.add_rows(score)
 

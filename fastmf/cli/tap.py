@@ -1,10 +1,8 @@
 """`fastmf tap`: marginals and log-partition of a model."""
 
-import argparse
-
 import numpy as np
 
-from fastmf.cli import _data, _machines
+from fastmf.cli import _data, _machines, _options
 from fastmf.models._io import replacing
 
 EPILOG = """\
@@ -24,18 +22,16 @@ the probabilities of the states.
 
 def add(commands):
     """Add the command to a parser."""
-    tap = commands.add_parser(
+    tap = _options.command(
+        commands,
+        run,
         "tap",
         help="marginals and log-partition of a model",
         description="Marginals and log-partition of a model by mean field (TAP) or other solvers.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    tap.set_defaults(run=run)
     tap.add_argument("model", metavar="MODEL", help="file of a model")
-    tap.add_argument(
-        "-o", "--output", default="marginals.csv", metavar="CSV", help="table [marginals.csv]"
-    )
+    _options.add_output(tap, "marginals.csv", "table", metavar="CSV")
     tap.add_argument(
         "--method",
         choices=("tap", "bp", "relaxed_bp", "adaptive_tap", "exact"),

@@ -1,11 +1,10 @@
 """`fastmf train`: train a model on data."""
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
-from fastmf.cli import _data, dca
+from fastmf.cli import _data, _options, dca
 from fastmf.cli.info import log_likelihoods
 
 EPILOG = """\
@@ -34,21 +33,19 @@ def add(commands):
     """Add the command to a parser."""
     train = commands.add_parser("train", help="train a machine on data")
     machines = train.add_subparsers(title="machines", metavar="MACHINE", required=True)
-    rbm = machines.add_parser(
+    rbm = _options.command(
+        machines,
+        run,
         "rbm",
         help="a restricted Boltzmann machine",
         description="Train a restricted Boltzmann machine by mean-field (TAP) solutions.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    rbm.set_defaults(run=run)
     rbm.add_argument(
         "data", metavar="DATA", help="file of numbers, one sample per row, or an alignment"
     )
-    rbm.add_argument(
-        "-o", "--output", default="model.npz", metavar="FILE", help="model to write [model.npz]"
-    )
-    rbm.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    _options.add_output(rbm, "model.npz", "model to write")
+    _options.add_quiet(rbm)
     _data.add_options(rbm.add_argument_group("data"))
     alignment = rbm.add_argument_group("alignment")
     dca.add_alphabet(alignment)
@@ -104,7 +101,7 @@ def _add_gradient_ascent(learning):
         "third order or of adaptive TAP, Gibbs chains from the data or persistent, or exactly; "
         "auto is tap, and for real units exact or pcd [auto]",
     )
-    learning.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+    _options.add_seed(learning)
 
 
 def _add_control(control):

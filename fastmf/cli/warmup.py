@@ -1,6 +1,5 @@
 """`fastmf warmup`: compile the kernels beforehand, in several processes."""
 
-import argparse
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from fastmf._common.arguments import count
 from fastmf._common.cores import n_cores
 from fastmf._jit import cache
 from fastmf._jit.messages import to_stderr
+from fastmf.cli import _options
 
 DESCRIPTION = """\
 Compile what README.md, `fastmf demo` and the estimators use, and keep it in the cache, so that no
@@ -48,14 +48,14 @@ main()
 
 def add(commands):
     """Add the command to a parser."""
-    warmup_parser = commands.add_parser(
+    warmup_parser = _options.command(
+        commands,
+        run,
         "warmup",
         help="compile the kernels beforehand",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    warmup_parser.set_defaults(run=run)
     warmup_parser.add_argument(
         "--all",
         action="store_true",
@@ -64,7 +64,7 @@ def add(commands):
     warmup_parser.add_argument(
         "-j", "--processes", type=int, metavar="N", help="[as many as there are cores]"
     )
-    warmup_parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    _options.add_quiet(warmup_parser)
 
 
 def run(arguments):
