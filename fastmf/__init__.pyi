@@ -264,4 +264,5 @@ def compare_groups(
     errors: str = "sandwich",
     n_permutations: int = 0,
     rng: Any = 0,
+    verbose: bool = False,
 ) -> Any: ...

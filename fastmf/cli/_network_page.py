@@ -157,7 +157,9 @@ class Page:
         self.add("Items", text, (header, rows))
 
     def _stability(self):
-        found = self.machine.stability(self.options.bootstraps, rng=self.options.seed)
+        found = self.machine.stability(
+            self.options.bootstraps, rng=self.options.seed, verbose=not self.options.quiet
+        )
         rows = [
             (f"{share:.0%}", np.mean(found.strength[k]), np.quantile(found.strength[k], 0.05),
              np.mean(found.expected_influence[k]), np.quantile(found.expected_influence[k], 0.05))
@@ -178,8 +180,9 @@ class Page:
             raise ValueError("the column of --group must have at least two values.")
         machines = [self._new_machine(groups == name, f"group {name}: ") for name in names]
         found = fastmf.compare_groups(
-            *machines, n_permutations=self.options.permutations, rng=self.options.seed
-        )
+            *machines, n_permutations=self.options.permutations, rng=self.options.seed,
+            verbose=not self.options.quiet,
+        )  # fmt: skip
         pairs = {(0, 1): found} if len(names) == 2 else found.pairwise
         if len(names) > 2:
             self.add("Groups", _omnibus("all groups have the same couplings", found), None)

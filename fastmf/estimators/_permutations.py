@@ -7,6 +7,7 @@ import numpy as np
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.resampling import Refits, counts_of
 from fastmf.learning.pseudo_likelihood.selection import maximum
+from fastmf.learning.training.progress import followed
 
 
 class PermutationTest(NamedTuple):
@@ -36,7 +37,7 @@ class PermutationTest(NamedTuple):
     converged: float
 
 
-def permutation_test(machine_a, machine_b, n, rng):
+def permutation_test(machine_a, machine_b, n, rng, verbose=False):
     """The test for two machines with rows that weights count.
 
     Parameters
@@ -44,6 +45,7 @@ def permutation_test(machine_a, machine_b, n, rng):
     machine_a, machine_b : Network
     n : int
     rng : numpy.random.Generator
+    verbose : bool
 
     Returns
     -------
@@ -79,7 +81,7 @@ def permutation_test(machine_a, machine_b, n, rng):
         delta, strength, _ = differences(first)
         found = [
             differences(rng.multivariate_hypergeometric(counts, n_a, method="marginals"))
-            for _ in range(n)
+            for _ in followed(range(n), "permutations", verbose)
         ]
     moduli = abs(np.array([one[0] for one in found]))
     p_value = np.ones_like(machine_a.couplings_)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, real_array
+from fastmf._common.arguments import count, flag, real_array
 from fastmf.estimators._runs import generator_of
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.resampling import (
@@ -14,6 +14,7 @@ from fastmf.learning.pseudo_likelihood.resampling import (
     with_replacement,
     without,
 )
+from fastmf.learning.training.progress import followed
 
 
 class Predictability(NamedTuple):
@@ -160,7 +161,7 @@ class Resampling:
             self._objective, self._parameters, self._penalty_l1, min(float(self.tol), 1e100)
         )
 
-    def bootstrap(self, n=1000, rng=0):
+    def bootstrap(self, n=1000, rng=0, verbose=False):
         """Estimates of rows that are drawn with replacement.
 
         Parameters
@@ -168,6 +169,8 @@ class Resampling:
         n : int
             Number of samples, each of as many rows as all weights count, or of as many clusters.
         rng : int, RandomState or None, default 0
+        verbose : bool, default False
+            Whether to show on stderr how many samples are done.
 
         Returns
         -------
@@ -201,9 +204,8 @@ class Resampling:
             n, rng, weights = count("n", n), generator_of(rng), self._row_weights()
             if self._sampling is None:
                 counts_of(np.array([round(weights.sum())]))
-            fits = [
-                refits.maximum(with_replacement(rng, weights, self._sampling)) for _ in range(n)
-            ]
+            samples = followed(range(n), "bootstrap samples", flag("verbose", verbose))
+            fits = [refits.maximum(with_replacement(rng, weights, self._sampling)) for _ in samples]
         d = self.n_features_in_
         couplings, field = np.empty((n, d, d)), np.empty((n, self._objective.n_fields))
         for k, fit in enumerate(fits):
@@ -214,7 +216,7 @@ class Resampling:
         """Weights of the rows of the objective."""
         return self._objective.weights * self._objective.total
 
-    def stability(self, n=100, dropped=(0.1, 0.25, 0.5, 0.75), rng=0):
+    def stability(self, n=100, dropped=(0.1, 0.25, 0.5, 0.75), rng=0, verbose=False):
         """Whether centralities stay as they are if fewer rows had been seen.
 
         Parameters
@@ -224,6 +226,8 @@ class Resampling:
         dropped : sequence of float
             Shares of the rows, or clusters, that are dropped at random.
         rng : int, RandomState or None, default 0
+        verbose : bool, default False
+            Whether to show on stderr how many samples are done.
 
         Returns
         -------
@@ -247,6 +251,7 @@ class Resampling:
         """
         refits = self._refits("stability")
         n, rng, weights = count("n", n), generator_of(rng), self._row_weights()
+        verbose = flag("verbose", verbose)
         dropped = np.atleast_1d(real_array("dropped", dropped)).astype(float)
         if dropped.ndim != 1 or not ((dropped > 0) & (dropped < 1)).all():
             raise ValueError(f"dropped must be shares between 0 and 1, got {dropped.tolist()}.")
@@ -254,7 +259,7 @@ class Resampling:
         found, converged = np.empty((2, len(dropped), n)), np.empty((len(dropped), n), bool)
         with few_blas_threads():
             for i, share in enumerate(dropped):
-                for k in range(n):
+                for k in followed(range(n), f"samples without {share:.0%}", verbose):
                     fit = refits.maximum(without(rng, share, weights, self._sampling))
                     couplings, _ = self._objective.unpacked(fit.parameters)
                     found[0, i, k] = _correlation(abs(couplings).sum(0), abs(whole).sum(0))

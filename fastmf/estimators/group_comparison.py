@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
-from fastmf._common.arguments import count
+from fastmf._common.arguments import count, flag
 from fastmf.estimators._edge_inclusion import Estimates, NodeCovariances
 from fastmf.estimators._networks import Network
 from fastmf.estimators._permutations import PermutationTest, permutation_test
@@ -92,6 +92,7 @@ def compare_groups(
     errors="sandwich",
     n_permutations=0,
     rng=0,
+    verbose=False,
 ):
     """Which couplings differ between groups of rows, each with its own fit.
 
@@ -107,6 +108,8 @@ def compare_groups(
         fits; 0 for none. With more than two groups, for each pair.
     rng : int, RandomState or None, default 0
         For permutations.
+    verbose : bool, default False
+        Whether to show on stderr how many permutations are done.
 
     Returns
     -------
@@ -140,6 +143,7 @@ def compare_groups(
     """
     machines = (machine_a, machine_b, *machines)
     n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)
+    verbose = flag("verbose", verbose)
     kind = type(machine_a)
     if not all(isinstance(machine, Network) and type(machine) is kind for machine in machines):
         named = ", ".join(type(machine).__name__ for machine in machines)
@@ -153,7 +157,7 @@ def compare_groups(
     def compared(i, j):
         permutation = None
         if n_permutations:
-            permutation = permutation_test(machines[i], machines[j], n_permutations, rng)
+            permutation = permutation_test(machines[i], machines[j], n_permutations, rng, verbose)
         prior = inclusion_probability, scale
         return _comparison(estimates[i], estimates[j], prior, permutation)
 

@@ -107,6 +107,7 @@ def annealed_importance_sampling(
     max_steps: int | None = None,
     n_threads: int | None = None,
     rng: Rng = None,
+    verbose: bool = False,
 ) -> AnnealedEstimate: ...
 def log_partition_report(
     model: RBM | DBM,

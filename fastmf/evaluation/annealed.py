@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import html
-from fastmf._common.arguments import count, generator, number, rows
+from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
+from fastmf._jit.messages import to_stderr
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -167,6 +168,7 @@ def annealed_importance_sampling(
     max_steps=None,
     n_threads=None,
     rng=None,
+    verbose=False,
 ):
     """Log-partition of a machine by annealed importance sampling, forward and reverse.
 
@@ -190,6 +192,8 @@ def annealed_importance_sampling(
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
     rng : numpy.random.Generator or int, optional
+    verbose : bool, default False
+        Whether to print to stderr what is done, and each estimate, before steps are doubled.
 
     Returns
     -------
@@ -243,36 +247,38 @@ def annealed_importance_sampling(
     >>> found.converged, abs(found.log_partition - mf.exact(model).log_partition) < 0.05
     (True, True)
     """
-    estimate = _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, rng)
-    if not estimate.converged:
-        warn_user(f"annealed importance sampling: {estimate.message}.")
-    return estimate
-
-
-def _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, rng):
-    """`annealed_importance_sampling` without its warning."""
     check_annealed(model)
     n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     max_steps = n_steps if max_steps is None else count("max_steps", max_steps, n_steps)
     tolerance = number("tolerance", tolerance, 0, np.inf)
     n_threads = count("n_threads", n_threads, optional=True)
-    rng = generator(rng, optional=True)
+    say = to_stderr if flag("verbose", verbose) else _silent
     n_visible = n_units(model.layers[0])
     starts = None if data is None else _starts(model, data, n_chains)
+    rng = generator(rng, optional=True)
     problem, starts, values = annealed_model(model, starts, rng)
     kind = VisiblePath if isinstance(model, BoltzmannMachine) else Path
     path = kind.of(*problem, n_chains, rng, n_threads)
-    two_valued = all(map(two_values, path.model.layers))
 
-    found = Exploration(path, two_valued, starts, n_steps)
+    say("annealing: exploration ...")
+    found = Exploration(path, all(map(two_values, path.model.layers)), starts, n_steps)
+    say(f"annealing: {n_steps} steps ...")
     estimate = found.estimate(n_steps, tolerance)
     while not estimate.converged and 2 * n_steps <= max_steps:
         n_steps *= 2
+        say(f"annealing: {estimate.log_partition:.6g} to {estimate.reverse:.6g} nats; "
+            f"{n_steps} steps ...")  # fmt: skip
         estimate = found.estimate(n_steps, tolerance)
+    if not estimate.converged:
+        warn_user(f"annealed importance sampling: {estimate.message}.")
     samples = estimate.samples
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
     return estimate._replace(samples=samples[:, :n_visible])
+
+
+def _silent(text):
+    """Print nothing."""
 
 
 def check_annealed(model):

@@ -1,5 +1,7 @@
 """Predictability, bootstraps and stability of networks."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -168,3 +170,15 @@ def test_what_cannot_be_resampled_is_refused():
     spread = surveyed.bootstrap(200).couplings.std(0)[0, 1]
     error = mf.FullyVisibleBoltzmannMachine().fit(X).standard_errors()[0][0, 1]
     assert spread == pytest.approx(error, rel=0.2)
+
+
+def test_progress_is_shown_on_demand(machine, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr("fastmf.learning.training.progress.SECONDS", 0.0)
+    np.testing.assert_array_equal(machine.bootstrap(2, 0)[0], machine.bootstrap(2, 0, True)[0])
+    machine.stability(2, (0.1,), verbose=True)
+    mf.compare_groups(machine, machine, n_permutations=1, verbose=True)
+    assert capsys.readouterr().err.splitlines() == [
+        "0/2 bootstrap samples", "1/2 bootstrap samples", "0/2 samples without 10%",
+        "1/2 samples without 10%", "0/1 permutations",
+    ]  # fmt: skip

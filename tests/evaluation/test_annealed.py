@@ -228,3 +228,17 @@ def test_estimates_in_notebooks_and_consoles():
     assert ends[1][:3] == ("forward", "2", "0.1") and ends[2][:3] == ("reverse", "2.25", "0.2")
     assert rows[0] == ("converged", "yes") and rows[1] == ("gap", "0.25 (tolerance 0.5)")
     assert shown(found._replace(reverse=9.0))[1][1][0] == ("converged", "no")
+
+
+def test_a_long_annealing_says_on_stderr_what_it_does(capsys):
+    model = machine(mf.Ising, mf.Ising)
+    options = dict(n_chains=20, n_steps=2, tolerance=0.0, max_steps=4, rng=0)
+    with pytest.warns(UserWarning, match="not converged"):
+        silent = mf.annealed_importance_sampling(model, **options)
+    assert capsys.readouterr().err == ""
+    with pytest.warns(UserWarning, match="not converged"):
+        found = mf.annealed_importance_sampling(model, verbose=True, **options)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["annealing"] * 3
+    assert "2 steps" in lines[1] and "4 steps" in lines[2] and " to " in lines[2]
+    assert found.log_partition == silent.log_partition

@@ -137,12 +137,12 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     print(items.coupling_estimate()[1], items.sample(3), items.model_.energy(X), items.confint())
     print(table.edge_inclusion(0.5, None).probability, mf.compare_groups(table, table, scale=2.0))
     print(table.strength(), table.expected_influence(as_frame=False), table.predictability())
-    print(table.in_coding("01")[0].shape, table.bootstrap(10, 0).couplings)
+    print(table.in_coding("01")[0].shape, table.bootstrap(10, 0, verbose=True).couplings)
     print(mf.FullyVisibleBoltzmannMachine(l1="ebic", rule="and").fit(X).path_)
     surveyed = mf.OrdinalMachine(l1="cv", missing="em", weights="sampling", ebic_gamma=0.5)
     surveyed.fit(X, None, np.ones(len(X)), clusters=np.arange(len(X)))
-    print(items.predictability().r2, items.stability(10, (0.5,)).coefficient())
-    print(mf.compare_groups(items, items, items, n_permutations=10, rng=1).pairwise)
+    print(items.predictability().r2, items.stability(10, (0.5,), verbose=True).coefficient())
+    print(mf.compare_groups(items, items, items, n_permutations=10, rng=1, verbose=True).pairwise)
     filled = mf.PottsMachine(missing="em").fit(X)
     print(filled.edge_inclusion(None, 1.0, "naive").probability)
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])
@@ -208,7 +208,9 @@ def sequences(folder: Path) -> dict[str, Array]:
 def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     """Log-partitions, likelihoods, landscapes, scores."""
     report: evaluation.LogPartitionReport = mf.log_partition_report(rbm, X, include_exact=True)
-    annealed: evaluation.AnnealedEstimate = mf.annealed_importance_sampling(rbm, data=X, rng=0)
+    annealed: evaluation.AnnealedEstimate = mf.annealed_importance_sampling(
+        rbm, data=X, rng=0, verbose=True
+    )
     log_z: float = annealed.log_partition
     tracker = evaluation.Tracker(every=2, pseudo=lambda model: mf.pseudo_log_likelihood(model, X))
     trajectory = evaluation.TrajectoryAnnealing(X, rng=0)
