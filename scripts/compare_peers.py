@@ -8,6 +8,7 @@ scikit-learn's is in speed_table.py (one epoch) and experiments/training_quality
 """
 
 import argparse
+import warnings
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -104,31 +105,84 @@ def torch_in_odds(model, n_sweeps):
 PEERS = ("JAX in odds", jax_in_odds, "jax"), ("PyTorch in odds", torch_in_odds, "torch")
 
 
-def regression(repeats):
-    """A sparse linear regression with more features than rows."""
-    from sklearn.linear_model import ARDRegression, LassoCV
-
-    rng = np.random.default_rng(0)
-    n, d = 100, 1000
+def design(n, d, correlation, seed=0):
+    """Features whose correlations fall off from one to the next, and ten coefficients far apart."""
+    rng = np.random.default_rng(seed)
     X, w = rng.normal(size=(n, d)), np.zeros(d)
-    w[rng.choice(d, 10, replace=False)] = rng.normal(size=10)
-    y = X @ w + 0.1 * rng.normal(size=n)
-    peers = {
-        "given": mf.SpikeSlabRegressor(
-            noise_variance=0.01, slab_variance=1.0, inclusion_probability=0.01, fit_intercept=False
-        ),
-        "learned": mf.SpikeSlabRegressor(),
-        "LassoCV": LassoCV(n_jobs=1),
-        "ARDRegression": ARDRegression(),
-    }
-    peers["learned"].fit(X, y)
-    times = interleaved({k: partial(p.fit, X, y) for k, p in peers.items()}, repeats)
-    error = {k: float(np.sqrt(((p.coef_ - w) ** 2).mean() * d / 10)) for k, p in peers.items()}
-    for ours, how in (("given", "parameters known"), ("learned", "parameters learned")):
-        for theirs in ("LassoCV", "ARDRegression"):
-            note = f"error of a coefficient {error[ours]:.2g} beside {error[theirs]:.2g}"
-            task = f"sparse regression, {n} x {d}, ten coefficients, {how}"
-            yield line(task, times[ours], times[theirs], f"scikit-learn, {theirs}", note)
+    for j in range(1, d):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    w[d // 20 :: d // 10] = rng.normal(size=10)
+    return X, w
+
+
+def regression(repeats):
+    """Sparse linear regressions with more features than rows: errors beside times."""
+    from sklearn.linear_model import ARDRegression, ElasticNetCV, LassoCV
+
+    for n, d, correlation in ((100, 1000, 0.0), (300, 1000, 0.9)):
+        X, w = design(n + 1000, d, correlation)
+        y = X @ w + 0.1 * np.random.default_rng(1).normal(size=len(X))
+        given = {"noise_variance": 0.01, "slab_variance": 1.0, "inclusion_probability": 10 / d}
+        ours = {
+            "parameters known": mf.SpikeSlabRegressor(**given, fit_intercept=False),
+            "parameters learned": mf.SpikeSlabRegressor(),
+        }
+        peers = {
+            "LassoCV": LassoCV(n_jobs=1),
+            "ElasticNetCV": ElasticNetCV(l1_ratio=[0.5, 0.9, 1.0], n_jobs=1),
+            "ARDRegression": ARDRegression(),
+        }
+        named = ", correlations of 0.9" if correlation else ""
+        task = f"sparse regression, {n} x {d}{named}, ten coefficients"
+        yield from compared(task, ours, peers, (X[:n], y[:n], X[n:], y[n:]), w, repeats)
+
+
+def classification(repeats):
+    """Sparse classification by a probit model, beside logistic regression with an L1 penalty."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    for correlation in (0.0, 0.9):
+        X, w = design(1400, 300, correlation)
+        y = (3 * X @ w + np.random.default_rng(1).normal(size=len(X)) > 0).astype(float)
+        peers = {
+            "LogisticRegressionCV, L1": LogisticRegressionCV(
+                l1_ratios=[1.0], solver="liblinear", use_legacy_attributes=False, random_state=0
+            )
+        }
+        named = ", correlations of 0.9" if correlation else ""
+        task = f"sparse classification, 400 x 300{named}, ten coefficients"
+        rows = X[:400], y[:400], X[400:], y[400:]
+        ours = {"parameters learned": mf.SpikeSlabClassifier()}
+        yield from compared(task, ours, peers, rows, w, repeats)
+
+
+def compared(task, ours, peers, rows, w, repeats):
+    """Rows of all estimators of the package beside all peers, with the errors of both."""
+    X, y, X_new, y_new = rows
+    fits = {name: partial(one.fit, X, y) for name, one in (ours | peers).items()}
+    for name in ours:
+        fits[name]()  # compiles
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what has not converged is seen by its errors
+        times = interleaved(fits, repeats)
+    errors = {name: errors_of(one, w, X_new, y_new) for name, one in (ours | peers).items()}
+    for how in ours:
+        for name in peers:
+            both = zip(errors[how].items(), errors[name].values(), strict=True)
+            note = "; ".join(f"{what} {own} : {other}" for (what, own), other in both)
+            yield line(f"{task}, {how}", times[how], times[name], f"scikit-learn, {name}", note)
+
+
+def errors_of(one, w, X_new, y_new):
+    """Features found and false ones, and errors of coefficients and of predictions on new rows."""
+    probability = getattr(one, "inclusion_probability_", None)
+    chosen = np.ravel(one.coef_) != 0 if probability is None else np.ravel(probability) > 0.5
+    errors = {"features found": chosen[w != 0].sum(), "false": chosen[w == 0].sum()}
+    wrong = one.predict(X_new) - y_new
+    if set(np.unique(y_new)) <= {0.0, 1.0}:
+        return errors | {"wrong classes": f"{(wrong != 0).mean():.1%}"}
+    error = np.sqrt(((one.coef_ - w) ** 2).sum() / np.count_nonzero(w))
+    return errors | {"error of a coefficient": f"{error:.2g}", "predictions": f"{wrong.std():.3g}"}
 
 
 def pseudo_likelihood(repeats):
@@ -171,6 +225,7 @@ def scipy_maximum(X):
 SECTIONS = {
     "belief_propagation": belief_propagation,
     "regression": regression,
+    "classification": classification,
     "pseudo_likelihood": pseudo_likelihood,
 }
 

@@ -40,7 +40,7 @@ def test_epochs_beside_those_of_scikit_learn(load, monkeypatch):
     script = load("speed_table")
     monkeypatch.setattr(script, "images", lambda n: script.np.eye(200, 784, dtype="float32"))
     rows = list(script.epoch(3, 1))
-    assert len(rows) == 4 and all("times one thread" in row for row in rows)
+    assert len(rows) == 5 and all("times one thread" in row for row in rows)
 
 
 @pytest.mark.parametrize("name", ["compare_peers", "speed_table"])
@@ -88,3 +88,50 @@ def test_a_new_table_of_the_page_changes_the_readme(load, tmp_path, monkeypatch)
     readme = page.README.read_text(encoding="utf-8")
     assert f"| {page.ROWS[0][0]} | 2 | 3.1415 ms |" in readme
     assert f"| {page.ROWS[0][0]} | 2 | {ours} |" not in readme
+
+
+def test_a_ratio_below_one_is_bold_and_counted(script):
+    rows = [script.line("a", [1.0], [2.0], "peer"), script.line("b", [2.0], [1.0], "peer")]
+    text = script.table(rows, 1)
+    assert "| b | 2 s | 1 s (peer) | **0.5** |" in text and "| 2 |" in text
+    assert "slower in 1 of 2 rows, whose ratios are bold." in text
+    assert "slower in 0 of 1 rows." in script.table(rows[:1], 1)
+
+
+def test_designs_and_errors_are_what_is_said(script):
+    X, w = script.design(20_000, 40, 0.9)
+    assert np.count_nonzero(w) == 10
+    correlations = np.corrcoef(X.T)
+    np.testing.assert_allclose(correlations.diagonal(1), 0.9, atol=0.02)
+    np.testing.assert_allclose(correlations.diagonal(5), 0.9**5, atol=0.04)
+
+    class Estimator:
+        coef_ = np.where(np.arange(40) == 0, 3.0, w)
+
+        def predict(self, X):
+            return X @ self.coef_
+
+    errors = script.errors_of(Estimator(), w, X, X @ w)
+    assert errors["features found"] == 10 and errors["false"] == 1
+    assert float(errors["error of a coefficient"]) == pytest.approx(3 / np.sqrt(10), rel=0.01)
+    assert float(errors["predictions"]) == pytest.approx(3, rel=0.05)
+    Estimator.inclusion_probability_ = (abs(w) > 0) * 0.9
+    assert script.errors_of(Estimator(), w, X, X @ w)["false"] == 0
+    assert script.errors_of(Estimator(), w, X[:4], np.array([0.0, 1, 1, 0]))["wrong classes"]
+
+
+def test_rows_of_a_comparison_have_the_errors_of_both(script, monkeypatch):
+    monkeypatch.setattr(script, "interleaved", lambda solvers, _: {key: [1.0] for key in solvers})
+    X, w = script.design(30, 20, 0.0)
+
+    class Known:
+        coef_ = w
+
+        def fit(self, X, y):
+            return self
+
+        def predict(self, X):
+            return X @ w
+
+    (row,) = script.compared("task", {"known": Known()}, {"peer": Known()}, (X, X @ w) * 2, w, 1)
+    assert "scikit-learn, peer" in row and "features found 10 : 10; false 0 : 0" in row
