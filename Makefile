@@ -67,5 +67,5 @@ docs: $(VENV)/docs.stamp
 	@echo "build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) build dist docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist docs/gallery docs/api/generated docs/project/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

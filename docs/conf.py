@@ -20,6 +20,7 @@ copyright = author
 version = release = fastmf.__version__
 
 extensions = [
+    "benchmark_history",
     "docstrings",
     "mathml",
     "myst_parser",

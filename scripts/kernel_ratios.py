@@ -63,12 +63,12 @@ def measure(case, dtype, size=SIZE, repeats=3, budget=3.0):
     return best["compiled"], best["twin"]
 
 
-def measure_all(only="", size=SIZE):
-    """Milliseconds of all cases with `only` in their names; each is printed when it is known."""
+def measure_all(only=("",), size=SIZE):
+    """Milliseconds of all cases with one of `only` in their names; each is printed when known."""
     print(f"{'kernel':64}{'type':9}{'ms':>10}{'NumPy':>10}{'faster':>9}", flush=True)
     found = {}
     for case in timed_cases():
-        for dtype in case.dtypes if only in str(case) else ():
+        for dtype in case.dtypes if any(text in str(case) for text in only) else ():
             try:
                 kernel, twin = measure(case, dtype, size)
             except Exception as error:  # another version, whose kernel has other arguments
@@ -108,7 +108,7 @@ def main(argv=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="kernels with TEXT in their name"
+        "--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name"
     )
     parser.add_argument("--size", metavar="V,H,ROWS", help="visible units, hidden units, rows")
     parser.add_argument("--write", metavar="JSON", help=f"file to write [{REFERENCE.name}]")

@@ -124,6 +124,11 @@ def _bind(cores):
             os.sched_setaffinity(int(thread), cores)
 
 
+def sized(options, tiny, quick, full):
+    """What belongs to the size of the problems that was asked for."""
+    return tiny if options.tiny else quick if options.quick else full
+
+
 def counts(most):
     """1, 2, 4, ... threads, up to so many."""
     return [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= most]
@@ -159,7 +164,8 @@ def run(name, text, points, problem, options=(), argv=None):
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="small problems, in seconds")
+    add("--quick", action="store_true", help="small problems, in a minute")
+    add("--tiny", action="store_true", help="problems too small to be timed: does it run?")
     add("--threads", type=positive, default=os.cpu_count(), metavar="N",
         help="at most so many [cores]")  # fmt: skip
     add("--repeats", type=positive, metavar="N",
@@ -168,6 +174,7 @@ def run(name, text, points, problem, options=(), argv=None):
     for option, settings in options:
         add(option, **settings)
     chosen = parser.parse_args(argv)
+    chosen.quick |= chosen.tiny
     chosen.repeats = chosen.repeats or (3 if chosen.quick else 7)
     chosen.output.mkdir(parents=True, exist_ok=True)
     table, work = [], {}

@@ -9,7 +9,7 @@ messages that are read and written, twice a sweep.
 from contextlib import contextmanager
 
 import numpy as np
-from scaling import Point, Work, over_threads, run
+from scaling import Point, Work, over_threads, run, sized
 from timing import positive
 
 import fastmf as mf
@@ -73,10 +73,11 @@ def by_the_paper(model, n_sweeps):
 
 def points(options):
     """Threads for one row and for many, the other algorithms, sizes, rows."""
-    one, many = ((200, 100), (100, 50)) if options.quick else ((1000, 500), (784, 256))
+    one, many = ((200, 100), (100, 50)) if options.tiny else ((1000, 500), (784, 256))
     rows = (1, 30) if options.quick else (1, 10, 100, 1000)
-    sizes = ((50, 20), one) if options.quick else ((100, 50), (300, 150), (1000, 500), (3000, 1000))
-    for dtype in ("float64",) if options.quick else ("float32", "float64"):
+    more = sized(options, ((50, 20),), ((300, 150),), ((100, 50), (300, 150), (3000, 1000)))
+    sizes = sorted((*more, one))
+    for dtype in ("float32",) if options.quick else ("float32", "float64"):
         yield from over_threads("many rows", dtype, many, rows[-2], options)
         for n in (1, options.threads):
             yield Point("threads", n, "one row", dtype, one, 1, n)

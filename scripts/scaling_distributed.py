@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
-from scaling import Work, over_threads, run
+from scaling import Work, over_threads, run, sized
 from timing import images, positive
 
 import fastmf as mf
@@ -38,8 +38,9 @@ def machine(n_hidden):
 def points(options):
     """Epochs and solves on one worker, on two, ..."""
     if options.quick:
-        options.rows, options.hidden, options.batch, options.chunk = 64, 10, 64, 16
-    for task in ("epoch",) if options.quick else ("epoch", "tap"):
+        small = sized(options, (64, 10, 64, 16), (2048, 100, 1024, 256), None)
+        options.rows, options.hidden, options.batch, options.chunk = small
+    for task in ("epoch",) if options.tiny else ("epoch", "tap"):
         yield from over_threads(task, "float32", (784, options.hidden), options.rows, options)
 
 

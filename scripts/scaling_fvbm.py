@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
-from scaling import Point, Work, over_threads, run
+from scaling import Point, Work, over_threads, run, sized
 
 import fastmf as mf
 from fastmf.kernels.pseudo_likelihood.binary import bslm_addresses
@@ -64,15 +64,16 @@ def sweep(which, objective, n=10):
 def points(options):
     """Units, rows, threads."""
     few, units = ((5, 10), (20, 40)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
-    n = 2000 if options.quick else 16_000
+    n = sized(options, 2000, 8000, 16_000)
     for d in few:
         yield Point("units", d, "sweep", "float64", (d,), n, 1)
     for d in units:
         for task in ("gradient", "fit", "errors")[: 3 if d <= 40 else 2]:
             yield Point("units", d, task, "float64", (d,), n, options.threads)
+    size = sized(options, (20,), (40,), (100,))
     for rows in (n // 16, n // 4, n, 4 * n):
-        yield Point("rows", rows, "gradient", "float64", units[2:3] or units[:1], rows, 1)
-    yield from over_threads("gradient", "float64", units[2:3] or units[:1], 4 * n, options)
+        yield Point("rows", rows, "gradient", "float64", size, rows, 1)
+    yield from over_threads("gradient", "float64", size, 4 * n, options)
 
 
 @contextmanager

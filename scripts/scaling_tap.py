@@ -8,7 +8,7 @@ solves take tens of sweeps), unless --model gives one.
 import time
 from contextlib import contextmanager
 
-from scaling import Point, Work, over_threads, run
+from scaling import Point, Work, over_threads, run, sized
 from timing import in_type
 
 import fastmf as mf
@@ -30,10 +30,10 @@ def points(options):
     if options.model:
         size = mf.load(options.model).weights.shape
     else:
-        size = (200, 100) if options.quick else (784, 100)
+        size = (200, 100) if options.tiny else (784, 100)
     units = (25, 100) if options.quick else (25, 50, 100, 200, 400, 800, 1600)
-    rows = (10, 100) if options.quick else (1, 3, 10, 30, 100, 300, 1000, 3000)
-    for dtype in ("float64",) if options.quick else ("float64", "float32"):
+    rows = sized(options, (10, 100), (30, 100), (1, 3, 10, 30, 100, 300, 1000, 3000))
+    for dtype in ("float32",) if options.quick else ("float64", "float32"):
         TAP.compiled(*TAP.build(Size(20, 10, 2), dtype))  # compiles
         for n in units if options.model is None else ():
             yield Point("hidden units", n, "solve", dtype, (size[0], n), 100, options.threads)
