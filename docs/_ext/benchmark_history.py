@@ -15,9 +15,7 @@ def curves(path):
         for row in csv.DictReader(file):
             k = commits.setdefault((row["date"], row["commit"]), len(commits))
             part, kernel = row["kernel"].split(".", 1)
-            parts[part][f"{kernel.rpartition('.')[2]}, {row['dtype']}"].append(
-                (k, float(row["ratio"]))
-            )
+            parts[part][f"{kernel}, {row['dtype']}"].append((k, float(row["ratio"])))
     return list(commits), parts
 
 

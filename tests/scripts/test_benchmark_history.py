@@ -89,5 +89,8 @@ def test_the_page_shows_a_curve_of_each_kernel_and_type(load, tmp_path):
     assert len(commits) == len({row["commit"] for row in rows})
     points = [point for kernels in parts.values() for curve in kernels.values() for point in curve]
     assert len(points) == len(rows)
+    for kernels in parts.values():
+        for curve in kernels.values():
+            assert [k for k, _ in curve] == sorted({k for k, _ in curve})
     drawing.draw(table, tmp_path / "new" / "history.svg")
     assert "<svg" in (tmp_path / "new" / "history.svg").read_text()
