@@ -50,8 +50,9 @@ class GeneralizedRBM(LayeredMachine):
         None: 20 where `l2` is 0.005 by default, which makes better features and, after the same
         time, higher likelihoods; otherwise 100, as many rows as chains, or as precisions need.
     n_starts : int or None
-        Mean-field solutions or Gibbs chains per step (None: the batch size). Half of that is faster
-        and, with a rate that falls, as good after the same time.
+        Mean-field solutions or Gibbs chains per step (None: the batch size). Half of 100 rows is
+        faster and, with a rate that falls, as good after the same time; of the default 20 rows all
+        are better.
     n_sweeps : int
         TAP sweeps from each start, or Gibbs sweeps, per step.
     starts : {"data", "noise", "persistent", "random"}
