@@ -7,8 +7,9 @@ BIN := $(abspath $(VENV))/bin
 # Processes for the tests, divided by files, each with one thread of BLAS. With more processes the
 # same kernels are compiled more often, and more memory is needed.
 TESTERS ?= 2
-# Benchmarks of asv that `make bench` runs after all kernels, one after the other.
-BENCH ?= Start Epoch Systems.time
+# Benchmarks of asv that `make bench` runs after all kernels, one after the other: regular expressions
+# of names and parameters.
+BENCH ?= Start Epoch time_solve.*belief time_solve.*expectation time_solve.*spike time_solve.*pseudo
 # The commit that `make bench-compare` compares with.
 BASE ?= HEAD~1
 

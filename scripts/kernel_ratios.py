@@ -35,7 +35,7 @@ def timed_cases():
     return [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True) and case.has_twin]
 
 
-def measure(case, dtype, size=SIZE, repeats=3, budget=3.0):
+def measure(case, dtype, size=SIZE, repeats=(3, 30), budget=(0.5, 3.0)):
     """Milliseconds of kernel and twin: the best of some alternating calls.
 
     Parameters
@@ -43,22 +43,22 @@ def measure(case, dtype, size=SIZE, repeats=3, budget=3.0):
     case : Case
     dtype : str
     size : Size
-    repeats : int
-        Calls of each, at most.
-    budget : float
-        Seconds after which no further calls are made.
+    repeats : (int, int)
+        Calls of each, usually and at most: short ones need more to find a quiet moment.
+    budget : (float, float)
+        Seconds after which no further calls than the usual are made, and none at all.
     """
     best = {"compiled": np.inf, "twin": np.inf}
     for which in best:
         case.run(which, case.build(TINY, dtype))  # compiles
     begin = time.perf_counter()
-    for _ in range(repeats):
+    for k in range(repeats[1]):
         for which in best:
             arguments = case.build(size, dtype)  # a call changes its arguments
             start = time.process_time()
             case.run(which, arguments)
             best[which] = min(best[which], 1e3 * (time.process_time() - start))
-        if time.perf_counter() - begin > budget:
+        if time.perf_counter() - begin > budget[k + 1 < repeats[0]]:
             break
     return best["compiled"], best["twin"]
 
