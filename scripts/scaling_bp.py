@@ -78,7 +78,7 @@ def points(options):
     more = sized(options, ((50, 20),), ((300, 150),), ((100, 50), (300, 150), (3000, 1000)))
     sizes = sorted((*more, one))
     for dtype in ("float32",) if options.quick else ("float32", "float64"):
-        yield from over_threads("many rows", dtype, many, rows[-2], options)
+        yield from over_threads("many rows", dtype, many, sized(options, 30, 30, 100), options)
         for n in (1, options.threads):
             yield Point("threads", n, "one row", dtype, one, 1, n)
         for size in sizes:

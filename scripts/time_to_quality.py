@@ -36,8 +36,8 @@ RATES = (0.02, 0.05, 0.1, 0.2)
 METHODS = {
     "default options": {},
     "default, half as many starts": {"n_starts": 10},
-    'gradient="tap" of 100 rows a step': {"gradient": "tap", "batch_size": 100},
-    'gradient="pcd"': {"gradient": "pcd"},
+    '`gradient="tap"`, 100 rows a step': {"gradient": "tap", "batch_size": 100},
+    '`gradient="pcd"`': {"gradient": "pcd"},
     **{f"{PEER}: {rate:g}": rate for rate in RATES},
 }
 
