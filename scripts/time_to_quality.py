@@ -161,7 +161,8 @@ def main(argv=None):
                 found[name] = [future.result() for future in futures]
                 print(n_hidden, name, np.round(np.mean(found[name], axis=(0, 2)), 1), flush=True)
             rows += rows_of(n_hidden, found)
-    text = table(rows, f"{chosen.seeds} seeds, of one above 100 hidden units")
+    n_seeds = 1 if chosen.quick else chosen.seeds
+    text = table(rows, f"{n_seeds} seed{'s' * (n_seeds > 1)}, one above 100 hidden units")
     print(text)
     if chosen.write:
         write(chosen.write, text, MARKERS)
