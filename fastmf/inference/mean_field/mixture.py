@@ -7,6 +7,8 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf.inference.fixed_point import ending_of, replaced, with_check, with_solutions
+from fastmf.inference.mean_field.naive_bound import random_starts
+from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
 from fastmf.inference.mean_field.solutions import Solutions, distinct
 
 # Standard deviations by which means are moved from solutions, which are then solved again.
@@ -49,10 +51,18 @@ def mixture_of_starts(solve, model, starts, tilts, options):
     rows = []
     for k in range(max(lengths, default=1)):
         own = options | {name: _row(x, k) for name, x in tilts.items()}
-        rows.append(_mixed_row(partial(solve, model, **own), n_starts, rng))
+        rows.append(_mixed_row(partial(solve, model, **own), _starts(model, n_starts, rng), rng))
     found = _joined(rows) if lengths else rows[0][0]
     with_solutions(found, [row[1] for row in rows], not lengths)
     return with_check(found, lambda _: [reason for row in rows for reason in [row[2]()]])
+
+
+def _starts(model, n_starts, rng):
+    """How many random starts; where units have more than two values, also some at extremes."""
+    if not has_many_values(model.layers):
+        return n_starts
+    draws = random_starts(model, n_starts, rng)[:-1]
+    return np.vstack([draws, extreme_starts(model.layers[0])]).astype(model.dtype)
 
 
 def _row(x, k):
@@ -61,9 +71,9 @@ def _row(x, k):
     return x if np.ndim(x) < 2 else x[min(k, len(x) - 1)]
 
 
-def _mixed_row(solve, n_starts, rng):
+def _mixed_row(solve, starts, rng):
     """The mixture of a row, its `Solutions`, and a function with the reason not to trust it."""
-    first = solve(n_starts, rng=rng)
+    first = solve(starts, rng=rng)
     kept, members = _stable_ones(first)
     if len(kept):
         means, variances = (_of(getattr(first, name), lambda x: x[kept]) for name in NAMES[:2])
@@ -76,7 +86,7 @@ def _mixed_row(solve, n_starts, rng):
             members = np.where(members < 0, -1, then[members])
             found, solutions = _mixture(ends, rows, members)
             return found, solutions, partial(_reason, ends, rows, solutions)
-    rows, members = np.zeros(1, int), np.full(n_starts, -1)
+    rows, members = np.zeros(1, int), np.full(len(first.converged), -1)
     return *_mixture(first, rows, members), lambda: NO_SOLUTION
 
 

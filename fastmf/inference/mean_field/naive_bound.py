@@ -129,7 +129,30 @@ def random_starts(model, n_starts, rng):
 
 
 def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
-    """Naive mean field from many starts.
+    """Naive mean field from many starts: `solutions_from` of first order, without log-partitions.
+
+    Parameters
+    ----------
+    solve, model, layout, init, tilt, values
+        As for `solutions_from`.
+    max_iter : int
+
+    Returns
+    -------
+    FixedPoint
+    """
+    # Blocks of a dense machine are coupled, colours of a sparse one are not.
+    dense = not isinstance(model, Layered) and not issparse(model.couplings)
+    options = {"schedule": "sequential" if dense else "blocked", "max_iter": max_iter}
+    means = init if isinstance(init, tuple) else (init,)
+    starts = means, tuple(np.zeros_like(part) for part in means)
+    return solutions_from(
+        solve, model, layout, starts, tilt, values, order=1, log_partition=False, **options
+    )
+
+
+def solutions_from(solve, model, layout, init, tilt, values, **options):
+    """Solutions from many starts, with tilts in the order of a layout.
 
     Parameters
     ----------
@@ -137,22 +160,19 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
         `fastmf.tap`, of whose results this is a check.
     model : RBM, DBM or BoltzmannMachine
     layout : Layout
-    init : array, or tuple of arrays, of shape (n_starts, n_units)
-        Means of the first layer, or of all layers.
+    init : pair of tuples of arrays of shape (n_starts, n_units)
+        Means and variances, of the first layer or of all layers.
     tilt : Tilt
         With one or `n_starts` rows.
     values : array of shape (n_starts or 1, n_units)
         Values of clamped units.
-    max_iter : int
+    **options
+        Options of `fastmf.tap`.
 
     Returns
     -------
     FixedPoint
-        Without log-partitions.
     """
-    # Blocks of a dense machine are coupled, colours of a sparse one are not.
-    dense = not isinstance(model, Layered) and not issparse(model.couplings)
-    options = {"schedule": "sequential" if dense else "blocked"}
     clamp = np.where(tilt.clamped, values, np.nan)
     for name, part, used in (
         ("field", tilt.field, tilt.field.any()),
@@ -162,12 +182,10 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
         if used:
             rows = part[0] if len(part) == 1 else part
             options[name] = layout.split(rows.astype(model.dtype))
-    means = init if isinstance(init, tuple) else (init,)
-    means = tuple(part.astype(model.dtype) for part in means)
-    starts = means, tuple(np.zeros_like(part) for part in means)
-    if not isinstance(init, tuple):
-        starts = means[0], starts[1][0]
-    return solve(model, starts, order=1, max_iter=max_iter, log_partition=False, **options)
+    starts = tuple(tuple(part.astype(model.dtype) for part in parts) for parts in init)
+    if len(starts[0]) == 1:
+        starts = tuple(parts[0] for parts in starts)
+    return solve(model, starts, **options)
 
 
 def best_bound(solve, model, starts, tilt, values):

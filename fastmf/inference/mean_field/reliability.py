@@ -11,7 +11,10 @@ A row is not reliable if
   second-order term (order 2 and binary units). In a fully visible machine that is
 
       sum_(i,j) W^3 k_i k_j / 6 + sum_(i,j,l) W_ij W_jl W_li v_i v_j v_l,     k third cumulants;
-- all orders but the second of single pairs of binary units exceed 1 nat together (order 2).
+- all orders but the second of single pairs of binary units exceed 1 nat together (order 2); of
+  other discrete units, see `fastmf.inference.mean_field.pair_terms`;
+- it stands for a machine of units with more than two values, and another solution matters, too
+  (`fastmf.inference.mean_field.second_solutions`).
 """
 
 from collections.abc import Callable
@@ -31,6 +34,8 @@ from fastmf.inference.mean_field.naive_bound import (
     sides_of,
     starts_elsewhere,
 )
+from fastmf.inference.mean_field.pair_terms import PairTerms, has_pair_terms
+from fastmf.inference.mean_field.second_solutions import has_many_values, second_solutions
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._couplings import with_entries
 from fastmf.priors._groups import has_groups
@@ -102,11 +107,28 @@ class FixedPointCheck(NamedTuple):
                 checks.append((pairs_exceed(sides, mean, var), STRONG_PAIRS))
             if self.third_order and all(map(has_third_cumulant, sides.priors)):
                 checks.append((third_order_exceeds(sides, mean, var), LARGE_THIRD_ORDER))
+        if self.third_order and not all(map(two_values, sides.priors)) and has_pair_terms(sides):
+            checks.append((self._strong_pairs(sides, state, tilt), STRONG_PAIRS))
+        if self.whole and has_many_values(sides.priors):
+            found = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
+            checks.append((np.array([why != "" for why in found]), found))
         for failed, why in checks:
             for k in np.flatnonzero(failed):
                 reason = why if isinstance(why, str) else why[k]
                 reasons[rows[k]] += ("; " if reasons[rows[k]] else "") + reason
         return reasons
+
+    def _strong_pairs(self, sides, state, tilt):
+        """Whether all orders but the second of pairs of discrete units exceed 1 nat together."""
+        mean, _, b, a = state.astype(np.float64)
+        pairs, clamped = PairTerms(sides), np.broadcast_to(tilt.clamped, mean.shape)
+        rows = zip(mean, b, a, clamped, strict=True)
+        excess = [pairs.excess(*row, negligible=MAX_THIRD_ORDER / 2) for row in rows]
+        return abs(np.array(excess)) > MAX_THIRD_ORDER
+
+    def _second_solutions(self, state, tilt, k):
+        own = tilt._make(part[[min(k, len(part) - 1)]] for part in tilt)
+        return second_solutions(self.solve, self.model, *state[:2, [k]], own)
 
     @property
     def _n_first(self):

@@ -1,0 +1,180 @@
+"""What single pairs of discrete units add to a log-partition beyond the second order.
+
+With the probabilities q of the values of each unit, or of the states of each group, at a solution,
+a pair (i, j) adds in all orders
+
+    ln sum_(s,t) q_i(s) q_j(t) exp(C_st),    to second order    sum_(s,t) q_i(s) q_j(t) C_st^2 / 2
+
+where C is the coupling of the values s and t less its means over either under q.
+"""
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array, triu
+
+from fastmf.priors._groups import column_is_group, column_sizes
+from fastmf.priors._protocol import has_log_prob, n_units, parts_of
+from fastmf.priors._queries import support
+
+# Numbers in the couplings of values of pairs that are held at a time.
+_BLOCK_NUMBERS = 1 << 20
+
+
+class PairTerms:
+    """Terms of all pairs of columns that are coupled: groups, or units that are alone.
+
+    Parameters
+    ----------
+    sides : Sides
+        Sides of discrete units with `log_prob`.
+    """
+
+    def __init__(self, sides):
+        self.sides = [_Values(prior) for prior in sides.priors]
+        couplings = csr_array(sides.couplings)
+        if len(self.sides) == 1:
+            couplings = csr_array(triu(couplings))
+        self._couplings, self._prepared = couplings, False
+        self._powers = [abs(couplings).power(k) for k in (3, 4)]
+
+    def _prepare(self):
+        """Entries of the couplings of values, pair by pair."""
+        first, last = self.sides[0], self.sides[-1]
+        entries = coo_array(first.matrix.T @ self._couplings @ last.matrix)
+        s, t = entries.coords
+        keys = first.column[s].astype(np.int64) * len(last.start) + last.column[t]
+        keys, pair = np.unique(keys, return_inverse=True)
+        self.first, self.last = np.divmod(keys, len(last.start))
+        order = np.argsort(pair, kind="stable")
+        self._entries = (
+            pair[order],
+            first.place[s[order]],
+            last.place[t[order]],
+            entries.data[order],
+        )
+        self._prepared = True
+
+    def excess(self, mean, b, a, clamped, negligible=0.0):
+        """Terms of all orders but the second, of one row.
+
+        Parameters
+        ----------
+        mean, b, a : array of shape (n_units,)
+            Means and tilts of the units, side by side.
+        clamped : bool array of shape (n_units,)
+        negligible : float, default 0.0
+            Nats of the third and fourth order, about, below which 0 is returned.
+
+        Returns
+        -------
+        float
+        """
+        q, free, sizes, start = [], [], [], 0
+        for side in self.sides:
+            own = slice(start, start + side.matrix.shape[0])
+            q.append(side.probabilities(mean[own], b[own], a[own]))
+            free.append(~clamped[own][side.start])
+            sizes.append(side.absolute_moments(q[-1], mean[own]) * ~clamped[own])
+            start = own.stop
+        terms = zip(sizes[0], self._powers, sizes[-1], (6, 24), strict=True)
+        if sum(x @ (w @ y) / factor for x, w, y, factor in terms) < negligible:
+            return 0.0
+        if not self._prepared:
+            self._prepare()
+        kept = free[0][self.first] & free[-1][self.last]
+        size = max(1, _BLOCK_NUMBERS // (self.sides[0].width * self.sides[-1].width))
+        total = 0.0
+        for start in range(0, len(self.first), size):
+            pairs = slice(start, start + size)
+            p, r = q[0][self.first[pairs]], q[-1][self.last[pairs]]
+            total += _excess(self._block(start, size), p, r)[kept[pairs]].sum()
+        return float(total)
+
+    def _block(self, start, size):
+        """Couplings of the values of some pairs, (n_pairs, n_values, n_values)."""
+        pair, s, t, value = self._entries
+        a, b = np.searchsorted(pair, [start, start + size])
+        n = min(size, len(self.first) - start)
+        out = np.zeros((n, self.sides[0].width, self.sides[-1].width))
+        out[pair[a:b] - start, s[a:b], t[a:b]] = value[a:b]
+        return out
+
+
+def _excess(C, p, r):
+    """All orders but the second of some pairs with probabilities of values p and r."""
+    by_first, by_last = np.einsum("kst,kt->ks", C, r), np.einsum("kst,ks->kt", C, p)
+    whole = np.einsum("ks,ks->k", by_first, p)
+    C = C - by_first[:, :, None] - by_last[:, None, :] + whole[:, None, None]
+    second = np.einsum("ks,kst,kt->k", p, C * C, r) / 2
+    top = C.max((1, 2))
+    all_orders = top + np.log(np.einsum("ks,kst,kt->k", p, np.exp(C - top[:, None, None]), r))
+    return all_orders - second
+
+
+class _Values:
+    """The values of the columns of one side, those of each column after those of the last.
+
+    Parameters
+    ----------
+    prior : unit prior
+        Prior of discrete units.
+    """
+
+    def __init__(self, prior):
+        self.parts, value, counts = parts_of(prior), [], []
+        is_group, sizes = column_is_group(prior), column_sizes(prior)
+        self.start = np.cumsum(sizes) - sizes  # first unit of each column
+        for part in self.parts:
+            if column_is_group(part).all():
+                value.append(np.ones(n_units(part)))
+                counts.append(column_sizes(part))
+            else:
+                columns = support(part).T
+                value.append(columns[~np.isnan(columns)])
+                counts.append((~np.isnan(columns)).sum(1))
+        counts = np.concatenate(counts)
+        self.width = int(counts.max(initial=1))
+        self.column = np.repeat(np.arange(len(counts)), counts)
+        self.place = np.arange(len(self.column)) - np.repeat(np.cumsum(counts) - counts, counts)
+        unit = self.start[self.column] + np.where(is_group[self.column], self.place, 0)
+        self.unit, self.value = unit, np.concatenate(value)
+        self.alone = ~is_group[self.column]
+        entries = self.value, (unit, np.arange(len(unit)))
+        self.matrix = csr_array(entries, shape=(int(sizes.sum()), len(unit)))
+
+    def probabilities(self, mean, b, a):
+        """Probabilities of values, (n_columns, width), zero beyond those of a column."""
+        out, start = [], 0
+        for part in self.parts:
+            own = slice(start, start + n_units(part))
+            start = own.stop
+            if column_is_group(part).all():
+                out.append(np.maximum(mean[own], 0))
+                continue
+            columns = support(part)
+            there = ~np.isnan(columns)
+            x = np.where(there, columns, np.nanmin(columns, axis=0))
+            logs = np.where(there, part.log_prob(x) + b[own] * x - a[own] * x * x / 2, -np.inf)
+            out.append(np.exp(logs - logs.max(0)).T[there.T])
+        whole = np.zeros((len(self.start), self.width))
+        whole[self.column, self.place] = np.concatenate(out)
+        return whole / whole.sum(1, keepdims=True)
+
+    def absolute_moments(self, probabilities, mean):
+        """Third and fourth absolute moments of the units, (2, n_units); of states their means."""
+        p = probabilities[self.column, self.place]
+        deviation = np.where(self.alone, abs(self.value - mean[self.unit]), 1.0)
+        return np.stack([np.bincount(self.unit, p * deviation**k, len(mean)) for k in (3, 4)])
+
+
+def has_pair_terms(sides):
+    """Whether units are discrete, with log-weights of their values.
+
+    Parameters
+    ----------
+    sides : Sides
+    """
+    return all(
+        has_log_prob(part) and (column_is_group(part).all() or support(part) is not None)
+        for prior in sides.priors
+        for part in parts_of(prior)
+    )
