@@ -48,7 +48,7 @@ class Observed(NamedTuple):
     n_dropped: int
 
 
-def observed(labels, weights, sizes, options, clusters=None):
+def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False):
     """The rows of a fit.
 
     Parameters
@@ -63,6 +63,8 @@ def observed(labels, weights, sizes, options, clusters=None):
         `KINDS_OF_WEIGHTS`.
     clusters : array of shape (n_samples,), optional
         Labels of what was sampled together.
+    seen_only : bool, default False
+        Whether missing values are completed by categories alone that some row has.
 
     Raises
     ------
@@ -84,13 +86,24 @@ def observed(labels, weights, sizes, options, clusters=None):
         clustered = sampling(members, weights[used], who[used])
     completions = None
     if (rows < 0).any():
-        completions = Completions.of(rows, sums, sizes)
+        completions = Completions.of(rows, sums, sizes, seen_only)
         rows, sums = completions.states, completions.weights
     return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~kept).sum()))
 
 
 def summable(labels, sizes):
-    """Which rows have values, and few enough completions for `missing="em"`; others may warn."""
+    """Which rows have values, and few enough completions for `missing="em"`; others may warn.
+
+    Raises
+    ------
+    ValueError
+        If a column has no values.
+    """
+    empty = np.flatnonzero((labels < 0).all(0))
+    if len(empty):
+        raise ValueError(
+            f"X must have values in each column, got none in column {empty[0]}: leave it out."
+        )
     many = n_completions(labels, sizes) > MAX_OF_A_ROW
     if many.any():
         warn_user(
@@ -133,11 +146,24 @@ def maximised(machine, solve, start):
     """
     if machine._completions is None:
         return solve(machine._objective, start)
+
+    def exists(completions, parameters):
+        machine._completions = completions
+        return machine._existence(parameters).exists is not False
+
     found, machine._completions, machine._objective = expectation_maximisation(
         machine._completions, machine._objective.reweighted,
         lambda objective, last: solve(objective, objective.independent() if last is None else last),
+        exists,
     )  # fmt: skip
     return found
+
+
+def likely_objective(machine):
+    """The objective of a machine, without completions of rows of negligible probability."""
+    if machine._completions is None:
+        return machine._objective
+    return machine._objective.reweighted(machine._completions.likely_weights)
 
 
 def select_couplings(machine):

@@ -36,16 +36,17 @@ class PottsNetwork:
             )
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        penalties = {"l2": float(self.l2), "l2_field": float(self.l2_field)}
+        edges = None if self._absent_pairs() is None else self.graph_
+        options = {"l2": float(self.l2), "l2_field": float(self.l2_field), "edges": edges}
         if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
             raise ValueError("standard errors are for up to 4000 parameters: take fewer sites.")
         if self._completions is not None:
             return IncompleteSandwich(
-                self._completions, self._couplings.dense(), self._field, self.sizes_, **penalties
+                self._completions, self._couplings.dense(), self._field, self.sizes_, **options
             )
         return Sandwich(
             self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
-            edges=None if self._absent_pairs() is None else self.graph_, **penalties,
+            **options,
         )  # fmt: skip
 
     def standard_errors(self, gauge="zero-sum"):

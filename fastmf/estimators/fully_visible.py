@@ -11,6 +11,7 @@ from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._fully_visible import INVERSIONS, BaseFullyVisibleBoltzmannMachine
 from fastmf.estimators._observed import (
     check_selection,
+    likely_objective,
     maximised,
     observed,
     select_couplings,
@@ -279,7 +280,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         labels = np.where(absent, -1, states > 0).astype(np.int64)
         weights = np.ones(len(states)) if weights is None else weights
         options = self.missing, self.weights
-        found = observed(labels, weights, np.full(states.shape[1], 2), options, clusters)
+        sizes = np.full(states.shape[1], 2)
+        found = observed(labels, weights, sizes, options, clusters, seen_only=not self.l2)
         self._sampling, self._completions = found.sampling, found.completions
         self.n_missing_, self.n_dropped_ = found.n_missing, found.n_dropped
         return WeightedRows(2.0 * found.labels - 1, found.weights)
@@ -358,19 +360,20 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.couplings_, self.field_ = objective.unpacked(found.parameters)
         self.history_ = np.array(found.history)
         self.n_iter_ = len(found.history)
-        self.existence_ = self._existence(found)
+        self.existence_ = self._existence(found.parameters)
         self.converged_ = found.stopped and self.existence_.exists is not False
         self._warn(found, options["max_iter"])
 
-    def _existence(self, found):
+    def _existence(self, parameters):
+        objective = likely_objective(self)
         if self.penalty == "firth":
-            return existence_with_firth(self._objective)
-        if self._objective.edges is not None and not self._penalty_l1:
-            return existence_in_graph(self._objective, found.parameters)
+            return existence_with_firth(objective)
+        if objective.edges is not None and not self._penalty_l1:
+            return existence_in_graph(objective, parameters)
         if not self._penalty_l1:
-            return existence(self._objective, found.parameters, float(self.existence_seconds))
+            return existence(objective, parameters, float(self.existence_seconds))
         # With penalised couplings only the fields of constant units can grow without end.
-        states = self._objective.rows.states
+        states = objective.rows.states
         constant = np.flatnonzero((states == states[0]).all(0))
         if self.l2 or not len(constant):
             return Existence(True)

@@ -12,6 +12,7 @@ from fastmf.estimators._data import missing_entries
 from fastmf.estimators._item_categories import item_categories
 from fastmf.estimators._observed import (
     check_selection,
+    likely_objective,
     maximised,
     observed,
     select_couplings,
@@ -205,7 +206,10 @@ class OrdinalMachine(BaseOrdinalMachine):
         scores = np.full(X.shape, -1)
         scores[used] = codes(self, X[used], self.categories_)
         options = self.missing, self.weights
-        found = observed(scores, weights, self.n_categories_, options, clusters)
+        seen_only = self.thresholds == "free" and not self.l2_field
+        found = observed(
+            scores, weights, self.n_categories_, options, clusters, seen_only=seen_only
+        )
         self._rows, self._weights = found.labels, found.weights
         self._sampling, self._completions = found.sampling, found.completions
         self.n_missing_, self.n_dropped_ = int(missing_entries(X).sum()), found.n_dropped
@@ -256,13 +260,14 @@ class OrdinalMachine(BaseOrdinalMachine):
         self._warn(found.stopped, max_iter)
 
     def _existence(self, parameters):
+        objective = likely_objective(self)
         if not self._penalty_l1:
-            found = existence(self._objective, parameters, float(self.existence_seconds))
+            found = existence(objective, parameters, float(self.existence_seconds))
         else:  # penalised couplings are finite
-            items = () if self.l2_field else unbounded(self._objective)
+            items = () if self.l2_field else unbounded(objective)
             message = "thresholds of items grow without end; merge categories, or give l2_field"
             found = no_maximum(message, items) if len(items) else Existence(True)
-        empty = unseen(self._objective)
+        empty = unseen(objective)
         if found.exists is False and self.thresholds == "free" and len(empty):
             if not self.l2_field:
                 found = found._replace(message=self._empty_categories(empty))

@@ -65,14 +65,14 @@ class PottsMachine(BasePottsMachine):
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Sites that may be coupled: an adjacency matrix of shape (n_groups, n_groups), pairs of shape
         (n_edges, 2), or a graph with `nodes` and `edges`, whose sites are numbers of columns or
-        their names. All other couplings are exactly 0. It needs `symmetric`; standard errors and
-        tests are not known with it.
+        their names. All other couplings are exactly 0, and errors and tests are those of the
+        couplings that are there. It needs `symmetric`.
     missing : {"absent", "em"}
         "absent" leaves missing labels out: such a site has no term of its own, and no part in the
         probabilities of others. "em" sums over what they may be, by expectation and maximisation,
         which is right where labels are missing at random, and errors take what is missing into
         account: see `FullyVisibleBoltzmannMachine`. It is for up to 4,000 parameters by Newton's
-        method, all pairs of sites and `symmetric`. Rows with more than 4,096 completions are left
+        method, of all pairs of sites or of those of `graph`, and `symmetric`. Rows with more than 4,096 completions are left
         out, with a warning.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
@@ -211,7 +211,9 @@ class PottsMachine(BasePottsMachine):
             kept &= weights > 0
             if not kept.any():
                 raise ValueError("X must have a row with labels, of positive weight.")
-            self._completions = Completions.of(labels[kept], weights[kept], self.sizes_)
+            self._completions = Completions.of(
+                labels[kept], weights[kept], self.sizes_, seen_only=not self.l2_field
+            )
             self._labels, self._weights = self._completions.states, self._completions.weights
 
     def _check_options(self):
@@ -219,11 +221,11 @@ class PottsMachine(BasePottsMachine):
         one_of("missing", self.missing, ("absent", "em"))
         if not isinstance(self.symmetric, bool | np.bool_):
             raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
-        by_newton = self.solver in ("auto", "newton") and self.symmetric and self.graph is None
+        by_newton = self.solver in ("auto", "newton") and self.symmetric
         if self.missing == "em" and not by_newton:
             raise ValueError(
-                "missing='em' needs solver 'auto' or 'newton', symmetric=True and graph=None, got "
-                f"{self.solver!r}, symmetric={self.symmetric!r} and graph={self.graph!r:.40}."
+                "missing='em' needs solver 'auto' or 'newton', and symmetric=True, got "
+                f"{self.solver!r} and symmetric={self.symmetric!r}."
             )
         for name in ("l2", "l2_field", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
@@ -251,40 +253,57 @@ class PottsMachine(BasePottsMachine):
         if self._completions is None:
             found = fitting.fit(data, options, absent)
         else:
-            found = self._maximise_expected()
-            data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
+            found = self._maximise_expected(absent)
+            data = self._data(self._weights)
         self._couplings, self._field = found.couplings, found.field
         self.history_ = found.history
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
         self.log_pseudo_likelihood_ = value / data.total
-        if absent is None:
-            self.existence_ = existence(
-                data, l2, l2_field, bool(self.symmetric), float(self.existence_seconds),
-                (self._couplings, self._field),
-            )  # fmt: skip
-        else:
-            seconds = float(self.existence_seconds)
-            self.existence_ = existence_in_graph(data, l2, l2_field, absent, seconds)
+        self.existence_ = self._existence(absent, (self._couplings, self._field))
         self.converged_ = found.converged and self.existence_.exists is not False
         self._warn(found.converged)
 
-    def _maximise_expected(self):
+    def _data(self, weights):
+        return PottsData(self._labels, weights, self.sizes_, self.n_threads)
+
+    def _existence(self, absent, estimate):
+        """Whether there is a maximum, of rows without completions of negligible probability."""
+        penalties, seconds = (float(self.l2), float(self.l2_field)), float(self.existence_seconds)
+        if self._completions is None:
+            data = self._data(self._weights)
+        else:
+            weights = self._completions.likely_weights
+            kept = weights > 0
+            data = PottsData(self._labels[kept], weights[kept], self.sizes_, self.n_threads)
+        if absent is None:
+            return existence(data, *penalties, bool(self.symmetric), seconds, estimate)
+        return existence_in_graph(data, *penalties, absent, seconds)
+
+    def _maximise_expected(self, absent):
         """`PottsFit` of what incomplete rows may be, with their probabilities at the estimate."""
         objective = DampedObjective(
-            self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field)
-        )
+            self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field),
+            None if absent is None else self.graph_,
+        )  # fmt: skip
         tol, max_iter = min(float(self.tol), 1e-5), self.max_iter or fitting.MAX_ITER["newton"]
-        found, self._completions, objective = expectation_maximisation(
+
+        def estimate(parameters):
+            couplings, field = objective.unpacked(parameters)
+            return DenseCouplings(couplings, self.sizes_), field
+
+        def exists(completions, parameters):
+            self._completions = completions
+            return self._existence(absent, estimate(parameters)).exists is not False
+
+        found, self._completions, _ = expectation_maximisation(
             self._completions, objective.reweighted,
             lambda own, last: newton(
                 own, own.independent() if last is None else last, tol=tol, max_iter=max_iter
             ),
+            exists,
         )  # fmt: skip
         self._weights = self._completions.weights
-        couplings, field = objective.unpacked(found.parameters)
-        history = np.array(found.history)
-        couplings = DenseCouplings(couplings, self.sizes_)
-        return fitting.PottsFit(couplings, field, history, found.stopped)
+        return fitting.PottsFit(*estimate(found.parameters), np.array(found.history), found.stopped)
 
     def _absent_pairs(self):
         """The pairs of sites that `graph` does not couple, or None without it."""

@@ -30,6 +30,11 @@ MAX_OF_A_ROW, MAX_COMPLETIONS = 4096, 1 << 22
 COMPLETION_TOL, MAX_EM_STEPS = 1e-8, 500
 # Smallest probability of a completion: less cannot matter, and zero weights divide by zero.
 MIN_PROBABILITY = 1e-13
+# Completions of smaller probability do not decide whether a maximum exists: where it does not, those
+# that contradict a separation become ever less probable.
+NEGLIGIBLE_PROBABILITY = 1e-6
+# Steps after which it is asked whether there is a maximum to go on to.
+EXISTENCE_STEPS = (15, 50, 150)
 # Completions whose scores are computed at a time.
 _BLOCK = 4096
 
@@ -52,7 +57,7 @@ class Completions(NamedTuple):
     row_weights: np.ndarray
 
     @classmethod
-    def of(cls, labels, weights, sizes):
+    def of(cls, labels, weights, sizes, seen_only=False):
         """All completions of rows, equally probable.
 
         Parameters
@@ -62,13 +67,20 @@ class Completions(NamedTuple):
         weights : array of shape (n_rows,)
         sizes : int array of shape (n_units,)
             Number of states of each unit.
+        seen_only : bool, default False
+            Leave out states that no row has. Without a penalty their probability is zero where the
+            likelihood is largest.
 
         Raises
         ------
         ValueError
             If there are more than `MAX_COMPLETIONS` together.
         """
-        counts = n_completions(labels, sizes)
+        values = [np.arange(size) for size in sizes]
+        if seen_only:
+            values = [np.unique(x[x >= 0]) if (x >= 0).any() else own
+                      for x, own in zip(labels.T, values, strict=True)]  # fmt: skip
+        counts = n_completions(labels, np.array([len(own) for own in values]))
         if counts.sum() > MAX_COMPLETIONS:
             raise ValueError(
                 f"missing='em' sums over the completions of rows, up to {MAX_COMPLETIONS} "
@@ -79,8 +91,7 @@ class Completions(NamedTuple):
         for own, n in zip(labels, counts.astype(int), strict=True):
             absent = np.flatnonzero(own < 0)
             if len(absent):
-                values = product(*(range(int(sizes[i])) for i in absent))
-                whole[row : row + n, absent] = list(values)
+                whole[row : row + n, absent] = list(product(*(values[i] for i in absent)))
             row += n
         states, _, members = distinct(whole, np.ones(len(whole)))
         indptr = np.append(0, np.cumsum(counts)).astype(np.int64)
@@ -92,6 +103,13 @@ class Completions(NamedTuple):
     def weights(self):
         """Weights of the states."""
         return self.row_weights @ self.share
+
+    @property
+    def likely_weights(self):
+        """Weights of the states, without completions of negligible probability."""
+        share = self.share.copy()
+        share.data = np.where(share.data > NEGLIGIBLE_PROBABILITY, share.data, 0.0)
+        return self.row_weights @ share
 
     def given(self, log_joint):
         """The same with probabilities proportional to the exponentials of values of the states."""
@@ -111,7 +129,7 @@ def n_completions(labels, sizes):
     return np.exp2(((labels < 0) * np.log2(sizes)).sum(1)).round()
 
 
-def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_EM_STEPS):
+def expectation_maximisation(completions, objective_of, maximise, exists=None):
     """Estimate from the completions of rows.
 
     Parameters
@@ -122,7 +140,9 @@ def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_E
         Objective of weights of the states: a `CompositeLikelihood` with a method `log_joint`.
     maximise : callable
         `Fit` of an objective from parameters, or from uncoupled units (None).
-    max_iter : int
+    exists : callable, optional
+        Whether a maximum is not known not to exist, from completions and parameters: it is asked
+        where a fit did not end and after some steps, and ends the iterations if there is none.
 
     Returns
     -------
@@ -132,7 +152,7 @@ def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_E
     objective : CompositeLikelihood
     """
     parameters, history, stopped = None, [], False
-    for _ in range(max_iter):
+    for step in range(MAX_EM_STEPS):
         objective = objective_of(completions.weights)
         found = maximise(objective, parameters)
         last, parameters = parameters, found.parameters
@@ -143,6 +163,9 @@ def expectation_maximisation(completions, objective_of, maximise, max_iter=MAX_E
             if change < COMPLETION_TOL * max(1, abs(parameters).max(initial=0)):
                 stopped = found.stopped
                 break
+        asked = exists is not None and (not found.stopped or step in EXISTENCE_STEPS)
+        if asked and not exists(completions, parameters):
+            break
     objective = objective_of(completions.weights)
     return Fit(parameters, history, stopped), completions, objective
 

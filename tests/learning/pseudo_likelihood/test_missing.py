@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
@@ -211,9 +212,97 @@ def test_potts_machines_of_incomplete_rows(tmp_path):
     assert machine.edge_inclusion().probability.shape == (3, 3)
     with pytest.raises(ValueError, match="complete rows"):
         machine.likelihood_ratio_test()
-    for options in ({"symmetric": False}, {"solver": "lbfgs"}, {"graph": [[0, 1]]}):
+    for options in ({"symmetric": False}, {"solver": "lbfgs"}):
         with pytest.raises(ValueError, match="missing='em' needs solver"):
             mf.PottsMachine(missing="em", **options).fit(labels)
+
+
+def test_potts_machines_of_incomplete_rows_in_a_graph():
+    """Expected scores of the couplings of the graph are zero, and the sandwich is theirs."""
+    labels, first = potts_labels(seed=9), np.array([0, 2, 5])
+    labels = labels[(labels >= 0).any(1)]
+    machine = mf.PottsMachine(n_states=[2, 3, 3], missing="em", graph=[[0, 1], [1, 2]]).fit(labels)
+    assert machine.converged_
+    scores, (u, v) = expected_potts_scores(machine.couplings_, machine.field_, labels, first)
+    site = np.array([0, 0, 1, 1, 1, 2, 2, 2])
+    there = np.append(np.ones(8, bool), site[v] - site[u] == 1)
+    assert (machine.couplings_[u, v][~there[8:]] == 0).all()
+    assert (abs(machine.couplings_[u, v][there[8:]]) > 0).all()
+    np.testing.assert_allclose(scores[:, there].mean(0), 0, atol=1e-7)
+    binary, chain = np.where(labels < 0, np.nan, labels > 0), [[0, 1], [1, 2]]
+    spins = mf.FullyVisibleBoltzmannMachine(missing="em", graph=chain, tol=1e-9).fit(binary)
+    sites = mf.PottsMachine(missing="em", graph=chain).fit(np.where(np.isnan(binary), -1, binary))
+    errors = sites.standard_errors()[0][:, 1, :, 1]
+    np.testing.assert_allclose(
+        sites.in_gauge("zero-sum")[0][:, 1, :, 1], spins.couplings_, atol=1e-6
+    )
+    np.testing.assert_allclose(errors, spins.standard_errors()[0], atol=1e-6)
+    probability = sites.edge_inclusion(scale=2.0).probability
+    assert probability[0, 2] == 0 and probability[0, 1] > 0.5
+
+
+def incomplete(X, seed=0):
+    """The same as floats with some missing values."""
+    return np.where(np.random.default_rng(seed).random(X.shape) < 0.06, np.nan, X)
+
+
+def scores_of(n=200, d=4):
+    rng = np.random.default_rng(3)
+    return np.digitize(rng.normal(size=(n, 1)) + rng.normal(size=(n, d)), [-0.7, 0.7])
+
+
+@pytest.mark.parametrize("l2_field", [0.0, 0.01])
+def test_categories_that_nobody_has_are_named(l2_field):
+    X = incomplete(scores_of())
+    machine = mf.OrdinalMachine(missing="em", n_categories=[3, 3, 4, 3], l2_field=l2_field)
+    if l2_field:  # the estimate has them
+        machine.fit(X)
+        assert machine.converged_ and machine.existence_.exists
+        assert np.isfinite(np.concatenate(machine.thresholds_)).all()
+    else:
+        with pytest.warns(ConvergenceWarning, match="nobody is in category 3 of item x2"):
+            machine.fit(X)
+        assert not machine.converged_ and machine.existence_.units == (2,)
+        smaller = mf.OrdinalMachine(missing="em").fit(X)
+        np.testing.assert_allclose(machine.couplings_, smaller.couplings_, atol=1e-5)
+    assert machine.n_iter_ < 50
+    sites = mf.PottsMachine(missing="em", n_states=[3, 3, 4, 3], l2=l2_field, l2_field=l2_field)
+    if l2_field:
+        assert sites.fit(X).converged_ and sites.existence_.exists
+    else:
+        with pytest.warns(ConvergenceWarning, match="states were never seen"):
+            sites.fit(X)
+        assert sites.existence_.exists is False and sites.existence_.units == (2,)
+    assert sites.n_iter_ < 50
+
+
+@pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
+def test_separated_items_of_incomplete_rows_are_found(kind):
+    X = (scores_of() > 0).astype(int)
+    for column in (X[:, 1], 1 - X[:, 1]):
+        X[:, 2] = column
+        with pytest.warns(ConvergenceWarning, match="separate"):
+            machine = kind(missing="em").fit(incomplete(X))
+        assert machine.existence_.exists is False and not machine.converged_
+        assert set(machine.existence_.units) >= {1, 2} and machine.n_iter_ < 60
+    penalised = kind(missing="em", l2=0.01).fit(incomplete(X))
+    assert penalised.converged_
+    X[:, 2] = 1
+    if kind is mf.FullyVisibleBoltzmannMachine:
+        with pytest.warns(ConvergenceWarning, match="no maximum exists"):
+            constant = kind(missing="em").fit(incomplete(X))
+        assert constant.existence_.units == (2,) and constant.n_iter_ < 60
+
+
+def test_columns_without_values_are_refused():
+    X = incomplete(scores_of())
+    X[:, 3] = np.nan
+    for machine in (
+        mf.FullyVisibleBoltzmannMachine(missing="em", threshold=0.5),
+        mf.OrdinalMachine(missing="em", n_categories=3), mf.PottsMachine(missing="em"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="column 3"):
+            machine.fit(X)
 
 
 def test_potts_machines_of_two_states_are_binary():
@@ -257,7 +346,7 @@ def test_what_cannot_be_summed_over_is_said():
         machine = fitted(labels, l2=0.1)
     assert len(caught) == 1
     assert machine.n_dropped_ == 1 and machine.n_missing_ == 13
-    with pytest.raises(ValueError, match="X must have a row"):
+    with pytest.raises(ValueError, match="X must have values"):
         fitted(np.full((3, 4), -1), l2=0.1, threshold=0.5)
     with pytest.raises(ValueError, match="NaN"):
         mf.FullyVisibleBoltzmannMachine().fit(np.where(labels < 0, np.nan, labels))

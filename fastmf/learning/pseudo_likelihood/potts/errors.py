@@ -243,13 +243,13 @@ class IncompleteSandwich(GaugeErrors, IncompleteGodambe):
     Parameters
     ----------
     completions : Completions
-    couplings, field, sizes, l2, l2_field
+    couplings, field, sizes, l2, l2_field, edges
         As in `Sandwich`.
     """
 
-    def __init__(self, completions, couplings, field, sizes, *, l2=0.0, l2_field=0.0):
+    def __init__(self, completions, couplings, field, sizes, **options):
         states, weights = completions.states, completions.weights
-        objective = DenseObjective(states, weights, sizes, l2, l2_field)
+        objective = DenseObjective(states, weights, sizes, **options)
         sampling = sparse.diags_array(completions.row_weights / objective.total)
         super().__init__(objective, objective.packed(couplings, field), completions, sampling)
 
