@@ -386,6 +386,7 @@ class PottsMachine(_Saved, _Estimator):
         self,
         inclusion_probability: float | None = 0.5,
         scale: float | None = 1.0,
+        slab: str = "gaussian",
         errors: str = "sandwich",
     ) -> Any: ...
     def likelihood_ratio_test(self, pairs: ArrayLike | None = None) -> Any: ...

@@ -1,5 +1,6 @@
 """Posterior of the edges of a network, as estimators report it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from fastmf._common.arguments import number, one_of
 from fastmf._common.warning import warn_user
 from fastmf.estimators._frames import pandas
 from fastmf.learning.evidence.edges import SCALES, SLABS, Whitened, node_blocks
+from fastmf.learning.evidence.effect_groups import EffectGroups
 from fastmf.special import sigmoid
 
 
@@ -139,6 +141,7 @@ class PairInclusion:
         Log-density of the estimates, in nats.
     inclusion_probability, scale : float
         Parameters of the prior, as given or learned.
+    slab : str
     converged : bool
     sensitivity : ScaleSensitivity
         The same with half and twice the scale.
@@ -151,24 +154,10 @@ class PairInclusion:
     log_evidence: float
     inclusion_probability: float
     scale: float
+    slab: str
     converged: bool
     sensitivity: ScaleSensitivity | None
     names: np.ndarray
-
-    @classmethod
-    def of(cls, effects, mean, pairs, names):
-        """From the posterior of the groups of contrasts of pairs of sites."""
-        return cls(
-            probability=_symmetric(effects.probability, pairs, names),
-            log_bayes_factor=_symmetric(effects.log_odds - effects.prior_log_odds, pairs, names),
-            mean=mean,
-            log_evidence=effects.log_evidence,
-            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
-            scale=2 * float(effects.scale),
-            converged=effects.converged,
-            sensitivity=None,
-            names=names,
-        )
 
     def as_frame(self):
         """One line for each pair of sites, as a pandas data frame.
@@ -317,17 +306,35 @@ class Estimates(NamedTuple):
 
     def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
         """Posterior with checked arguments: an `EdgeInclusion`."""
-        log_odds = checked_prior(inclusion_probability, scale)
-        one_of("slab", slab, SLABS)
         whitened = self.whitened()
-        found = self._inclusion(whitened.posterior(log_odds, scale, slab), slab)
-        if not sensitivity:
-            return found
 
-        def with_scale(scale):
-            return self._inclusion(whitened.posterior(prior_log_odds(found), scale, slab), slab)
+        def with_prior(log_odds, scale):
+            return self._inclusion(whitened.posterior(log_odds, scale, slab), slab)
 
-        return replace(found, sensitivity=sensitivity_to_scale(found, with_scale))
+        return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
+
+    @property
+    def groups(self):
+        """Parameters of each pair."""
+        return np.arange(len(self.values))[:, None]
+
+    def couplings(self, values):
+        """Values as matrices of couplings."""
+        return self.matrix(values)
+
+    def deviations(self):
+        """Standard errors of the couplings."""
+        return self.matrix(np.sqrt(self.covariance.diagonal()))
+
+    def chi_squares(self):
+        """Squared values of each pair in units of their covariance."""
+        return self.values**2 / self.covariance.diagonal()
+
+    def chi_square(self):
+        """The same of all values together; NaN where only covariances of each feature are known."""
+        if isinstance(self.covariance, NodeCovariances):
+            return np.nan
+        return self.whitened().chi_square
 
     def _inclusion(self, effects, slab):
         warn_unless(effects.converged)
@@ -344,6 +351,90 @@ class Estimates(NamedTuple):
             sensitivity=None,
             names=self.names,
         )
+
+
+class PairEstimates(NamedTuple):
+    """Couplings of pairs of sites, as contrasts that no change of gauge moves.
+
+    Parameters
+    ----------
+    values : array of shape (n_contrasts,)
+    covariance : array of shape (n_contrasts, n_contrasts)
+    pairs : tuple of int arrays of shape (n_pairs,)
+    names : array of str of shape (n_groups,)
+    groups : list of int arrays
+        Contrasts of each pair.
+    unpacked : callable
+        Couplings, in the zero-sum gauge, of contrasts.
+    """
+
+    values: np.ndarray
+    covariance: np.ndarray
+    pairs: tuple
+    names: np.ndarray
+    groups: list
+    unpacked: Callable
+
+    def matrix(self, values):
+        """Values of pairs as a symmetric matrix with zero diagonal."""
+        return _symmetric(values, self.pairs, self.names)
+
+    def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
+        """Posterior with checked arguments: a `PairInclusion`."""
+        effects = EffectGroups(self.values, self.covariance, self.groups)
+
+        def with_prior(log_odds, scale):
+            # The difference of two contrasts of states in either site has twice the deviation.
+            half = None if scale is None else scale / 2
+            found = effects.posterior(log_odds, half, 0.5, slab)
+            warn_unless(found.converged)
+            return PairInclusion(
+                probability=self.matrix(found.probability),
+                log_bayes_factor=self.matrix(found.log_odds - found.prior_log_odds),
+                mean=self.unpacked(found.mean),
+                log_evidence=found.log_evidence,
+                inclusion_probability=float(sigmoid(np.float64(found.prior_log_odds))),
+                scale=2 * float(found.scale),
+                slab=slab,
+                converged=found.converged,
+                sensitivity=None,
+                names=self.names,
+            )
+
+        return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
+
+    def couplings(self, values):
+        """Couplings, in the zero-sum gauge, of contrasts."""
+        return self.unpacked(values)
+
+    def deviations(self):
+        """Standard errors of the couplings, in the zero-sum gauge."""
+        factor = np.linalg.cholesky(self.covariance)
+        return np.sqrt(sum(np.square(self.unpacked(column)) for column in factor.T))
+
+    def chi_squares(self):
+        """Squared contrasts of each pair in units of their covariance."""
+        return np.array([
+            self.values[own] @ np.linalg.solve(self.covariance[np.ix_(own, own)], self.values[own])
+            for own in self.groups
+        ])  # fmt: skip
+
+    def chi_square(self):
+        """The same of all contrasts together."""
+        return float(self.values @ np.linalg.solve(self.covariance, self.values))
+
+
+def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity):
+    """Posterior with checked arguments, and with other scales, from a function of the prior."""
+    log_odds = checked_prior(inclusion_probability, scale)
+    one_of("slab", slab, SLABS)
+    found = with_prior(log_odds, scale)
+    if not sensitivity:
+        return found
+    odds = prior_log_odds(found)
+    return replace(
+        found, sensitivity=sensitivity_to_scale(found, lambda scale: with_prior(odds, scale))
+    )
 
 
 def checked_prior(inclusion_probability, scale):

@@ -1,23 +1,13 @@
 """Errors, tests and edges of a Potts machine."""
 
-from dataclasses import replace
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
-from fastmf.estimators._edge_inclusion import (
-    PairInclusion,
-    checked_prior,
-    prior_log_odds,
-    sensitivity_to_scale,
-    shrunk,
-    warn_unless,
-)
+from fastmf.estimators._edge_inclusion import PairEstimates, shrunk
 from fastmf.estimators._frames import feature_names
 from fastmf.estimators._labels import checked_pairs
 from fastmf.estimators._networks import ERRORS
-from fastmf.learning.evidence.effect_groups import EffectGroups
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.errors import IncompleteSandwich, Sandwich
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
@@ -130,7 +120,9 @@ class PottsNetwork:
         restricted = sandwich.objective.packed(smaller.couplings.dense(), smaller.field)
         return sandwich.ratio_test(statistic, indices, sandwich.parameters, restricted)
 
-    def edge_inclusion(self, inclusion_probability=0.5, scale=1.0, errors="sandwich"):
+    def edge_inclusion(
+        self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"
+    ):
         """Posterior probability of each pair of sites that its couplings are not all zero.
 
         Parameters
@@ -143,6 +135,9 @@ class PottsNetwork:
             sites are coupled; all couplings of a pair have a normal prior that is alike for all
             states. None: that of the largest evidence times a log-normal prior (median 1, deviation
             1).
+        slab : {"gaussian", "cauchy"}
+            Prior of the couplings of a pair that is coupled: normal, or Cauchy of that scale, in
+            which all couplings of the pair are large together.
         errors : {"sandwich", "naive"}
             As in `FullyVisibleBoltzmannMachine.edge_inclusion`.
 
@@ -172,25 +167,21 @@ class PottsNetwork:
         >>> np.argwhere(found.probability > 0.5).tolist()
         [[1, 3], [3, 1]]
         """
+        estimates = self._edge_estimates(errors)
+        return estimates.inclusion(inclusion_probability, scale, slab)
+
+    def _edge_estimates(self, errors):
+        """Contrasts of the couplings of pairs of sites, with their covariance."""
         one_of("errors", errors, ERRORS)
-        log_odds = checked_prior(inclusion_probability, scale)
         sandwich, names = self._sandwich(), feature_names(self)
         contrasts, groups, pairs = sandwich.objective.contrasts()
-        naive = contrasts @ sandwich.naive_covariance() @ contrasts.T
+        covariance = contrasts @ sandwich.naive_covariance() @ contrasts.T
         if errors == "sandwich":
             own = contrasts @ sandwich.covariance() @ contrasts.T
-            naive = shrunk(own, naive, sandwich.effective_rows)
-        estimates = EffectGroups(contrasts @ sandwich.parameters, naive, groups)
+            covariance = shrunk(own, covariance, sandwich.effective_rows)
 
-        def with_prior(log_odds, scale):
-            # The difference of two contrasts of states in either site has twice the deviation.
-            half = None if scale is None else scale / 2
-            found = estimates.posterior(log_odds, half, 0.5)
-            warn_unless(found.converged)
-            couplings, _ = sandwich.objective.unpacked(contrasts.T @ found.mean)
-            return PairInclusion.of(found, self._by_site(couplings, 2), pairs, names)
+        def unpacked(values):
+            return self._by_site(sandwich.objective.unpacked(contrasts.T @ values)[0], 2)
 
-        found = with_prior(log_odds, scale)
-        odds = prior_log_odds(found)
-        others = sensitivity_to_scale(found, lambda scale: with_prior(odds, scale))
-        return replace(found, sensitivity=others)
+        values = contrasts @ sandwich.parameters
+        return PairEstimates(values, covariance, pairs, names, groups, unpacked)

@@ -5,12 +5,13 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, ndtr
+from scipy.special import chdtrc
 
 from fastmf._common.arguments import count, flag
-from fastmf.estimators._edge_inclusion import Estimates, NodeCovariances
+from fastmf.estimators._edge_inclusion import NodeCovariances
 from fastmf.estimators._networks import Network
 from fastmf.estimators._permutations import PermutationTest, permutation_test
+from fastmf.estimators._potts_network import PottsNetwork
 from fastmf.estimators._runs import generator_of
 
 
@@ -36,9 +37,11 @@ class GroupComparison:
     Parameters
     ----------
     difference, std : array of shape (n_features, n_features)
-        The couplings of the first machine less those of the second, and their standard errors.
+        The couplings of the first machine less those of the second, and their standard errors; of
+        Potts machines as `couplings_`, in the zero-sum gauge.
     p_value : array of shape (n_features, n_features)
-        p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal.
+        p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal. For
+        pairs of sites, chi-squared tests of all their couplings.
     probability : array of shape (n_features, n_features)
         Posterior probabilities that couplings differ.
     log_bayes_factor : array of shape (n_features, n_features)
@@ -98,14 +101,14 @@ def compare_groups(
 
     Parameters
     ----------
-    machine_a, machine_b, *machines : FullyVisibleBoltzmannMachine or OrdinalMachine
+    machine_a, machine_b, *machines : FullyVisibleBoltzmannMachine, OrdinalMachine or PottsMachine
         Fitted to independent rows of the same features, one for each group.
     inclusion_probability, scale : float or None
         Prior of the differences, as in `FullyVisibleBoltzmannMachine.edge_inclusion`.
     errors : {"sandwich", "naive"}
     n_permutations : int
         Permutations of the rows for tests that do not rely on many rows, each of which takes two
-        fits; 0 for none. With more than two groups, for each pair.
+        fits; 0 for none. With more than two groups, for each pair. Not for Potts machines.
     rng : int, RandomState or None, default 0
         For permutations.
     verbose : bool, default False
@@ -145,9 +148,14 @@ def compare_groups(
     n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)
     verbose = flag("verbose", verbose)
     kind = type(machine_a)
-    if not all(isinstance(machine, Network) and type(machine) is kind for machine in machines):
+    if not all(
+        isinstance(machine, Network | PottsNetwork) and type(machine) is kind
+        for machine in machines
+    ):
         named = ", ".join(type(machine).__name__ for machine in machines)
         raise TypeError(f"machines must be fitted machines of one class, got {named}.")
+    if n_permutations and issubclass(kind, PottsNetwork):
+        raise ValueError("permutations are for binary and ordinal items: give n_permutations=0.")
     estimates = [machine._edge_estimates(errors) for machine in machines]
     if len(machines) > 2 and isinstance(estimates[0].covariance, NodeCovariances):
         raise ValueError("more than two groups are compared for up to 1,000 couplings.")
@@ -182,16 +190,14 @@ def _check_alike(machine_a, machine_b, a, b):
 
 def _comparison(a, b, prior, permutation):
     """The `GroupComparison` of two estimates."""
-    delta = Estimates(a.values - b.values, a.covariance + b.covariance, a.pairs, a.names)
+    delta = a._replace(values=a.values - b.values, covariance=a.covariance + b.covariance)
     found = delta.inclusion(*prior, sensitivity=False)
-    std = np.sqrt(delta.covariance.diagonal())
-    statistic, n = np.nan, len(std)
-    if not isinstance(delta.covariance, NodeCovariances):
-        statistic = delta.whitened().chi_square
+    statistic, n = delta.chi_square(), len(delta.values)
+    degrees = np.array([len(own) for own in delta.groups])
     return GroupComparison(
-        difference=delta.matrix(delta.values),
-        std=delta.matrix(std),
-        p_value=_symmetric_p_values(delta, 2 * ndtr(-abs(delta.values) / std)),
+        difference=delta.couplings(delta.values),
+        std=delta.deviations(),
+        p_value=_symmetric_p_values(delta, chdtrc(degrees, delta.chi_squares())),
         probability=found.probability,
         log_bayes_factor=found.log_bayes_factor,
         omnibus=Omnibus(statistic, float(chdtrc(n, statistic)), n),
@@ -208,21 +214,27 @@ def _symmetric_p_values(estimates, values):
 
 def _of_all(estimates, pairwise):
     """The `GroupsComparison` of several estimates: distances from their weighted mean."""
-    values = np.array([one.values for one in estimates])
-    precisions = [np.linalg.inv(one.covariance) for one in estimates]
-    common = np.linalg.solve(
-        sum(precisions), sum(P @ x for P, x in zip(precisions, values, strict=True))
-    )
-    apart = values - common
-    statistic = sum(float(x @ P @ x) for P, x in zip(precisions, apart, strict=True))
-    weights = 1 / np.array([one.covariance.diagonal() for one in estimates])
-    mean = (weights * values).sum(0) / weights.sum(0)
-    of_edges = (weights * (values - mean) ** 2).sum(0)
-    first, n = estimates[0], (len(estimates) - 1) * values.shape[1]
+    values, covariances = zip(*((one.values, one.covariance) for one in estimates), strict=True)
+    common, statistic = _weighted_mean(values, covariances)
+    first = estimates[0]
+    of_pairs = [
+        _weighted_mean([x[own] for x in values], [C[np.ix_(own, own)] for C in covariances])[1]
+        for own in first.groups
+    ]
+    degrees = (len(estimates) - 1) * np.array([len(own) for own in first.groups])
+    n = (len(estimates) - 1) * len(values[0])
     return GroupsComparison(
-        p_value=_symmetric_p_values(first, chdtrc(len(estimates) - 1, of_edges)),
+        p_value=_symmetric_p_values(first, chdtrc(degrees, of_pairs)),
         omnibus=Omnibus(statistic, float(chdtrc(n, statistic)), n),
-        common=first.matrix(common),
+        common=first.couplings(common),
         pairwise=pairwise,
         names=first.names,
     )
+
+
+def _weighted_mean(values, covariances):
+    """Mean of some vectors, weighted by their precisions, and their squared distance from it."""
+    precisions = [np.linalg.inv(C) for C in covariances]
+    pairs = list(zip(precisions, values, strict=True))
+    mean = np.linalg.solve(sum(precisions), sum(P @ x for P, x in pairs))
+    return mean, sum(float((x - mean) @ P @ (x - mean)) for P, x in pairs)

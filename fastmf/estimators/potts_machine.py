@@ -72,8 +72,8 @@ class PottsMachine(BasePottsMachine):
         probabilities of others. "em" sums over what they may be, by expectation and maximisation,
         which is right where labels are missing at random, and errors take what is missing into
         account: see `FullyVisibleBoltzmannMachine`. It is for up to 4,000 parameters by Newton's
-        method, of all pairs of sites or of those of `graph`, and `symmetric`. Rows with more than 4,096 completions are left
-        out, with a warning.
+        method, of all pairs of sites or of those of `graph`, and `symmetric`. Rows with more than
+        4,096 completions are left out, with a warning.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided; with `l2` there is nothing to decide. Estimates do not depend on it.

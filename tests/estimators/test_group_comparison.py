@@ -77,3 +77,52 @@ def test_nodes_of_many_couplings_have_no_omnibus(monkeypatch):
     assert ((found.probability > 0) == ~np.eye(4, dtype=bool)).all()
     with pytest.raises(ValueError, match="more than two groups"):
         mf.compare_groups(a, b, a)
+
+
+def sites(n, seed, strength):
+    """Three sites of three, three and two states, of which the second copies the first in part."""
+    rng = np.random.default_rng(seed)
+    X = np.stack([rng.integers(0, q, n) for q in (3, 3, 2)], axis=1)
+    X[:, 1] = np.where(rng.random(n) < strength, X[:, 0], X[:, 1])
+    return X
+
+
+def test_groups_of_potts_machines():
+    groups = [sites(n, n, strength) for n, strength in ((400, 0.5), (500, 0.0), (450, 0.0))]
+    a, b, c = (mf.PottsMachine(n_states=[3, 3, 2], tol=1e-8).fit(X) for X in groups)
+    found = mf.compare_groups(a, b, errors="naive")
+    both = [machine._edge_estimates("naive") for machine in (a, b)]
+    delta, C = both[0].values - both[1].values, both[0].covariance + both[1].covariance
+    assert found.omnibus.statistic == pytest.approx(delta @ np.linalg.solve(C, delta))
+    assert found.omnibus.n_degrees == len(delta) == 4 + 2 + 2
+    statistic = delta[:4] @ np.linalg.solve(C[:4, :4], delta[:4])
+    assert found.p_value[0, 1] == pytest.approx(chi2.sf(statistic, 4)) and found.p_value[0, 0] == 1
+    gauge = a.in_gauge("zero-sum")[0] - b.in_gauge("zero-sum")[0]
+    np.testing.assert_allclose(found.difference, gauge, atol=1e-6)
+    errors = [machine._sandwich().naive_covariance() for machine in (a, b)]
+    objective = a._sandwich().objective
+    L = objective.contrasts()[0].toarray()
+    variances = np.diag(L.T @ L @ (errors[0] + errors[1]) @ L.T @ L)
+    np.testing.assert_allclose(found.std[objective.pairs] ** 2, variances[8:], rtol=1e-6)
+    assert found.probability[0, 1] > 0.9 and found.probability[1, 2] < 0.5
+    assert mf.compare_groups(b, c).probability.max() < 0.5
+    several = mf.compare_groups(a, b, c)
+    assert several.p_value[0, 1] < 0.01 < several.p_value[0, 2]
+    assert several.omnibus.n_degrees == 16 and several.common.shape == a.couplings_.shape
+    with pytest.raises(ValueError, match="permutations"):
+        mf.compare_groups(a, b, n_permutations=3)
+    with pytest.raises(ValueError, match="values"):
+        mf.compare_groups(a, mf.PottsMachine(n_states=3, l2=0.1, l2_field=0.1).fit(groups[1]))
+
+
+def test_groups_of_two_states_are_those_of_binary_units_with_missing_values():
+    tables = [table(n, 3, k).astype(float) for k, n in ((0, 250), (1, 300))]
+    for X in tables:
+        X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    binary = [mf.FullyVisibleBoltzmannMachine(missing="em", tol=1e-9).fit(X) for X in tables]
+    potts = [mf.PottsMachine(missing="em", n_states=2).fit(np.where(np.isnan(X), np.nan, X > 0))
+             for X in tables]  # fmt: skip
+    expected, found = (mf.compare_groups(*machines) for machines in (binary, potts))
+    np.testing.assert_allclose(found.p_value, expected.p_value, atol=1e-4)
+    np.testing.assert_allclose(found.probability, expected.probability, atol=0.02)
+    assert found.omnibus.statistic == pytest.approx(expected.omnibus.statistic, rel=1e-4)

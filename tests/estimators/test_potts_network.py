@@ -110,3 +110,53 @@ def test_frames_have_names():
     named = pd.DataFrame(states()[:, 1:3], columns=["first", "second"])
     frame = mf.PottsMachine().fit(named).edge_inclusion().as_frame()
     assert frame["first"].tolist() == ["first"] and frame["second"].tolist() == ["second"]
+
+
+def test_cauchy_slabs_of_two_states_are_those_of_binary_units():
+    X = table(400, 4)
+    binary = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(X)
+    potts = mf.PottsMachine(tol=1e-10).fit(X)
+    for options in ({}, {"scale": 0.4, "errors": "naive"}):
+        found = potts.edge_inclusion(slab="cauchy", **options)
+        expected = binary.edge_inclusion(slab="cauchy", **options)
+        np.testing.assert_allclose(found.probability, expected.probability, atol=0.02)
+        np.testing.assert_allclose(4 * found.mean[:, 1, :, 1], expected.mean, atol=0.03)
+    assert found.slab == "cauchy"
+    with pytest.raises(ValueError, match="slab"):
+        potts.edge_inclusion(slab="student")
+
+
+def test_cauchy_slabs_of_all_graphs():
+    """Three sites: the sum over graphs, and over the variances of the pairs that are coupled."""
+    X = states()[:, 1:]
+    machine = mf.PottsMachine(n_states=[3, 3, 4]).fit(X)
+    found = machine.edge_inclusion(0.3, 0.8, slab="cauchy", errors="naive")
+    L, groups = contrasts(machine)
+    sandwich = machine._sandwich()
+    n = sandwich.objective.n_fields
+    C, estimate = L @ sandwich.naive_covariance()[n:, n:] @ L.T, L @ sandwich.parameters[n:]
+    # 1 / omega is the square of a standard normal variable.
+    u = np.linspace(-6, 16, 45)
+    log_weights = -(u + np.exp(-u)) / 2
+    log_weights -= np.logaddexp.reduce(log_weights)
+    precision, chances = np.linalg.inv(C), []
+    for graph in itertools.product([0, 1], repeat=3):
+        terms = []
+        for point in itertools.product(*(range(45) if there else [0] for there in graph)):
+            diagonal, weight = np.zeros(len(estimate)), 0.0
+            for there, own, k in zip(graph, groups, point, strict=True):
+                diagonal[own] = there * 0.16 * np.exp(u[k])
+                weight += there * log_weights[k]
+            terms.append((diagonal, weight))
+        diagonals, weights = np.array([t[0] for t in terms]), np.array([t[1] for t in terms])
+        # log N(estimate; 0, C + D) less that without D, in batches of small matrices.
+        root = np.sqrt(diagonals)
+        inner = np.eye(len(C)) + root[:, :, None] * precision * root[:, None, :]
+        h = root * (precision @ estimate)
+        values = (h * np.linalg.solve(inner, h[:, :, None])[:, :, 0]).sum(1)
+        values = (values - np.linalg.slogdet(inner)[1]) / 2 + weights
+        chances.append(np.logaddexp.reduce(values) + sum(graph) * np.log(0.3 / 0.7))
+    chances = np.exp(np.array(chances) - np.logaddexp.reduce(chances))
+    expected = chances @ np.array(list(itertools.product([0, 1], repeat=3)))
+    np.testing.assert_allclose(found.probability[np.triu_indices(3, 1)], expected, atol=0.02)
+    assert 0.002 < expected.min() < 0.5

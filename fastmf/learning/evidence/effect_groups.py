@@ -7,14 +7,19 @@ exp(h'w - w'Lw / 2) a group that is not zero has
     Q = L + 1 / scale^2,  mean Q^-1 h,  covariance Q^-1
     log Bayes factor  =  (h'Q^-1 h - ln det(Q) - n_own ln scale^2) / 2
 
+A Cauchy slab is the mixture of normal ones of `fastmf.learning.evidence.edges`, with one variance
+for all effects of a group: the moments of a group are then those of the sum over that mixture.
+
 Groups of one effect have the sites of `fastmf.learning.evidence.edges` without blocks.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from fastmf._common.linalg import symmetrize
-from fastmf.learning.evidence.edges import DEVIATION, Effects
+from fastmf.learning.evidence.edges import DEVIATION, LOG_OMEGA, LOG_OMEGA_WEIGHTS, Effects
 from fastmf.special import sigmoid
 
 # Largest change of a log-odds at a fixed point, iterations, and weight of new sites in the old.
@@ -23,6 +28,42 @@ LOG_ODDS_TOL, MAX_SITE_ITERATIONS, SITE_STEP = 1e-7, 500, 0.7
 MIN_INCLUSION = 1e-9
 # Bounds of the logarithm of a scale, and of log-odds, that are learned.
 BOUNDS = ((-7.0, 7.0), (-12.0, 12.0))
+
+
+class Slab(NamedTuple):
+    """Prior of the effects of a group that are not zero: a mixture of normal distributions.
+
+    Parameters
+    ----------
+    variances, log_weights : array of shape (n_components,)
+    least : float
+        Smallest eigenvalue that the precision of a cavity is taken to have.
+    """
+
+    variances: np.ndarray
+    log_weights: np.ndarray
+    least: float
+
+    @classmethod
+    def of(cls, kind, scale):
+        """The normal, or the Cauchy distribution of a scale."""
+        if kind == "gaussian":
+            return cls(np.array([scale**2]), np.zeros(1), -0.999 / scale**2)
+        return cls(scale**2 * np.exp(LOG_OMEGA), LOG_OMEGA_WEIGHTS, 1e-3 / scale**2)
+
+    def moments(self, precision, linear):
+        """Log Bayes factor, mean and covariance of a group under its cavity."""
+        values, vectors = np.linalg.eigh(precision)
+        h, variances = vectors.T @ linear, self.variances[:, None]
+        curvatures = np.maximum(values, self.least) + 1 / variances
+        terms = h * h / curvatures - np.log(curvatures * variances)
+        logs = self.log_weights + terms.sum(1) / 2
+        log_bf = np.logaddexp.reduce(logs)
+        weights, means = np.exp(logs - log_bf), h / curvatures
+        mean = weights @ means
+        spread = np.diag(weights @ (1 / curvatures))
+        spread += ((means - mean) * weights[:, None]).T @ (means - mean)
+        return log_bf, vectors @ mean, vectors @ spread @ vectors.T
 
 
 class EffectGroups:
@@ -57,7 +98,7 @@ class EffectGroups:
         log_det = 2 * (np.log(factor[0].diagonal()).sum() + np.log(errors).sum())
         self.constant = -(log_det + estimate @ self.linear + n * np.log(2 * np.pi)) / 2
 
-    def posterior(self, prior_log_odds=0.0, scale=1.0, median=1.0):
+    def posterior(self, prior_log_odds=0.0, scale=1.0, median=1.0, slab="gaussian"):
         """Posterior of the effects.
 
         Parameters
@@ -66,9 +107,11 @@ class EffectGroups:
             Log-odds of a group that is not zero; None: learned, with a uniform prior of the
             probability.
         scale : float or None
-            Standard deviation of its effects; None: learned, with a log-normal prior.
+            Standard deviation of its effects, or scale of their Cauchy distribution; None: learned,
+            with a log-normal prior.
         median : float
             Median of that prior.
+        slab : {"gaussian", "cauchy"}
 
         Returns
         -------
@@ -76,12 +119,12 @@ class EffectGroups:
             `log_odds` of groups, `mean` and `std` of effects.
         """
         if prior_log_odds is None or scale is None:
-            prior_log_odds, scale = self._learned(prior_log_odds, scale, median)
-        return self._fixed_point(prior_log_odds, scale)
+            prior_log_odds, scale = self._learned(prior_log_odds, scale, median, slab)
+        return self._fixed_point(prior_log_odds, scale, slab)
 
-    def _fixed_point(self, prior_log_odds, scale):
+    def _fixed_point(self, prior_log_odds, scale, kind):
         """Posterior with parameters that are known."""
-        n = len(self.linear)
+        n, slab = len(self.linear), Slab.of(kind, scale)
         t, T = np.zeros(n), np.zeros((n, n))
         for own in self.groups:  # sites of the moments of the prior
             T[own, own] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
@@ -91,7 +134,7 @@ class EffectGroups:
             last, tilted = log_odds, []
             for own in self.groups:
                 mean, covariance = marginal[0][own], marginal[1][np.ix_(own, own)]
-                tilted.append(_tilted(own, mean, covariance, (t, T), prior_log_odds, scale))
+                tilted.append(_tilted(own, mean, covariance, (t, T), prior_log_odds, slab))
             log_odds = np.array([one[0] for one in tilted])
             change = abs(log_odds - last).max()
             if change < LOG_ODDS_TOL:
@@ -118,7 +161,7 @@ class EffectGroups:
         log_odds = np.array([one[0] for one in tilted])
         return Effects(log_odds, mean, std, prior_log_odds, scale, float(evidence), bool(converged))
 
-    def _learned(self, log_odds, scale, median):
+    def _learned(self, log_odds, scale, median, slab):
         """Parameters of the largest evidence times their prior; what is given is kept."""
         from scipy import optimize  # not before it is used: its import takes a while
 
@@ -129,7 +172,7 @@ class EffectGroups:
             point[free] = values
             p, scale = sigmoid(point[1]), median * np.exp(point[0])
             prior = np.array([-((point[0] / DEVIATION) ** 2) / 2, np.log(p) + np.log1p(-p)])
-            return -self._fixed_point(point[1], scale).log_evidence - free @ prior
+            return -self._fixed_point(point[1], scale, slab).log_evidence - free @ prior
 
         bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
         options = {"xatol": 1e-3, "fatol": 1e-5, "maxiter": 200}
@@ -140,7 +183,7 @@ class EffectGroups:
         return float(point[1]), float(median * np.exp(point[0]))
 
 
-def _tilted(own, mean, covariance, sites, prior_log_odds, scale):
+def _tilted(own, mean, covariance, sites, prior_log_odds, slab):
     """A group under its cavity.
 
     Returns
@@ -155,11 +198,7 @@ def _tilted(own, mean, covariance, sites, prior_log_odds, scale):
     t, T = sites[0][own], sites[1][np.ix_(own, own)]
     precision = np.linalg.inv(covariance)
     cavity, linear = precision - T, precision @ mean - t
-    Q = cavity + np.eye(len(own)) / scale**2
-    lower = linalg.cholesky(_proper(Q, scale), lower=True)
-    V = linalg.cho_solve((lower, True), np.eye(len(own)))
-    slab_mean = V @ linear
-    log_bf = linear @ slab_mean / 2 - np.log(lower.diagonal()).sum() - len(own) * np.log(scale)
+    log_bf, slab_mean, V = slab.moments(cavity, linear)
     log_odds = prior_log_odds + log_bf
     p = sigmoid(log_odds)
     at = np.clip(p, MIN_INCLUSION, 1.0)
@@ -176,10 +215,3 @@ def _tilted(own, mean, covariance, sites, prior_log_odds, scale):
 def _moments(p, mean, V):
     """Mean and covariance of a group that is zero, or has these."""
     return p * mean, p * V + p * (1 - p) * np.outer(mean, mean)
-
-
-def _proper(Q, scale):
-    """Q with eigenvalues of at least a thousandth of the slab's precision."""
-    values, vectors = np.linalg.eigh(Q)
-    least = 1e-3 / scale**2
-    return Q if values[0] > least else (vectors * np.maximum(values, least)) @ vectors.T

@@ -30,8 +30,8 @@ MAX_OF_A_ROW, MAX_COMPLETIONS = 4096, 1 << 22
 COMPLETION_TOL, MAX_EM_STEPS = 1e-8, 500
 # Smallest probability of a completion: less cannot matter, and zero weights divide by zero.
 MIN_PROBABILITY = 1e-13
-# Completions of smaller probability do not decide whether a maximum exists: where it does not, those
-# that contradict a separation become ever less probable.
+# Completions of smaller probability do not decide whether a maximum exists: where there is none,
+# those that contradict a separation become ever less probable.
 NEGLIGIBLE_PROBABILITY = 1e-6
 # Steps after which it is asked whether there is a maximum to go on to.
 EXISTENCE_STEPS = (15, 50, 150)
