@@ -72,8 +72,9 @@ class Page:
             try:
                 machine.fit(self.scores[rows], sample_weight=weights, clusters=clusters)
             except ConvergenceWarning as warning:
-                text = str(warning).rstrip(".")
-                raise ValueError(f"{whose}{text}: give --l2, such as 0.01.") from None
+                text, units = str(warning).rstrip("."), machine.existence_.units
+                named = f" (items {', '.join(self.items[i] for i in units[:20])})" if units else ""
+                raise ValueError(f"{whose}{text}{named}: give --l2, such as 0.01.") from None
         machine.feature_names_in_ = np.array(self.items, object)
         return machine
 

@@ -128,6 +128,8 @@ def check_finite(estimator, X, missing=False):
     if infinite[tuple(k)]:
         raise ValueError(f"X must be finite, got infinity {place}.")
     advice = _IMPUTE if hasattr(estimator, "impute") else _NO_IMPUTE
+    if hasattr(estimator, "missing"):
+        advice = f"fit with missing='em' or 'drop', {advice}"
     raise ValueError(
         f"X has missing values (NaN), {np.count_nonzero(absent)} in all, the first {place}: "
         f"{advice}."

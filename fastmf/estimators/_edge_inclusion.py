@@ -249,6 +249,28 @@ def shrunk(sandwich, naive, n_rows):
     return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
 
 
+# Share of a penalty in the curvature of a coupling beyond which its error says little.
+MAX_PENALTY_SHARE = 0.3
+
+
+def warn_of_penalty(shares):
+    """Warn if a penalty, beside the rows, determines some couplings.
+
+    Parameters
+    ----------
+    shares : array of shape (n_couplings,)
+        Shares of the penalty in the inverse variances of couplings by the curvature.
+    """
+    n = int((shares > MAX_PENALTY_SHARE).sum())
+    if n:
+        warn_user(
+            f"the penalty makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
+            f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
+            "that probabilities are not calibrated: give a smaller l2, more rows or fewer features, "
+            "or leave out those that hardly vary."
+        )
+
+
 def coupling_covariance(godambe, errors, max_joint):
     """Covariance of the couplings: of all, or (`NodeCovariances`) of those of each feature."""
     first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
@@ -260,6 +282,11 @@ def coupling_covariance(godambe, errors, max_joint):
         edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
         groups = [first + own for own in edges]
     sandwich, naive = godambe.covariances_of(groups)
+    ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))
+    shares = np.zeros(len(godambe.parameters))
+    for own, block in zip(groups, naive, strict=True):
+        shares[own] = godambe.objective.total * ridge[own] * block.diagonal()
+    warn_of_penalty(shares[first:])
     if errors == "sandwich":
         n_rows = godambe.effective_rows
         naive = [shrunk(a, b, n_rows) for a, b in zip(sandwich, naive, strict=True)]

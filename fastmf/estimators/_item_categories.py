@@ -82,8 +82,10 @@ def _given(X, n_categories):
 
 
 def _range(estimator, values, j):
-    """All integers from the smallest to the largest value."""
+    """All integers from the smallest to the largest value, or the codes -1 and +1."""
     low, high = values[0], values[-1]
+    if len(values) == 2 and (low, high) == (-1, 1):
+        return np.array([-1, 1])
     if any(value != round(value) for value in values):
         wrong = next(value for value in values if value != round(value))
         raise ValueError(

@@ -44,6 +44,11 @@ def site_categories(estimator, X, n_states, declared):
         X = whole_labels(X)
         present = X[X >= 0]
         first, last = (int(present.min()), int(present.max())) if present.size else (0, 1)
+        if first == last and present.size < X.size:
+            raise ValueError(
+                f"X must have two labels at least, got {first} alone beside missing ones: negative "
+                "labels are missing, so that -1 and 1 must be recoded, as by 0 and 1."
+            )
         if first in (0, 1):
             if last - first >= MAX_BYTE_STATES:
                 raise ValueError(
@@ -132,7 +137,7 @@ def checked_sizes(n_states, n_groups):
 def checked_pairs(pairs, n_groups):
     """Pairs of different sites, (n_pairs, 2); all of them for None."""
     if pairs is None:
-        return np.stack(np.triu_indices(n_groups, 1), 1)
+        pairs = np.stack(np.triu_indices(n_groups, 1), 1)
     pairs = real_array("pairs", pairs)
     if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
         raise ValueError(f"pairs must have shape (n_pairs, 2), got {pairs.shape}.")

@@ -355,7 +355,8 @@ class Network:
         -----
         Estimates are taken as normal about the couplings, with their covariance; expectation
         propagation then includes or excludes couplings, to within some 0.01 of the sum over all
-        graphs. A penalty of the fit moves estimates, and results with them.
+        graphs. A penalty of the fit moves estimates, and results with them: a warning says where it
+        makes up 30 % or more of the information about a coupling.
 
         The couplings of each feature are taken together, with their covariance, where there are
         more than 1,000 (45 features). That leaves out the correlations of pairs that have no

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
-from fastmf.estimators._edge_inclusion import PairEstimates, shrunk
+from fastmf.estimators._edge_inclusion import PairEstimates, shrunk, warn_of_penalty
 from fastmf.estimators._frames import feature_names
 from fastmf.estimators._labels import checked_pairs
 from fastmf.estimators._networks import ERRORS
@@ -174,8 +174,11 @@ class PottsNetwork:
         """Contrasts of the couplings of pairs of sites, with their covariance."""
         one_of("errors", errors, ERRORS)
         sandwich, names = self._sandwich(), feature_names(self)
+        if not len(sandwich.objective.pairs[0]):
+            raise ValueError("the fit has no couplings: there is one site, or its graph has none.")
         contrasts, groups, pairs = sandwich.objective.contrasts()
         covariance = contrasts @ sandwich.naive_covariance() @ contrasts.T
+        warn_of_penalty(float(self.l2) * sandwich.objective.total * covariance.diagonal())
         if errors == "sandwich":
             own = contrasts @ sandwich.covariance() @ contrasts.T
             covariance = shrunk(own, covariance, sandwich.effective_rows)

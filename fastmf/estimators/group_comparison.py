@@ -177,14 +177,23 @@ def compare_groups(
 
 def _check_alike(machine_a, machine_b, a, b):
     """Raise unless two machines have the same features, values and pairs."""
-    same = np.array_equal(a.names, b.names) and all(
-        np.array_equal(x, y) for x, y in zip(a.pairs, b.pairs, strict=True)
-    )
-    values = zip(machine_a.categories_, machine_b.categories_, strict=False)
-    if not same or not all(np.array_equal(x, y) for x, y in values):
+    if not np.array_equal(a.names, b.names):
         raise ValueError(
-            "machines must have the same features, values and pairs: fit both to the same columns, "
-            f"got {list(a.names)} and {list(b.names)}."
+            "machines must have the same features: fit both to the same columns, got "
+            f"{list(a.names)} and {list(b.names)}."
+        )
+    values = zip(a.names, machine_a.categories_, machine_b.categories_, strict=True)
+    for name, x, y in values:
+        if not np.array_equal(x, y):
+            raise ValueError(
+                f"machines must have the same values of features, got {x.tolist()} and "
+                f"{y.tolist()} of {name}: declare them (n_categories, n_states, or pandas' "
+                "categories), or merge those that a group lacks."
+            )
+    if not all(np.array_equal(x, y) for x, y in zip(a.pairs, b.pairs, strict=True)):
+        raise ValueError(
+            "machines must have the same pairs of features with couplings: give both one graph, or "
+            "fit both without l1."
         )
 
 

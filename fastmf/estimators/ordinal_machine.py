@@ -46,8 +46,9 @@ class OrdinalMachine(BaseOrdinalMachine):
     n_categories : int, sequence of int of length n_features, or None
         Categories of all or of each item, whose codes are 0, 1, ..., or 1, 2, ... if one of the
         codes is the number of categories and none is 0. None: all integers from the smallest to the
-        largest of each column; strings in alphabetical order (which warns if there are more than
-        two), or in that of their numbers; the categories of pandas' categorical columns.
+        largest of each column, but -1 and 1 where these are all its values; strings in alphabetical
+        order (which warns if there are more than two), or in that of their numbers; the categories
+        of pandas' categorical columns.
     thresholds : {"free", "blume_capel"}
         One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i ((c - r)^2 -
         r^2).

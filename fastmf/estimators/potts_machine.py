@@ -318,6 +318,11 @@ class PottsMachine(BasePottsMachine):
         if self.existence_.units:
             named = ", ".join(str(i) for i in self.existence_.units[:10])
             message += f" (sites {named}{', ...' if len(self.existence_.units) > 10 else ''})"
+            if self.n_missing_ and self.missing == "absent":
+                message += (
+                    f"; {self.n_missing_} labels are missing, and rows without a label are told "
+                    "from others: missing='em' takes them as unknown"
+                )
         elif not stopped:
             message = (
                 f"stopped after {len(self.history_)} iterations before `tol` was reached: raise "

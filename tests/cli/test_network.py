@@ -3,6 +3,7 @@
 import csv
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,3 +153,22 @@ def test_order_of_words_is_said(table, capsys):
         assert run("-q") == 0
     error = capsys.readouterr().err
     assert "column 'energy': high, low, medium" in error and error.count("warning") == 1
+
+
+def test_names_are_escaped_and_separated_items_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(150, 1)) + rng.normal(size=(150, 3)) > 0).astype(int)
+    who = np.where(np.arange(150) % 2, "<b>old</b>", "young & new")
+    names = ["<script>alert(1)</script>", "müde, matt", 'a "b" & c', "who"]
+    with open("t.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *np.column_stack([X, who])])
+    assert main(["network", "t.csv", "-q", "--group", "who"]) == 0
+    page = Path("network.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;alert(1)" in page and "müde, matt" in page
+    assert "<script>alert(1)" not in page and "<b>old" not in page
+    X[:, 1] = X[:, 0]
+    with open("t.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names[:3], *X])
+    assert main(["network", "t.csv", "-q"]) != 0
+    assert "(items <script>alert(1)</script>, müde, matt): give --l2" in capsys.readouterr().err

@@ -108,13 +108,15 @@ def test_bad_arguments_are_named():
         with pytest.raises(ValueError, match=name):
             machine.edge_inclusion(**options)
     few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(table(8, 6))
-    assert few.edge_inclusion(errors="naive").converged
+    with pytest.warns(UserWarning, match="the penalty makes up 30%"):
+        assert few.edge_inclusion(errors="naive").converged
 
 
 def test_fewer_rows_than_couplings():
     """The sandwich is singular; with the correlations of both there is a posterior."""
     few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(table(12, 8))
-    found = few.edge_inclusion()
+    with pytest.warns(UserWarning, match="the penalty makes up 30%"):
+        found = few.edge_inclusion()
     assert found.converged and np.isfinite(found.mean).all()
 
 

@@ -112,7 +112,7 @@ def test_groups_of_potts_machines():
     with pytest.raises(ValueError, match="permutations"):
         mf.compare_groups(a, b, n_permutations=3)
     with pytest.raises(ValueError, match="values"):
-        mf.compare_groups(a, mf.PottsMachine(n_states=3, l2=0.1, l2_field=0.1).fit(groups[1]))
+        mf.compare_groups(a, mf.PottsMachine(n_states=3, l2=0.001, l2_field=0.1).fit(groups[1]))
 
 
 def test_groups_of_two_states_are_those_of_binary_units_with_missing_values():
@@ -126,3 +126,31 @@ def test_groups_of_two_states_are_those_of_binary_units_with_missing_values():
     np.testing.assert_allclose(found.p_value, expected.p_value, atol=1e-4)
     np.testing.assert_allclose(found.probability, expected.probability, atol=0.02)
     assert found.omnibus.statistic == pytest.approx(expected.omnibus.statistic, rel=1e-4)
+
+
+def test_what_differs_is_said():
+    a, b = (mf.FullyVisibleBoltzmannMachine(graph=g).fit(table(200, 4))
+            for g in ([[0, 1]], [[1, 2]]))  # fmt: skip
+    with pytest.raises(ValueError, match="same pairs of features"):
+        mf.compare_groups(a, b)
+    scores = np.random.default_rng(0).integers(0, 3, (200, 3))
+    few = mf.OrdinalMachine().fit(np.minimum(scores, [1, 2, 2]))
+    with pytest.raises(ValueError, match=r"got \[0, 1, 2\] and \[0, 1\] of x0"):
+        mf.compare_groups(mf.OrdinalMachine().fit(scores), few)
+
+
+@pytest.mark.parametrize(
+    "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine]
+)
+def test_couplings_that_the_penalty_determines_are_said(kind):
+    options = {"l2": 0.01} if kind is mf.FullyVisibleBoltzmannMachine else {
+        "l2": 0.01, "l2_field": 0.01
+    }  # fmt: skip
+    X = (table(200, 4) > 0).astype(int)
+    assert kind(**options).fit(X).edge_inclusion().probability.shape == (4, 4)
+    if kind is not mf.FullyVisibleBoltzmannMachine:
+        X[1:, 2], X[0, 2] = 1, 0  # all but one row
+        with pytest.warns(UserWarning, match="the penalty makes up 30%"):
+            kind(**options).fit(X).edge_inclusion()
+    with pytest.warns(UserWarning, match="the penalty makes up 30%"):
+        kind(**options).fit(table(4, 4, 3) > 0).edge_inclusion()

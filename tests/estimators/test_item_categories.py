@@ -55,3 +55,14 @@ def test_other_strings_are_in_alphabetical_order_which_warns():
 def test_refusals(X, options, error, message):
     with pytest.raises(error, match=message):
         fitted(np.array(X), **options)
+
+
+def test_codes_of_minus_and_plus_one_are_two_categories():
+    X = np.where(np.random.default_rng(0).random((200, 3)) < [0.3, 0.5, 0.6], 1, -1)
+    machine = mf.OrdinalMachine().fit(X)
+    assert [known.tolist() for known in machine.categories_] == [[-1, 1]] * 3
+    binary = mf.FullyVisibleBoltzmannMachine().fit(X)
+    np.testing.assert_allclose(machine.couplings_, 4 * binary.couplings_, atol=1e-6)
+    assert set(np.unique(machine.sample(20, random_state=0))) == {-1, 1}
+    scores = np.array([[-1, 0], [0, 1], [1, -1], [0, 0], [1, 1], [-1, -1]])
+    assert mf.OrdinalMachine(l2=0.1, l2_field=0.1).fit(scores).n_categories_.tolist() == [3, 3]

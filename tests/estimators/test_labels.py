@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
+import fastmf as mf
 from fastmf.estimators._labels import (
     MAX_BYTE_STATES,
     checked_sizes,
@@ -121,3 +123,24 @@ def test_too_many_states():
     assert len(categories([[0, MAX_BYTE_STATES - 1]])[0]) == MAX_BYTE_STATES
     with pytest.raises(ValueError, match="at most 254 states"):
         categories(1000 + 2 * np.arange(300)[:, None])
+
+
+def test_minus_one_is_no_label_beside_one():
+    X = np.where(np.random.default_rng(0).random((50, 3)) < 0.5, 1, -1)
+    with pytest.raises(ValueError, match=r"got 1 alone beside missing ones.*recoded"):
+        mf.PottsMachine().fit(X)
+
+
+def test_a_single_site_has_no_couplings():
+    machine = mf.PottsMachine().fit(np.array([[0], [1], [1]]))
+    for report in (machine.edge_inclusion, machine.likelihood_ratio_test):
+        with pytest.raises(ValueError, match=r"no couplings|pairs"):
+            report()
+
+
+def test_a_missing_label_is_named_where_it_separates():
+    X = np.random.default_rng(0).integers(0, 2, (100, 4)).astype(float)
+    X[3, 2] = np.nan
+    with pytest.warns(ConvergenceWarning, match=r"1 labels are missing.*missing='em'"):
+        mf.PottsMachine().fit(X)
+    assert mf.PottsMachine(missing="em").fit(X).converged_

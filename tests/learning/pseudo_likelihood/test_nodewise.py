@@ -173,3 +173,49 @@ def test_bad_options_are_named():
         for l1 in (0.0, 0.1, "cv"):
             with pytest.raises(ValueError, match="rule='and' is for l1='ebic'"):
                 kind(l1=l1, rule="and").fit(X)
+
+
+def neighbours_by_steps(X, gamma):
+    """Directed neighbours: the lasso path of each item by proximal steps, and its smallest EBIC."""
+    n, d = X.shape
+    Y = X.astype(float)
+    Z = (Y - Y.mean(0)) / Y.std(0)
+    step = 4 / max(np.linalg.eigvalsh(Z.T @ Z / n)[-1], 1)
+    largest = abs(Z.T @ (Y - Y.mean(0)) / n) * ~np.eye(d, dtype=bool)
+    B, c = np.zeros((d, d)), np.log(Y.mean(0) / (1 - Y.mean(0)))
+    best, chosen = np.full(d, np.inf), np.zeros((d, d), bool)
+    for factor in np.geomspace(1, 1e-3, 100):
+        V, v, t = B, c, 1.0
+        for _ in range(2000):
+            r = 1 / (1 + np.exp(-(Z @ V + v))) - Y
+            new = V - step * (Z.T @ r / n)
+            new = np.sign(new) * np.maximum(abs(new) - step * factor * largest.max(0), 0)
+            np.fill_diagonal(new, 0)
+            shift = v - step * r.mean(0)
+            done = max(abs(new - V).max(), abs(shift - v).max()) < 1e-8
+            t = 1.0 if ((V - new) * (new - B)).sum() > 0 else t
+            later = (1 + np.sqrt(1 + 4 * t * t)) / 2
+            V, v = new + (t - 1) / later * (new - B), shift + (t - 1) / later * (shift - c)
+            B, c, t = new, shift, later
+            if done:
+                break
+        eta, size = Z @ B + c, (B != 0).sum(0)
+        ebic = -2 * (Y * eta - np.logaddexp(0, eta)).sum(0)
+        ebic += size * (np.log(n) + 2 * gamma * np.log(d - 1))
+        chosen = np.where(ebic < best, B != 0, chosen)
+        best = np.minimum(ebic, best)
+    return chosen
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25])
+def test_edges_are_those_of_the_published_procedure(gamma):
+    """Standardised columns, 100 penalties an item, no penalty of intercepts, EBIC, AND or OR."""
+    rng = np.random.default_rng(5)
+    severity = rng.normal(size=(250, 1))
+    X = (severity + rng.normal(size=(250, 9)) > rng.normal(size=9)).astype(int)
+    directed = neighbours_by_steps(X, gamma)
+    assert (directed != directed.T).any()
+    for rule, expected in (("and", directed & directed.T), ("or", directed | directed.T)):
+        machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", rule=rule, ebic_gamma=gamma).fit(X)
+        assert 5 < expected.sum() // 2 < 36
+        assert np.array_equal(machine.couplings_ != 0, expected)
