@@ -266,7 +266,7 @@ def warn_of_penalty(shares):
         warn_user(
             f"the penalty makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
             f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
-            "that probabilities are not calibrated: give a smaller l2, more rows or fewer features, "
+            "that probabilities are not calibrated: give a smaller l2, more rows, fewer features, "
             "or leave out those that hardly vary."
         )
 
