@@ -8,7 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import flag, number, one_of, real_array
 from fastmf._common.warning import warn_user
-from fastmf.estimators._edge_inclusion import Estimates, coupling_covariance
+from fastmf.estimators._coupling_covariance import coupling_covariance
+from fastmf.estimators._edge_inclusion import Estimates
 from fastmf.estimators._frames import (
     feature_names,
     pair_series,

@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
-from fastmf.estimators._edge_inclusion import PairEstimates, shrunk, warn_of_penalty
+from fastmf.estimators._coupling_covariance import shrunk, warn_of_penalty
+from fastmf.estimators._edge_inclusion import PairEstimates
 from fastmf.estimators._frames import feature_names
 from fastmf.estimators._labels import checked_pairs
 from fastmf.estimators._networks import ERRORS

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from fastmf._common.arguments import count, flag
-from fastmf.estimators._edge_inclusion import NodeCovariances
+from fastmf.estimators._coupling_covariance import NodeCovariances
 from fastmf.estimators._networks import Network
 from fastmf.estimators._permutations import PermutationTest, permutation_test
 from fastmf.estimators._potts_network import PottsNetwork

@@ -137,20 +137,3 @@ def test_what_differs_is_said():
     few = mf.OrdinalMachine().fit(np.minimum(scores, [1, 2, 2]))
     with pytest.raises(ValueError, match=r"got \[0, 1, 2\] and \[0, 1\] of x0"):
         mf.compare_groups(mf.OrdinalMachine().fit(scores), few)
-
-
-@pytest.mark.parametrize(
-    "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine]
-)
-def test_couplings_that_the_penalty_determines_are_said(kind):
-    options = {"l2": 0.01} if kind is mf.FullyVisibleBoltzmannMachine else {
-        "l2": 0.01, "l2_field": 0.01
-    }  # fmt: skip
-    X = (table(200, 4) > 0).astype(int)
-    assert kind(**options).fit(X).edge_inclusion().probability.shape == (4, 4)
-    if kind is not mf.FullyVisibleBoltzmannMachine:
-        X[1:, 2], X[0, 2] = 1, 0  # all but one row
-        with pytest.warns(UserWarning, match="the penalty makes up 30%"):
-            kind(**options).fit(X).edge_inclusion()
-    with pytest.warns(UserWarning, match="the penalty makes up 30%"):
-        kind(**options).fit(table(4, 4, 3) > 0).edge_inclusion()

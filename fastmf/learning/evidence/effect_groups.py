@@ -30,7 +30,7 @@ MIN_INCLUSION = 1e-9
 BOUNDS = ((-7.0, 7.0), (-12.0, 12.0))
 
 
-class Slab(NamedTuple):
+class SlabMixture(NamedTuple):
     """Prior of the effects of a group that are not zero: a mixture of normal distributions.
 
     Parameters
@@ -124,7 +124,7 @@ class EffectGroups:
 
     def _fixed_point(self, prior_log_odds, scale, kind):
         """Posterior with parameters that are known."""
-        n, slab = len(self.linear), Slab.of(kind, scale)
+        n, slab = len(self.linear), SlabMixture.of(kind, scale)
         t, T = np.zeros(n), np.zeros((n, n))
         for own in self.groups:  # sites of the moments of the prior
             T[own, own] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))

@@ -1,0 +1,97 @@
+"""Covariances of the couplings of a fit, for reports on its network."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common.warning import warn_user
+
+# Share of a penalty in the curvature of a coupling beyond which its error says little.
+MAX_PENALTY_SHARE = 0.3
+
+
+class NodeCovariances(NamedTuple):
+    """Covariances of the couplings of each feature, without those of pairs that share none.
+
+    Parameters
+    ----------
+    features : tuple of int
+        Features that have couplings.
+    edges : tuple of int arrays of shape (n_own,)
+        Which these are.
+    blocks : tuple of arrays of shape (n_own, n_own)
+    """
+
+    features: tuple
+    edges: tuple
+    blocks: tuple
+
+    def __add__(self, other):
+        """Covariances of sums of independent estimates."""
+        blocks = tuple(a + b for a, b in zip(self.blocks, other.blocks, strict=True))
+        return self._replace(blocks=blocks)
+
+    def __mul__(self, factor):
+        """Covariances of multiples."""
+        return self._replace(blocks=tuple(factor * block for block in self.blocks))
+
+    def diagonal(self):
+        """Variances."""
+        out = np.empty(max(own.max() for own in self.edges) + 1)
+        for own, block in zip(self.edges, self.blocks, strict=True):
+            out[own] = block.diagonal()
+        return out
+
+
+def shrunk(sandwich, naive, n_rows):
+    """Covariance with the variances of the sandwich, and correlations between both.
+
+    The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large in
+    the directions in which rows happen to vary little. Its correlations are therefore mixed with
+    those of the naive covariance, with weight p / (p + n): probabilities of edges are then
+    calibrated for few rows, too, and fewer rows than couplings do no harm.
+    """
+    p = len(sandwich)
+    ratio = np.sqrt(sandwich.diagonal() / naive.diagonal())
+    weight = p / (p + n_rows)
+    return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
+
+
+def warn_of_penalty(shares):
+    """Warn if a penalty, beside the rows, determines some couplings.
+
+    Parameters
+    ----------
+    shares : array of shape (n_couplings,)
+        Shares of the penalty in the inverse variances of couplings by the curvature.
+    """
+    n = int((shares > MAX_PENALTY_SHARE).sum())
+    if n:
+        warn_user(
+            f"the penalty makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
+            f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
+            "that probabilities are not calibrated: give a smaller l2, more rows, fewer features, "
+            "or leave out those that hardly vary."
+        )
+
+
+def coupling_covariance(godambe, errors, max_joint):
+    """Covariance of the couplings: of all, or (`NodeCovariances`) of those of each feature."""
+    first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
+    everything, features, edges = np.arange(len(pairs[0])), (), ()
+    if joint := len(everything) <= max_joint:
+        groups = [first + everything]
+    else:
+        features = np.unique(np.concatenate(pairs))
+        edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
+        groups = [first + own for own in edges]
+    sandwich, naive = godambe.covariances_of(groups)
+    ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))
+    shares = np.zeros(len(godambe.parameters))
+    for own, block in zip(groups, naive, strict=True):
+        shares[own] = godambe.objective.total * ridge[own] * block.diagonal()
+    warn_of_penalty(shares[first:])
+    if errors == "sandwich":
+        n_rows = godambe.effective_rows
+        naive = [shrunk(a, b, n_rows) for a, b in zip(sandwich, naive, strict=True)]
+    return naive[0] if joint else NodeCovariances(tuple(features.tolist()), edges, tuple(naive))
