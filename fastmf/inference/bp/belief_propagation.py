@@ -206,11 +206,12 @@ def belief_propagation(
     always updates the unit that has received the largest change. `tol` is relative to 1 + abs(x)
     for log-messages x, too, which are damped as such where units have more than two states. The
     assignment of max-product is exact on forests; otherwise units are decoded one after another
-    given those before, after some of the sweeps, and moved singly while that helps; where it has
-    not converged, or has ties, rows with no more than 100,000 edges together are also annealed and
-    improved by moves of random forests of units. `n_restarts`, `starts` and on_failure="minimise"
-    are not available. An RBM is solved as a graph if it has `clamp`, `schedule`, tree-reweighted
-    messages, pair beliefs of Categorical units, or algorithm="auto".
+    given those before, after some of the sweeps, and moved singly while that helps. Where messages
+    cycle at the largest damping they are left, and rows that have not converged, or have ties, are
+    annealed and improved by moves of random forests of units (up to 500,000 edges together).
+    `n_restarts`, `starts` and on_failure="minimise" are not available. An RBM is solved as a graph
+    if it has `clamp`, `schedule`, tree-reweighted messages, pair beliefs of Categorical units, or
+    algorithm="auto".
 
     Several starts: fixed points that agree in all probabilities within 0.01 are one. Each is solved
     again from messages close to its own, and left out if these leave it, as at a maximum of the

@@ -11,6 +11,7 @@ from fastmf.inference.bp.loop_series import loop_correction, spin_correlations, 
 from fastmf.inference.bp.reliability import (
     BOUND_MARGIN,
     MAX_EDGES,
+    N_STARTS,
     NO_STABLE,
     OTHERS,
     REASON,
@@ -22,11 +23,14 @@ from fastmf.inference.bp.reliability import (
 from fastmf.priors._queries import two_values
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
-N_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
+N_NAIVE_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
 # Largest number of values of tables of graphs that naive mean field checks.
 MAX_VALUES = 2_000_000
 # Entries of the tables of all rows together up to which beliefs are compared with exact ones.
 MAX_ENTRIES = 2**23
+# Nats of the loop correction up to which a naive mean-field solution elsewhere is no reason, if no
+# start leads elsewhere: such solutions are common where phases overlap.
+SMALL_LOOPS = 0.05
 DAMPED = (
     "its messages settle with damping only, as where cycles are frustrated, and the marginals may "
     "be far off"
@@ -82,31 +86,43 @@ class GraphCheck(NamedTuple):
         if large and exact is loops is couplings is None and not (found.unique or any(reasons)):
             return None
         for row in rows:
-            why = reasons[row]
-            if self.stable is not None and not self.stable[row]:
-                why = NO_STABLE
-            if not why and couplings is not None:
-                field = self._field(row)
-                why = _reason(self.units, couplings, field, self.beliefs[row], values[row])
+            why, doubt = self._of_bounds(row, values[row], couplings)
+            doubt = reasons[row] or doubt
             if exact is not None:
                 beliefs = np.exp(_log_weights(found, row)) @ self.beliefs[row]
                 sums = exact[row].log_partition - values[row], exact[row].beliefs - beliefs
                 wrong = reason_of_sums(*sums)
-                why = wrong and (why or wrong)
+                reasons[row] = wrong and (why or doubt or wrong)
+                continue
+            loop = np.nan if loops is None else np.atleast_1d(loops)[row]
             if not why and loops is not None:
-                why = reason_of_loops(np.atleast_1d(loops)[row])
-            if not why and exact is None and self.several is not None:
-                why = self._of_others(row, values[row], found)
-            reasons[row] = why
+                why = reason_of_loops(loop)
+            others = why or self._of_others(row, values[row], found)
+            if others == "" and doubt != DAMPED and abs(loop) <= SMALL_LOOPS:
+                doubt = ""
+            reasons[row] = others or doubt
         return reasons
 
+    def _of_bounds(self, row, value, couplings):
+        """Why a row is not reliable, and why it may not be, by naive mean field and stability."""
+        if self.stable is not None and not self.stable[row]:
+            return NO_STABLE, ""
+        if couplings is None:
+            return "", ""
+        return _reasons(self.units, couplings, self._field(row), self.beliefs[row], value)
+
     def _of_others(self, row, value, found):
-        """Reason why a row with one start is not reliable, by more of them."""
-        if len(self.units.graph.edges) > MAX_EDGES or found.unique:
+        """Reason why a row is not reliable by more starts, "" if they agree; None if not known."""
+        if found.unique:
             return ""
+        if self.stable is not None:
+            several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+            return "" if len(several.members) >= N_STARTS else None
+        if self.several is None or len(self.units.graph.edges) > MAX_EDGES:
+            return None
         log_partition, beliefs, stable = self.several(row)
         if not stable:
-            return ""
+            return None
         return reason_of_sums(log_partition - value, beliefs - self.beliefs[row][0], OTHERS)
 
     def _exact(self, rows):
@@ -187,10 +203,10 @@ def couplings_of(units, smallest=-np.inf):
     return (upper + upper.T).tocsr()
 
 
-def _reason(units, couplings, field, beliefs, value):
-    """Why a row is not reliable, "" if it is."""
+def _reasons(units, couplings, field, beliefs, value):
+    """Why a row is not reliable for sure, and why it may not be; "" if naive mean field is not."""
     sweeps = MAX_PRODUCTS // max(couplings.nnz, 1)
-    n_starts = min(N_STARTS, max(sweeps // MAX_SWEEPS, 1))
+    n_starts = min(N_NAIVE_STARTS, max(sweeps // MAX_SWEEPS, 1))
     starts, rng = np.empty((n_starts, len(field))), np.random.default_rng(0)
     starts[0] = beliefs[0]
     for k in range(1, n_starts):
@@ -202,8 +218,8 @@ def _reason(units, couplings, field, beliefs, value):
     bounds, sizes = _bounds(couplings, field, both)
     best = bounds.argmax()
     if bounds[best] - value > BOUND_MARGIN + RELATIVE_MARGIN * sizes[best]:
-        return REASON.format(bounds[best] - value)
-    return reason_elsewhere(value, both, bounds, beliefs)
+        return REASON.format(bounds[best] - value), ""
+    return "", reason_elsewhere(value, both, bounds, beliefs)
 
 
 def _random_states(units, field, rng):

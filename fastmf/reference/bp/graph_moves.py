@@ -1,0 +1,79 @@
+"""NumPy twin of `kernels.bp.graph_moves`."""
+
+import numpy as np
+
+from fastmf.reference.bp.graph_states import table_of
+
+
+def induced_forest(problem, order):
+    """Whether each unit is in the forest that grows in the given order."""
+    above, taken = list(range(len(order))), np.zeros(len(order), bool)
+
+    def root(i):
+        while above[i] != i:
+            i = above[i]
+        return i
+
+    for i in order:
+        neighbours = problem.neighbours[problem.starts[i] : problem.starts[i + 1]]
+        roots = [root(j) for j in neighbours if taken[j]]
+        if len(set(roots)) == len(roots):
+            taken[i] = True
+            for r in roots:
+                above[r] = i
+    return taken
+
+
+def _rooted(problem, taken):
+    """Units of the forest, parents before children, and the slot from each to its parent."""
+    parent, sequence = np.full(len(taken), -1), []
+    seen = ~taken
+    for first in range(len(taken)):
+        if seen[first]:
+            continue
+        seen[first] = True
+        head, sequence = len(sequence), [*sequence, first]
+        while head < len(sequence):
+            i = sequence[head]
+            for k in range(problem.starts[i], problem.starts[i + 1]):
+                j = problem.neighbours[k]
+                if not seen[j]:
+                    seen[j], parent[j] = True, problem.reverse[k]
+                    sequence.append(j)
+            head += 1
+    return sequence, parent
+
+
+def _exponent(problem, field, states):
+    total = field[problem.first_state[:-1] + states].sum()
+    for i, n in enumerate(np.diff(problem.first_state)):
+        for k in range(problem.starts[i], problem.starts[i + 1]):
+            j = problem.neighbours[k]
+            total += table_of(problem, k, n)[states[i], states[j]] if j > i else 0.0
+    return total
+
+
+def forest_move(problem, order, noise, labels, objective, memory, queue):
+    """Move the units of a random forest to their most probable states given all others."""
+    taken = induced_forest(problem, order)
+    sequence, parent = _rooted(problem, taken)
+    sizes, starts = np.diff(problem.first_state), problem.starts
+    for index, states in enumerate(labels):
+        field = problem.field[min(index, len(problem.field) - 1)]
+        totals = np.split(field + noise[index], problem.first_state[1:-1])
+        for i in sequence:
+            for k in range(starts[i], starts[i + 1]):
+                j = problem.neighbours[k]
+                if not taken[j]:
+                    totals[i] = totals[i] + table_of(problem, k, sizes[i])[:, states[j]]
+        for i in sequence[::-1]:
+            if parent[i] >= 0:
+                given = totals[i][:, None] + table_of(problem, parent[i], sizes[i])
+                totals[problem.neighbours[parent[i]]] += given.max(0)
+        for i in sequence:
+            total = totals[i]
+            if parent[i] >= 0:
+                above = states[problem.neighbours[parent[i]]]
+                total = total + table_of(problem, parent[i], sizes[i])[:, above]
+            states[i] = total.argmax()
+        objective[index] = _exponent(problem, field, states)
