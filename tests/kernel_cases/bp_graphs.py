@@ -140,7 +140,7 @@ def moves_arguments(size, dtype, rows=None):
     rng, n_rows = np.random.default_rng(5), len(state.old)
     order, n_states = rng.permutation(n), problem.field.shape[1]
     noise = rng.gumbel(size=(size.n_rows, n_states))[chosen(rows, size.n_rows)]
-    memory = ForestMemory(*np.zeros((3, 8, n), np.int64), np.zeros((8, n_states)))
+    memory = ForestMemory(*np.zeros((4, 8, n), np.int64), np.zeros((8, n_states)))
     labels, objective = np.zeros((n_rows, n), np.int64), np.zeros(n_rows)
     return problem, order, noise, labels, objective, memory, np.zeros(2, np.int64)
 

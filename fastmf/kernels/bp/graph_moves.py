@@ -2,7 +2,8 @@
 
 Units are taken in a random order unless they close a cycle among those taken. Given all others,
 the most probable states of these are found by dynamic programming from the leaves of each tree to
-its root and back. Noise in the fields makes them a sample (Papandreou and Yuille 2011).
+its root and back; then those of a forest of the units that are left, and so on. Noise in the fields
+makes them a sample (Papandreou and Yuille 2011).
 """
 
 from typing import NamedTuple
@@ -12,9 +13,11 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Int64
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
-from fastmf._threads.interrupts import next_task
+from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.graph_decoding import _add_couplings, _best, _objective
 
+# Forests of one move: in dense graphs, where forests have few units, not all are moved.
+MAX_FORESTS = 32
 # Entries of `above` and `parent` without a unit or slot.
 NOT_TAKEN, NONE = -1, -1
 # Entry of `parent` of units that are still to be reached.
@@ -32,6 +35,8 @@ class ForestMemory(NamedTuple):
         Slot from each unit to its parent, -1 for roots.
     sequence : int64 array of shape (n_workers, n_units)
         Units of the forest, parents before children.
+    left : int64 array of shape (n_workers, n_units)
+        Units that are still to be moved, in the order in which forests grow.
     totals : float64 array of shape (n_workers, n_states)
         Largest exponents of what is below each unit, for each of its states.
     """
@@ -39,6 +44,7 @@ class ForestMemory(NamedTuple):
     above: Int64[2]
     parent: Int64[2]
     sequence: Int64[2]
+    left: Int64[2]
     totals: Float64[2]
 
 
@@ -52,24 +58,31 @@ def _root(above, i):
 
 
 @kernel(mode="inner")
-def _grow(problem, order, above, mark):
-    """Take units in an order unless they close a cycle."""
+def _grow(problem, left, n_left, above, mark):
+    """Take units in an order unless they close a cycle; returns how many others are left."""
     for i in range(above.shape[0]):
         above[i], mark[i] = NOT_TAKEN, NONE
-    for t in range(order.shape[0]):
-        i, has_cycle = order[t], False
+    n_rejected = np.int64(0)
+    for t in range(n_left):
+        i, has_cycle = left[t], False
         for k in range(problem.starts[i], problem.starts[i + 1]):
             j = np.int64(problem.neighbours[k])
             if above[j] != NOT_TAKEN:
                 top = _root(above, j)
-                has_cycle |= mark[top] == i
+                if mark[top] == i:
+                    has_cycle = True
+                    break
                 mark[top] = i
-        if not has_cycle:
+        if has_cycle:
+            left[n_rejected] = i
+            n_rejected += 1
+        else:
             above[i] = i
             for k in range(problem.starts[i], problem.starts[i + 1]):
                 j = np.int64(problem.neighbours[k])
                 if above[j] != NOT_TAKEN:
                     above[_root(above, j)] = i
+    return n_rejected
 
 
 @kernel(mode="inner")
@@ -109,13 +122,15 @@ def _send_up(problem, k, total, sent):
 
 
 @kernel(mode="inner")
-def _maximise(problem, states, n_taken, memory):
+def _maximise(problem, states, fields, n_taken, memory):
     """Most probable states of the forest by dynamic programming."""
-    above, parent, sequence, totals = memory
+    (field, noise), (above, parent, sequence, totals) = fields, memory
     first = problem.first_state
     for t in range(n_taken):
         i = sequence[t]
         total = row(totals, (first[i],), first[i + 1] - first[i])
+        for a in range(total.shape[0]):
+            total[a] = field[first[i] + a] + noise[first[i] + a]
         for k in range(problem.starts[i], problem.starts[i + 1]):
             if above[problem.neighbours[k]] == NOT_TAKEN:
                 _add_couplings(problem, states, k, total.shape[0], total)
@@ -135,13 +150,13 @@ def _maximise(problem, states, n_taken, memory):
 
 @kernel(views=True)
 def forest_move(problem, order, noise, labels, objective, memory, queue):
-    """Move the units of a random forest to their most probable states given all others.
+    """Move the units of random forests, one after another, to their most probable states.
 
     Parameters
     ----------
     problem : StatesProblem
     order : int64 array of shape (n_units,)
-        Units in the order in which the forest grows, the same for all rows.
+        Units in the order in which forests grow, the same for all rows.
     noise : float64 array of shape (n_rows, n_states)
         Added to the fields.
     labels : int64 array of shape (n_rows, n_units)
@@ -153,20 +168,24 @@ def forest_move(problem, order, noise, labels, objective, memory, queue):
         Next row, next worker.
     """
     worker = fetch_and_increment(row(queue, (1,), 1))
-    n_units, n_states, n_taken = labels.shape[1], noise.shape[1], np.int64(0)
+    n_units, n_states = labels.shape[1], noise.shape[1]
     above = row(memory.above, (worker, 0), n_units)
     parent = row(memory.parent, (worker, 0), n_units)
     sequence = row(memory.sequence, (worker, 0), n_units)
+    left = row(memory.left, (worker, 0), n_units)
     totals = row(memory.totals, (worker, 0), n_states)
     index = next_task(queue)
     while index < labels.shape[0]:
-        if n_taken == 0:
-            _grow(problem, order, above, sequence)
-            n_taken = _reach(problem, above, parent, sequence)
+        for i in range(n_units):
+            left[i] = order[i]
         shared = smaller(index, problem.field.shape[0] - 1)
-        for a in range(n_states):
-            totals[a] = problem.field[shared, a] + noise[index, a]
+        fields = row(problem.field, (shared, 0), n_states), row(noise, (index, 0), n_states)
         states = row(labels, (index, 0), n_units)
-        _maximise(problem, states, n_taken, (above, parent, sequence, totals))
+        n_left, n_forests = np.int64(n_units), 0
+        while n_left > 0 and n_forests < MAX_FORESTS and not stopped(queue):
+            n_left = _grow(problem, left, n_left, above, sequence)
+            n_taken = _reach(problem, above, parent, sequence)
+            _maximise(problem, states, fields, n_taken, (above, parent, sequence, totals))
+            n_forests += 1
         objective[index] = _objective(problem, index, states)
         index = next_task(queue)

@@ -4,10 +4,13 @@ import numpy as np
 
 from fastmf.reference.bp.graph_states import table_of
 
+MAX_FORESTS = 32
+
 
 def induced_forest(problem, order):
     """Whether each unit is in the forest that grows in the given order."""
-    above, taken = list(range(len(order))), np.zeros(len(order), bool)
+    n_units = len(problem.starts) - 1
+    above, taken = list(range(n_units)), np.zeros(n_units, bool)
 
     def root(i):
         while above[i] != i:
@@ -53,27 +56,36 @@ def _exponent(problem, field, states):
     return total
 
 
-def forest_move(problem, order, noise, labels, objective, memory, queue):
-    """Move the units of a random forest to their most probable states given all others."""
-    taken = induced_forest(problem, order)
+def _maximise(problem, field, states, taken):
+    """Move the units that are taken to their most probable states given all others."""
     sequence, parent = _rooted(problem, taken)
     sizes, starts = np.diff(problem.first_state), problem.starts
+    totals = np.split(field, problem.first_state[1:-1])
+    for i in sequence:
+        for k in range(starts[i], starts[i + 1]):
+            j = problem.neighbours[k]
+            if not taken[j]:
+                totals[i] = totals[i] + table_of(problem, k, sizes[i])[:, states[j]]
+    for i in sequence[::-1]:
+        if parent[i] >= 0:
+            given, above = totals[i][:, None], problem.neighbours[parent[i]]
+            totals[above] = totals[above] + (given + table_of(problem, parent[i], sizes[i])).max(0)
+    for i in sequence:
+        total = totals[i]
+        if parent[i] >= 0:
+            above = states[problem.neighbours[parent[i]]]
+            total = total + table_of(problem, parent[i], sizes[i])[:, above]
+        states[i] = total.argmax()
+
+
+def forest_move(problem, order, noise, labels, objective, memory, queue):
+    """Move the units of random forests, one after another, to their most probable states."""
     for index, states in enumerate(labels):
-        field = problem.field[min(index, len(problem.field) - 1)]
-        totals = np.split(field + noise[index], problem.first_state[1:-1])
-        for i in sequence:
-            for k in range(starts[i], starts[i + 1]):
-                j = problem.neighbours[k]
-                if not taken[j]:
-                    totals[i] = totals[i] + table_of(problem, k, sizes[i])[:, states[j]]
-        for i in sequence[::-1]:
-            if parent[i] >= 0:
-                given = totals[i][:, None] + table_of(problem, parent[i], sizes[i])
-                totals[problem.neighbours[parent[i]]] += given.max(0)
-        for i in sequence:
-            total = totals[i]
-            if parent[i] >= 0:
-                above = states[problem.neighbours[parent[i]]]
-                total = total + table_of(problem, parent[i], sizes[i])[:, above]
-            states[i] = total.argmax()
+        field, left = problem.field[min(index, len(problem.field) - 1)], order
+        for _ in range(MAX_FORESTS):
+            taken = induced_forest(problem, left)
+            _maximise(problem, field + noise[index], states, taken)
+            left = [i for i in left if not taken[i]]
+            if not left:
+                break
         objective[index] = _exponent(problem, field, states)

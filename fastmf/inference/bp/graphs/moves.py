@@ -11,13 +11,34 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 
 # Moves of each row, at first at a temperature that falls to 0; those without a gain after which it
-# is left; and the first temperature, relative to the mean exponent.
-N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 500, 440, 40, 0.6
-# Slots of all rows together up to which there are so many moves, fewer of more, and none.
-MAX_SLOTS_OF_ALL, MAX_SLOTS = 50_000, 1_000_000
+# is left; and the first temperature, relative to the exponents of a unit with its neighbours.
+N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 500, 440, 40, 0.26
+# Slots of all rows together up to which there are so many moves, fewer of more, and none; and of
+# one row of which a check wants a state that weighs much.
+MAX_SLOTS_OF_ALL, MAX_SLOTS, MAX_CHECKED_SLOTS = 50_000, 1_000_000, 2_500
 
 
-def forest_moves(problem, labels, objective, n_threads=None):
+def likely_state(problem):
+    """An assignment of large exponent of the first row, soon found; None if it is impossible.
+
+    Parameters
+    ----------
+    problem : StatesProblem
+
+    Returns
+    -------
+    int64 array of shape (n_units,), or None
+    """
+    field, starts = problem.field[0], problem.first_state[:-1]
+    top = np.repeat(np.maximum.reduceat(field, starts), np.diff(problem.first_state))
+    n_states = len(field)
+    at_top = np.where(field == top, np.arange(n_states), n_states)
+    labels, objective = (np.minimum.reduceat(at_top, starts) - starts)[None], np.full(1, -np.inf)
+    forest_moves(problem, labels, objective, 1, MAX_CHECKED_SLOTS)
+    return labels[0] if np.isfinite(objective[0]) else None
+
+
+def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS_OF_ALL):
     """Better assignments of some rows, changed in place.
 
     Parameters
@@ -29,20 +50,22 @@ def forest_moves(problem, labels, objective, n_threads=None):
     objective : float64 array of shape (n_rows,)
         Exponents of the assignments.
     n_threads : int or None
+    max_slots : int
+        Slots of all rows together up to which there are `N_MOVES`.
     """
     n_rows, n_units = labels.shape
     n_slots = n_rows * len(problem.neighbours)
     if not n_rows or n_slots > MAX_SLOTS:
         return
-    share = min(1.0, MAX_SLOTS_OF_ALL / max(n_slots, 1))
+    share = min(1.0, max_slots / max(n_slots, 1))
     n_moves, n_annealed = int(share * N_MOVES), int(share * N_ANNEALED)
     rng, n_states = np.random.default_rng(0), int(problem.first_state[-1])
     n_workers = workers_for(n_rows, 20 * n_slots, n_threads)
     memory = ForestMemory(
-        *np.zeros((3, n_workers, n_units), np.int64), np.zeros((n_workers, n_states))
+        *np.zeros((4, n_workers, n_units), np.int64), np.zeros((n_workers, n_states))
     )
-    tables = abs(problem.tables)
-    hot = HOT * tables[np.isfinite(tables)].mean()
+    tables = problem.tables[np.isfinite(problem.tables)]
+    hot = HOT * np.sqrt((tables**2).mean() * len(problem.neighbours) / n_units)
     now, values, n_in_vain = labels.copy(), objective.copy(), 0
     noise = np.zeros((n_rows, n_states))
     for k in range(n_moves):

@@ -93,14 +93,14 @@ def _propagate(options, units, init):
     return graph_beliefs(options, units, solved, probability, n_rows is None, others=others)
 
 
-def _from_several(options, units, row):
+def _from_several(options, units, row, beliefs):
     """Log-partition, probabilities of states and stability of a row from several starts."""
     options = replace(
         options, n_starts=N_STARTS, rng=0, max_iter=min(options.max_iter, MAX_START_SWEEPS),
         pairwise=False, messages=False, history=False, damping=None,
     )  # fmt: skip
     here = units.row(row)
-    solved, several = propagate_from_starts(options, here, 1, _solver)
+    solved, several = propagate_from_starts(options, here, 1, _solver, beliefs)
     return solved.log_partition[0], state_beliefs(here, solved)[0], several.stable[0]
 
 

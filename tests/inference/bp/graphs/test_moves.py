@@ -21,7 +21,7 @@ def problem_of(couplings, field):
 def moved(problem, order, labels):
     """States and objective after one move without noise."""
     n_units, n_states = len(order), problem.field.shape[1]
-    memory = ForestMemory(*np.zeros((3, 1, n_units), np.int64), np.zeros((1, n_states)))
+    memory = ForestMemory(*np.zeros((4, 1, n_units), np.int64), np.zeros((1, n_states)))
     found, objective = labels[None].copy(), np.zeros(1)
     noise, queue = np.zeros((1, n_states)), np.zeros(2, np.int64)
     forest_move(problem, order, noise, found, objective, memory, queue)
@@ -49,23 +49,34 @@ def is_forest(edges, chosen):
     return len(within) / 2 == chosen.sum() - n_components
 
 
-def test_a_move_is_the_best_one_of_its_units():
+def test_a_move_is_the_best_one_of_the_units_of_each_forest():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         couplings = grid_couplings(3, rng.normal(size=12))
         problem, order = problem_of(couplings, rng.normal(size=9)), rng.permutation(9)
-        labels, free = rng.integers(0, 2, 9), induced_forest(problem, order)
+        labels, left = rng.integers(0, 2, 9), order
         found, objective = moved(problem, order, labels)
         states = (np.arange(2**9)[:, None] >> np.arange(9)) & 1
-        states = states[(states == labels)[:, ~free].all(1)]
-        values = problem.field[0].reshape(9, 2)[np.arange(9), states].sum(1)
-        tables = problem.tables.reshape(-1, 2, 2)
-        for i in range(9):
-            for k in range(problem.starts[i], problem.starts[i + 1]):
-                j = problem.neighbours[k]
-                values += tables[problem.edges[k]][states[:, i], states[:, j]] * (j > i)
-        np.testing.assert_allclose(objective, values.max())
-        assert (found == states[values.argmax()]).all()
+        values = exponents(problem, states)
+        best = labels
+        while len(left):
+            free = induced_forest(problem, left)
+            possible = (states == best)[:, ~free].all(1)
+            best = states[np.where(possible, values, -np.inf).argmax()]
+            left = left[~free[left]]
+        assert (found == best).all()
+        np.testing.assert_allclose(objective, values[(states == best).all(1)][0])
+
+
+def exponents(problem, states):
+    """Exponents of states of spins."""
+    n, tables = states.shape[1], problem.tables.reshape(-1, 2, 2)
+    values = problem.field[0].reshape(n, 2)[np.arange(n), states].sum(1)
+    for i in range(n):
+        for k in range(problem.starts[i], problem.starts[i + 1]):
+            j = problem.neighbours[k]
+            values += tables[problem.edges[k]][states[:, i], states[:, j]] * (j > i)
+    return values
 
 
 def test_moves_find_better_assignments_of_spin_glasses(monkeypatch):
