@@ -23,7 +23,7 @@ from fastmf.priors._values import check_part
 # More states of a categorical unit than that are taken for a mistake in the data.
 MAX_LABELS = 1000
 # Largest size of real values, and inverse of the smallest one, whose sums of squares are numbers.
-LARGEST = {"float32": 1e15, "float64": 1e150}
+LARGEST_SIZE = {"float32": 1e15, "float64": 1e150}
 
 
 def _class(name, spec):
@@ -77,7 +77,7 @@ def visible_prior(spec, X, rows=None):
 
 def _check_scale(X, dtype):
     """Refuse columns of which squares are beyond the range of numbers."""
-    largest = LARGEST[np.dtype(dtype).name]
+    largest = LARGEST_SIZE[np.dtype(dtype).name]
     sizes = abs(X).max(0).toarray() if is_sparse(X) else np.nanmax(abs(X), axis=0)
     wrong = (sizes > largest) | ((sizes > 0) & (sizes < 1 / largest))
     if wrong.any():

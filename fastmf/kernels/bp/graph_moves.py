@@ -58,31 +58,48 @@ def _root(above, i):
 
 
 @kernel(mode="inner")
+def _closes_cycle(problem, i, above, mark):
+    """Whether two neighbours of a unit are in one tree."""
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        j = np.int64(problem.neighbours[k])
+        if above[j] != NOT_TAKEN:
+            top = _root(above, j)
+            if mark[top] == i:
+                return True
+            mark[top] = i
+    return False
+
+
+@kernel(mode="inner")
 def _grow(problem, left, n_left, above, mark):
     """Take units in an order unless they close a cycle; returns how many others are left."""
     for i in range(above.shape[0]):
         above[i], mark[i] = NOT_TAKEN, NONE
     n_rejected = np.int64(0)
     for t in range(n_left):
-        i, has_cycle = left[t], False
+        i = left[t]
+        if _closes_cycle(problem, i, above, mark):
+            left[n_rejected] = i
+            n_rejected += 1
+            continue
+        above[i] = i
         for k in range(problem.starts[i], problem.starts[i + 1]):
             j = np.int64(problem.neighbours[k])
             if above[j] != NOT_TAKEN:
-                top = _root(above, j)
-                if mark[top] == i:
-                    has_cycle = True
-                    break
-                mark[top] = i
-        if has_cycle:
-            left[n_rejected] = i
-            n_rejected += 1
-        else:
-            above[i] = i
-            for k in range(problem.starts[i], problem.starts[i + 1]):
-                j = np.int64(problem.neighbours[k])
-                if above[j] != NOT_TAKEN:
-                    above[_root(above, j)] = i
+                above[_root(above, j)] = i
     return n_rejected
+
+
+@kernel(mode="inner")
+def _reach_children(problem, i, tree, n_reached):
+    """Put the neighbours of a unit that are still to be reached after all others."""
+    above, parent, sequence = tree
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        j = np.int64(problem.neighbours[k])
+        if above[j] != NOT_TAKEN and parent[j] == UNSEEN:
+            parent[j], sequence[n_reached] = problem.reverse[k], j
+            n_reached += 1
+    return n_reached
 
 
 @kernel(mode="inner")
@@ -96,12 +113,8 @@ def _reach(problem, above, parent, sequence):
             parent[first], sequence[n_reached] = NONE, first
             n_reached += 1
         while head < n_reached:
-            i = sequence[head]
-            for k in range(problem.starts[i], problem.starts[i + 1]):
-                j = np.int64(problem.neighbours[k])
-                if above[j] != NOT_TAKEN and parent[j] == UNSEEN:
-                    parent[j], sequence[n_reached] = problem.reverse[k], j
-                    n_reached += 1
+            tree = above, parent, sequence
+            n_reached = _reach_children(problem, sequence[head], tree, n_reached)
             head += 1
     return n_reached
 

@@ -29,21 +29,17 @@ def induced_forest(problem, order):
 
 def _rooted(problem, taken):
     """Units of the forest, parents before children, and the slot from each to its parent."""
-    parent, sequence = np.full(len(taken), -1), []
-    seen = ~taken
-    for first in range(len(taken)):
-        if seen[first]:
-            continue
+    parent, sequence, seen = np.full(len(taken), -1), [], ~taken
+    for first in np.flatnonzero(taken):
+        tree = [] if seen[first] else [first]
         seen[first] = True
-        head, sequence = len(sequence), [*sequence, first]
-        while head < len(sequence):
-            i = sequence[head]
-            for k in range(problem.starts[i], problem.starts[i + 1]):
+        for i in tree:
+            slots = range(problem.starts[i], problem.starts[i + 1])
+            for k in [k for k in slots if not seen[problem.neighbours[k]]]:
                 j = problem.neighbours[k]
-                if not seen[j]:
-                    seen[j], parent[j] = True, problem.reverse[k]
-                    sequence.append(j)
-            head += 1
+                seen[j], parent[j] = True, problem.reverse[k]
+                tree.append(j)
+        sequence += tree
     return sequence, parent
 
 

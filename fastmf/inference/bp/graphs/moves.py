@@ -14,8 +14,8 @@ from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 # is left; and the first temperature, relative to the exponents of a unit with its neighbours.
 N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 500, 440, 40, 0.26
 # Slots of all rows together up to which there are so many moves, fewer of more, and none; and of
-# one row of which a check wants a state that weighs much.
-MAX_SLOTS_OF_ALL, MAX_SLOTS, MAX_CHECKED_SLOTS = 50_000, 1_000_000, 2_500
+# the rows of a check, which wants a state that weighs much.
+MAX_SLOTS_OF_ALL, MAX_SLOTS, MAX_CHECKED_SLOTS, N_CHECKED_ROWS = 50_000, 1_000_000, 5_000, 4
 
 
 def likely_state(problem):
@@ -33,9 +33,11 @@ def likely_state(problem):
     top = np.repeat(np.maximum.reduceat(field, starts), np.diff(problem.first_state))
     n_states = len(field)
     at_top = np.where(field == top, np.arange(n_states), n_states)
-    labels, objective = (np.minimum.reduceat(at_top, starts) - starts)[None], np.full(1, -np.inf)
-    forest_moves(problem, labels, objective, 1, MAX_CHECKED_SLOTS)
-    return labels[0] if np.isfinite(objective[0]) else None
+    labels = np.tile(np.minimum.reduceat(at_top, starts) - starts, (N_CHECKED_ROWS, 1))
+    objective = np.full(N_CHECKED_ROWS, -np.inf)
+    forest_moves(problem._replace(field=field[None]), labels, objective, 1, MAX_CHECKED_SLOTS)
+    best = objective.argmax()
+    return labels[best] if np.isfinite(objective[best]) else None
 
 
 def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS_OF_ALL):
@@ -64,8 +66,10 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
     memory = ForestMemory(
         *np.zeros((4, n_workers, n_units), np.int64), np.zeros((n_workers, n_states))
     )
-    tables = problem.tables[np.isfinite(problem.tables)]
-    hot = HOT * np.sqrt((tables**2).mean() * len(problem.neighbours) / n_units)
+    # The sum of the squares of the exponents of a unit with its neighbours, states averaged.
+    tables = np.where(np.isfinite(problem.tables), problem.tables, 0)
+    n_values = max(len(tables), 1)
+    hot = HOT * np.sqrt((tables**2).sum() / n_values * len(problem.neighbours) / n_units)
     now, values, n_in_vain = labels.copy(), objective.copy(), 0
     noise = np.zeros((n_rows, n_states))
     for k in range(n_moves):
