@@ -120,12 +120,11 @@ def expectation_propagation(
     block that of its patterns.
 
     Reading `reliable` or `message` of a converged result with spike-and-slab priors, but for rows
-    with latent variables, compares it with chains over the models themselves, of at most 1000
-    features: `reliable` is False if an inclusion probability differs by more than 0.1, or if the
-    patterns that the chains found have more evidence than `log_evidence` says, and None if there
-    are too many effects (40) or features to tell. Of 20 windows of 110 correlated genetic variants
-    one had a difference above 0.1, and was the only one flagged. It takes 0.1 s for 110 features
-    and 1 s for 1000 on one core, and draws the same numbers each time.
+    with latent variables, compares it with chains over the models themselves, of the 400 features
+    at most that are likeliest: `reliable` is False if an inclusion probability differs by more than
+    0.1, or if the patterns that the chains found have more evidence than `log_evidence` says, and
+    None if there are too many effects (40) or likely features to tell. It takes less than a second
+    and draws the same numbers each time; no result depends on whether it is read.
 
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points

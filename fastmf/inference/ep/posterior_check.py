@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 from fastmf.priors import GaussBernoulli
 from fastmf.priors._protocol import parts_of
@@ -25,7 +26,7 @@ from fastmf.special import sigmoid
 # Largest difference of probabilities, in standard errors of the chains, and nats.
 MAX_DIFFERENCE, SIGNIFICANT_ERRORS, EVIDENCE_MARGIN = 0.1, 3.0, 0.1
 # Features that chains may include, and the expected number of effects among the others at most.
-MAX_CANDIDATES, MAX_LEFT_OUT = 1000, 1.0
+MAX_CANDIDATES, MAX_LEFT_OUT = 400, 1.0
 # Steps of chains: those before they begin anew, those after it that do not count, and those that
 # do; and numbers of chains: by what a step costs.
 N_FIRST, N_BETWEEN, N_STEPS = 25, 10, 45
@@ -105,10 +106,11 @@ def compared(data, included, max_chains=MAX_CHAINS):
     likely = _proper_start(posterior, np.flatnonzero(included[units] > 0.5))
     starts = [likely, np.empty(0, np.int64)] * (n_chains // 2)
     chains = ModelChains(posterior, starts, np.random.default_rng(0))
-    chains.run(N_FIRST)
-    chains.begin_anew()
-    chains.run(N_BETWEEN)
-    inclusion = chains.run(N_STEPS)
+    with one_blas_thread(len(units)):
+        chains.run(N_FIRST)
+        chains.begin_anew()
+        chains.run(N_BETWEEN)
+        inclusion = chains.run(N_STEPS)
     error = inclusion.std(0, ddof=1) / np.sqrt(len(inclusion))
     return Comparison(units, inclusion.mean(0), error, chains.log_weight() + constant)
 

@@ -62,7 +62,7 @@ def test_chains_against_enumeration(seed):
     assert "feature 4" in reason_of(chains, wrong)
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e3])
 def test_units_of_measurement_change_nothing(unit):
     model = copies()
     prior = model.prior._replace(precision=model.prior.precision / unit**2)
@@ -85,12 +85,12 @@ def test_missing_evidence_is_a_reason():
 def test_two_regions_of_different_weight():
     """Chains that start from a wrong answer must not confirm it."""
     rng = np.random.default_rng(3)
-    n, p = 100, 6
+    n, p = 40, 6
     X = rng.normal(size=(n, p))
     X[:, 2] = X[:, 0] + X[:, 1] + 0.4 * rng.normal(size=n)
-    y = X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=n)
+    y = X[:, 0] + X[:, 1] + 0.2 * rng.normal(size=n)
     prior = mf.GaussBernoulli(np.zeros(p), 1.0, np.full(p, -3.0))
-    model = mf.SparseLinearModel(X, y, 0.09, prior)
+    model = mf.SparseLinearModel(X, y, 0.04, prior)
     _, _, _, included = exact(model)
     wrong = np.full(p, 0.001)
     wrong[2] = 1.0
@@ -115,15 +115,15 @@ def test_features_that_are_always_in_and_slabs_with_means():
 
 def test_of_many_features_the_likely_ones_count():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(100, 1500))
-    y = X[:, 3] - X[:, 1400] + 0.5 * rng.normal(size=100)
-    prior = mf.GaussBernoulli(np.zeros(1500), 1.0, np.full(1500, -np.log(750)))
+    X = rng.normal(size=(60, 600))
+    y = X[:, 3] - X[:, 500] + 0.5 * rng.normal(size=60)
+    prior = mf.GaussBernoulli(np.zeros(600), 1.0, np.full(600, -np.log(300)))
     found = mf.expectation_propagation(mf.SparseLinearModel(X, y, 0.25, prior), schedule="auto")
     assert found.reliable
     included = sigmoid(prior.tilted_log_odds(found.b, found.a))
     chains = compared(data_of(mf.SparseLinearModel(X, y, 0.25, prior)), included)
-    assert len(chains.features) == 1000
-    assert {3, 1400} <= set(chains.features)
+    assert len(chains.features) == 400
+    assert {3, 500} <= set(chains.features)
 
 
 def test_what_cannot_be_checked():
