@@ -264,12 +264,13 @@ def main(argv=None):
     parser.add_argument("--causes", type=int, default=2, help="causes of a window [2]")
     parser.add_argument("--quick", action="store_true", help="two loci, no average over parameters")
     options = parser.parse_args(argv)
+    if options.quick:
+        options.loci, options.data, options.methods = 2, None, ["block EP", "single effects"]
+        options.windows = 0
     if options.windows:
         path = Path(options.data) / "finemapping" / "locus_574x1001.npz"
         windows(path, options.windows, options.causes, options.seed)
         return
-    if options.quick:
-        options.loci, options.data, options.methods = 2, None, ["block EP", "single effects"]
     loci = range(options.seed, options.seed + options.loci)
     warnings.simplefilter("ignore")
     print("| method | sets | hold a cause | causes found | size | error | time |")

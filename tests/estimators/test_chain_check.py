@@ -105,3 +105,20 @@ def test_reading_it_changes_no_result():
     before = pickle.loads(pickle.dumps(model))
     assert model.reliable_ is before.reliable_ is True
     np.testing.assert_array_equal(model.predict(X), before.predict(X))
+
+
+def test_features_in_bytes_and_loaded_models(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.binomial(2, 0.3, (60, 300)).astype(np.int8)
+    X[:, 9] = X[:, 5]
+    y = X[:, 5] - X[:, 200] + 0.7 * rng.normal(size=60)
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 4700)
+    given = {"noise_variance": 0.5, "slab_variance": 1.0, "inclusion_probability": 0.01}
+    for blocks in ("auto", None):
+        model = mf.SpikeSlabRegressor(blocks=blocks, **given).fit(X, y)
+        model.save(tmp_path / "model.npz")
+        loaded = mf.SpikeSlabRegressor.load(tmp_path / "model.npz")
+        assert loaded.reliable_ is model.reliable_
+        assert loaded.message_ == model.message_
+        if blocks:
+            assert model.reliable_ is True
