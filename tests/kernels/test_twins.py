@@ -27,7 +27,6 @@ SMALL = Size(60, 31, 9)
 # Kernels whose work is not shared by threads, nor divided into rows.
 WITHOUT_ROWS = {
     "ep.sequential.sweep_blocks",
-    "ep.site_blocks.block_curvature",
     "ep.sequential.project_block",
     "ep.sequential.visit_block",
     "ep.sequential.downdate",
@@ -35,10 +34,16 @@ WITHOUT_ROWS = {
     "bp.belief_propagation.conclude_sweep",
     "bp.graph_layout.graph_layout",
 }
+# Cases of others that are of a single row.
+WITHOUT_ROWS |= {"ep.site_blocks.tilt_blocks-curvature"}
 
-with_rows = pytest.mark.parametrize(
-    "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS], ids=str
-)
+
+def cases_without(names):
+    """Cases of kernels, but for those of these names."""
+    return [c for c in CASES if {c.kernel, str(c)}.isdisjoint(names)]
+
+
+with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
     "bp.belief_propagation.add_groups",
@@ -53,9 +58,7 @@ TOGETHER = {
     "pseudo_likelihood.potts.value_and_gradient",
     "training.train.train",
 }
-with_company = pytest.mark.parametrize(
-    "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS | TOGETHER], ids=str
-)
+with_company = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS | TOGETHER), ids=str)
 with_types = pytest.mark.parametrize(
     "the_case, dtype", [(c, dtype) for c in CASES if c.has_twin for dtype in c.dtypes], ids=str
 )

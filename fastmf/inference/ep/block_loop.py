@@ -24,7 +24,7 @@ from fastmf._common.linalg import scaled_cholesky
 from fastmf.inference.ep.block_sites import Tilted, floored, mismatch, tilt
 from fastmf.inference.ep.curvature import unit_curvature
 from fastmf.inference.ep.inner_loop import LBFGS
-from fastmf.kernels.ep.site_blocks import block_curvature
+from fastmf.kernels.ep.site_blocks import SiteBlocks, curvature_address, pattern_work, tilt_blocks
 
 # Steps of L-BFGS after which the preconditioner is computed anew.
 PRECONDITIONER_STEPS = 8
@@ -108,13 +108,8 @@ class Curvature:
             blocks.groups, blocks.matrices(elements), blocks.matrices(precision), strict=True
         ):
             for own, covariance, cavity in zip(units, S, P, strict=True):
-                here = slice(*problem.patterns.starts[k : k + 2])
                 total = gaussian_curvature(self.mean[own], covariance)
-                tilted = np.zeros_like(total)
-                block_curvature(
-                    problem.patterns.prior[:, here], linear[own], cavity.ravel(),
-                    problem.patterns.largest[k], tilted,
-                )  # fmt: skip
+                tilted = _tilted_curvature(problem.patterns, k, linear[own], cavity)
                 # The kernel's statistics are w_i w_j, with the other sign.
                 c = len(own)
                 tilted[c:, :c] *= -1
@@ -149,6 +144,24 @@ class Curvature:
                 new_linear[own] = change[:c]
                 X[rows, columns] = X[columns, rows] = change[c:] * diagonal
         return step
+
+
+def _tilted_curvature(patterns, k, linear, precision):
+    """Covariances of (w_i, w_i w_j) of block k under its cavity, i >= j: their lower triangle."""
+    c, here = len(linear), slice(*patterns.starts[k : k + 2])
+    ends, largest = np.array([0, c]), patterns.largest[k : k + 1]
+    block = SiteBlocks(ends, ends * c, largest, patterns.prior[:, here])
+    n = c * (c + 3) // 2
+    units, covariance, totals = np.empty((3, c)), np.empty(c * c), np.empty((2, 1))
+    work, joint = pattern_work(block, 1, n * n), np.empty(n * n)
+    tilt_blocks(
+        block, linear, precision.ravel(), work, units, covariance, totals,
+        (curvature_address(), joint),
+    )  # fmt: skip
+    mean = units[0]
+    second = covariance.reshape(c, c) + np.outer(mean, mean)
+    mean = np.concatenate([mean, second[np.tril_indices(c)]])
+    return np.tril(joint.reshape(n, n) - np.outer(mean, mean))
 
 
 def gaussian_curvature(mean, covariance):

@@ -22,7 +22,7 @@ from fastmf.inference.ep.sites import (
 )
 from fastmf.inference.gaussian.blocks import BlockSide, block_side
 from fastmf.inference.gaussian.repeated import RepeatedRows
-from fastmf.kernels.ep.site_blocks import SiteBlocks, tilt_blocks
+from fastmf.kernels.ep.site_blocks import SiteBlocks, pattern_work, tilt_blocks
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 from fastmf.priors import GaussBernoulli
 from fastmf.priors._compiled import units_of
@@ -271,11 +271,12 @@ def tilt(problem, cavity):
     units, covariance, totals = np.empty((3, n)), np.empty(len(elements)), np.empty((2, n_blocks))
     sizes, largest = np.diff(blocks.starts), problem.patterns.largest
     work = PATTERN_WORK * int((sizes ** np.minimum(largest, 3)).sum())
+    n_workers = workers_for(n_blocks, work, problem.n_threads)
     in_parallel(
         tilt_blocks,
-        (problem.patterns, linear[blocks.units], elements, np.zeros(1, np.int64),
-         units, covariance, totals),
-        workers_for(n_blocks, work, problem.n_threads),
+        (problem.patterns, linear[blocks.units], elements,
+         pattern_work(problem.patterns, n_workers), units, covariance, totals, (0, np.empty(0))),
+        n_workers,
     )  # fmt: skip
     moments, log_partition = np.empty((2, len(blocks.singles))), totals[0].sum()
     if problem.single is not None:

@@ -8,14 +8,21 @@ inclusion: with S the set of units that are not zero,
 
 Patterns S are walked depth first, so that each one adds a row to the Cholesky factor of the last.
 Only the Q are inverted: P itself need not be positive definite.
+
+All is one kernel, but for moments of third and fourth order, which few calls ask for: they are
+compiled apart and called by address. Matrices are one-dimensional arrays, row by row.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.intrinsics import fetch_and_increment, larger
-from fastmf._jit.kernel import kernel
+from fastmf._jit.argument_types import Float64, Int64, argument_types
+from fastmf._jit.intrinsics import fetch_and_increment, row
+from fastmf._jit.kernel import address_of, call, kernel
+from fastmf._threads.interrupts import next_task
+from fastmf.kernels.linear.work import new_work
 
 # A pattern counts if its weight is at least exp(-this) of the largest so far.
 MAX_LOG_RATIO = 42.0
@@ -43,8 +50,70 @@ class SiteBlocks(NamedTuple):
     prior: np.ndarray
 
 
+class Pattern(NamedTuple):
+    """Pattern in hand, of d units at most.
+
+    Parameters
+    ----------
+    members : int64 array of shape (d,)
+        Its units, in increasing order.
+    factor, whiten, second : array of shape (d * d,)
+        Cholesky factor of Q and its inverse, lower triangles; second moments of the units.
+    whitened, mean : array of shape (d,)
+        Whitened linear terms, and means.
+    log_weights : array of shape (d + 1,)
+        Log-weights of the patterns of its first units.
+    """
+
+    members: Int64[1]
+    factor: Float64[1]
+    whiten: Float64[1]
+    second: Float64[1]
+    whitened: Float64[1]
+    mean: Float64[1]
+    log_weights: Float64[1]
+
+
+class PatternMemory(NamedTuple):
+    """Scratch memory of workers: patterns, and the sums over all of a block.
+
+    Parameters
+    ----------
+    members : int64 array of shape (n_workers, d)
+    numbers : array of shape (n_workers, 3 * d * d + 3 * d + 1)
+        Arrays of `Pattern`, one after another.
+    sums : array of shape (n_workers, n)
+        Of c units: three rows of c numbers, see `MEAN`; second moments; curvature, if any.
+    """
+
+    members: np.ndarray
+    numbers: np.ndarray
+    sums: np.ndarray
+
+
+def pattern_work(blocks, n_workers, n_curvature=0):
+    """Memory and queue of `tilt_blocks`.
+
+    Parameters
+    ----------
+    blocks : SiteBlocks
+    n_workers : int
+    n_curvature : int
+        Elements of the curvature; 0 if it is not wanted.
+    """
+    d, c = max(1, blocks.largest.max()), np.diff(blocks.starts).max()
+    members = np.zeros((n_workers, d), np.int64)
+    numbers = np.zeros((n_workers, 3 * d * d + 3 * d + 1))
+    sums = np.zeros((n_workers, 3 * c + c * c + n_curvature))
+    return new_work(PatternMemory(members, numbers, sums))
+
+
+# Rows of `units`.
+MEAN, INCLUDED, INCLUDED_ALONE = range(3)
+
+
 @kernel
-def tilt_blocks(blocks, linear, precision, queue, units, covariance, totals):
+def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curvature):
     """Moments and log-partition of every block under the tilt of its cavity.
 
     Parameters
@@ -54,8 +123,8 @@ def tilt_blocks(blocks, linear, precision, queue, units, covariance, totals):
         Linear coefficients of the cavities.
     precision : array of shape (n_elements,)
         Their matrices.
-    queue : int64 array of shape (1,)
-        Next block to be done; shared by all threads that call this.
+    work : Work
+        Made by `pattern_work`.
     units : array of shape (3, n_units)
         Filled with means, and probabilities of not being zero and of being the only one of the
         block that is not.
@@ -64,211 +133,187 @@ def tilt_blocks(blocks, linear, precision, queue, units, covariance, totals):
     totals : array of shape (2, n_blocks)
         Filled with log-partitions, NaN where moments do not exist, and the probabilities of
         patterns that include as many units as they may, but not all.
+    curvature : tuple
+        Address of `add_curvature`, or 0; and, of a single block of c units, an array of shape
+        (n * n,), n = c (c + 3) / 2, that is filled in its lower triangle with means of products of
+        (w_i, w_i w_j), i >= j: units first, then pairs, row by row of their lower triangle. An
+        array of no size if they are not wanted.
     """
-    n_blocks, deepest = len(blocks.largest), np.int64(1)
-    for k in range(n_blocks):
-        deepest = larger(deepest, blocks.largest[k])
-    # Of the pattern in hand: Cholesky factor, its inverse, second moments; vectors; its units.
-    matrices, none = np.zeros((3, deepest, deepest)), np.zeros((0, 0))
-    memory = matrices, np.zeros((3, deepest + 1)), np.zeros(deepest, np.int64)
+    n_blocks, (address, joint) = len(blocks.largest), curvature
+    w = fetch_and_increment(work.queue[1:])
+    if w >= len(work.scratch.members):
+        return
+    pattern = _pattern_of(work.scratch, w)
     while True:
-        k = fetch_and_increment(queue)
+        k = next_task(work.queue)
         if k >= n_blocks:
             break
-        first, last = blocks.starts[k], blocks.starts[k + 1]
-        elements = slice(blocks.squares[k], blocks.squares[k + 1])
-        given = blocks.prior[:, first:last], linear[first:last], precision[elements]
-        sums = units[:, first:last], covariance[elements], none, totals[:, k]
-        sum_patterns(given, blocks.largest[k], memory, sums)
-        if last - first == blocks.largest[k]:
-            totals[1, k] = 0.0
+        first, square, largest = blocks.starts[k], blocks.squares[k], blocks.largest[k]
+        c = blocks.starts[k + 1] - first
+        sums = row(work.scratch.sums, (w, 0), 3 * c + c * c + len(joint))
+        given = blocks.prior, linear, precision, first, square
+        log_total, ratio, full = _sum_patterns(given, c, largest, pattern, address, sums)
+        totals[0, k], totals[1, k] = log_total, 0.0 if c == largest else full
+        _conclude(sums, ratio, (first, square, c), units, covariance, joint)
 
 
-@kernel
-def block_curvature(prior, linear, precision, largest, curvature):
-    """Covariances of (w_i, w_i w_j) of a block, i >= j, under the tilt of its cavity.
+@kernel(mode="merged")
+def _pattern_of(memory, w):
+    """The arrays of a worker's pattern."""
+    members, d = memory.members[w], memory.members.shape[1]
+    square = d * d
+    return Pattern(
+        members,
+        row(memory.numbers, (w, 0), square),
+        row(memory.numbers, (w, square), square),
+        row(memory.numbers, (w, 2 * square), square),
+        row(memory.numbers, (w, 3 * square), d),
+        row(memory.numbers, (w, 3 * square + d), d),
+        row(memory.numbers, (w, 3 * square + 2 * d), d + 1),
+    )
 
-    Parameters
-    ----------
-    prior : array of shape (3, n_units)
-        See `SiteBlocks`.
-    linear : array of shape (n_units,)
-    precision : array of shape (n_units * n_units,)
-        The cavity.
-    largest : int
-        Units that a pattern may include.
-    curvature : array of shape (n, n)
-        Filled in its lower triangle, zero above it, for n = n_units (n_units + 3) / 2: units first,
-        then pairs, row by row of their lower triangle.
+
+@kernel(mode="merged")
+def _sum_patterns(given, c, largest, pattern, address, sums):
+    """Sum the patterns of one block of c units, with relative weights.
+
+    Returns the log-partition, NaN where moments do not exist; what makes the sums moments; the part
+    of the patterns that are as large as they may be.
     """
-    c = len(linear)
-    matrices, vectors = np.zeros((3, largest, largest)), np.zeros((3, largest + 1))
-    units, covariance, totals = np.zeros((3, c)), np.zeros(c * c), np.zeros(2)
-    memory = matrices, vectors, np.zeros(largest, np.int64)
-    sums = units, covariance, curvature, totals
-    sum_patterns((prior, linear, precision), largest, memory, sums)
-    mean = np.zeros(len(curvature))
-    k = c
-    for i in range(c):
-        mean[i] = units[MEAN, i]
-        for j in range(i + 1):
-            mean[k] = covariance[i * c + j] + units[MEAN, i] * units[MEAN, j]
-            k += 1
-    for i in range(len(mean)):
-        for j in range(i + 1):
-            curvature[i, j] -= mean[i] * mean[j]
-
-
-# Rows of `vectors`: whitened linear terms and means of the pattern, and log-weights of the patterns
-# of its first units.
-WHITENED, MEANS, LOG_WEIGHTS = range(3)
-# Rows of `units`.
-MEAN, INCLUDED, INCLUDED_ALONE = range(3)
-
-
-@kernel(mode="inline")
-def _append(given, s, j, memory):
-    """Make unit j the one number s of the pattern: its log-weight; NaN if it is not proper."""
-    prior, linear, precision = given
-    factors, vectors, members = memory
-    factor, whiten = factors[0], factors[1]
-    c, rest = len(linear), precision[j * len(linear) + j] + prior[2, j]
-    scale, along = rest, linear[j] + prior[1, j]
-    for r in range(s):
-        i = members[r]
-        value = precision[j * c + i]
-        for t in range(r):
-            value -= factor[s, t] * factor[r, t]
-        value /= factor[r, r]
-        factor[s, r] = value
-        rest -= value * value
-        along -= value * vectors[WHITENED, r]
-    if not rest > MIN_PATTERN_PIVOT * abs(scale):
-        return np.nan
-    members[s] = j
-    pivot = np.sqrt(rest)
-    z = along / pivot
-    factor[s, s], whiten[s, s], vectors[WHITENED, s] = pivot, 1 / pivot, z
-    for t in range(s):
-        value = 0.0
-        for r in range(t, s):
-            value -= factor[s, r] * whiten[r, t]
-        whiten[s, t] = value / pivot
-    return vectors[LOG_WEIGHTS, s] + prior[0, j] + z * z / 2 - np.log(pivot)
-
-
-@kernel(mode="inner")
-def _add(s, weight, memory, sums):
-    """Add the pattern of the first s units to the sums, with this weight."""
-    factors, vectors, members = memory
-    whiten, moments = factors[1], factors[2]
-    units, second, curvature, _ = sums
-    c = units.shape[1]
-    for a in range(s):
-        mean = 0.0
-        for r in range(a, s):
-            mean += vectors[WHITENED, r] * whiten[r, a]
-        vectors[MEANS, a] = mean
-    if s == 1:
-        units[INCLUDED_ALONE, members[0]] += weight
-    for a in range(s):
-        i, m = members[a], vectors[MEANS, a]
-        units[MEAN, i] += weight * m
-        units[INCLUDED, i] += weight
-        for b in range(a + 1):
-            value = m * vectors[MEANS, b]
-            for r in range(a, s):
-                value += whiten[r, a] * whiten[r, b]
-            moments[a, b] = moments[b, a] = value
-            second[i * c + members[b]] += weight * value
-    if len(curvature) > 0:
-        _add_curvature(s, weight, memory, curvature, c)
-
-
-@kernel(mode="inner")
-def _add_curvature(s, weight, memory, curvature, c):
-    """Add moments of third and fourth order of the pattern of the first s units.
-
-    With A the second moments: E[abc] = A_ab m_c + A_ac m_b + A_bc m_a - 2 m_a m_b m_c, and
-    E[abcd] = A_ab A_cd + A_ac A_bd + A_ad A_bc - 2 m_a m_b m_c m_d.
-    """
-    factors, vectors, members = memory
-    second, m = factors[2], vectors[MEANS]
-    for a in range(s):
-        for b in range(a + 1):
-            curvature[members[a], members[b]] += weight * second[a, b]
-            row = c + members[a] * (members[a] + 1) // 2 + members[b]
-            for d in range(s):
-                value = second[a, b] * m[d] + second[a, d] * m[b] + second[b, d] * m[a]
-                curvature[row, members[d]] += weight * (value - 2 * m[a] * m[b] * m[d])
-            _add_pairs((a, b), weight, (second, m, members), curvature[row, c:])
-
-
-@kernel(mode="inner")
-def _add_pairs(pair, weight, pattern, row):
-    """Add moments of a pair of units with all pairs up to it."""
-    (a, b), (second, m, members) = pair, pattern
-    for d in range(a + 1):
-        # Members increase: these are the pairs that come first.
-        for e in range(d + 1 if d < a else b + 1):
-            column = members[d] * (members[d] + 1) // 2 + members[e]
-            value = second[a, b] * second[d, e] + second[a, d] * second[b, e]
-            value += second[a, e] * second[b, d] - 2 * m[a] * m[b] * m[d] * m[e]
-            row[column] += weight * value
-
-
-@kernel(mode="inner")
-def _scale(sums, ratio):
-    """Multiply all sums."""
-    units, second, curvature, _ = sums
-    c = units.shape[1]
-    for row in range(3):
-        for i in range(c):
-            units[row, i] *= ratio
-    for i in range(c * c):
-        second[i] *= ratio
-    for i in range(len(curvature)):
-        for j in range(len(curvature)):
-            curvature[i, j] *= ratio
-
-
-@kernel(mode="inner")
-def sum_patterns(given, largest, memory, sums):
-    """Moments of one block, and totals: sums over the patterns, with relative weights."""
-    linear = given[1]
-    _, vectors, members = memory
-    units, second, curvature, totals = sums
-    c = len(linear)
-    units[:], second[:], curvature[:] = 0, 0, 0
-    vectors[LOG_WEIGHTS, 0] = 0
+    for i in range(len(sums)):
+        sums[i] = 0.0
+    pattern.log_weights[0] = 0.0
     top, total, full = 0.0, 1.0, 0.0
     s, j = np.int64(0), np.int64(0)
     while True:
         if s < largest and j < c:
-            value = _append(given, s, j, memory)
+            value = _append(given, s, j, c, pattern)
             if not value < np.inf:
                 top = np.nan
                 break
             s += 1
-            vectors[LOG_WEIGHTS, s] = value
+            pattern.log_weights[s] = value
             if value > top:
                 ratio = np.exp(top - value)
-                _scale(sums, ratio)
+                for i in range(len(sums)):
+                    sums[i] *= ratio
                 total, full, top = total * ratio, full * ratio, value
             if value > top - MAX_LOG_RATIO:
                 weight = np.exp(value - top)
                 total += weight
                 full += weight if s == largest else 0.0
-                _add(s, weight, memory, sums)
+                _add(s, weight, c, pattern, sums)
+                if len(sums) > 3 * c + c * c:
+                    call(
+                        address, (s, weight, c, pattern.members, pattern.second, pattern.mean, sums)
+                    )
             j += 1
         elif s == 0:
             break
         else:
             s -= 1
-            j = members[s] + 1
-    totals[0], totals[1] = top + np.log(total), full / total
-    _scale(sums, 1 / total if top < np.inf else np.nan)
+            j = pattern.members[s] + 1
+    return top + np.log(total), 1 / total if top < np.inf else np.nan, full / total
+
+
+@kernel(mode="merged")
+def _append(given, s, j, c, pattern):
+    """Make unit j the one number s of the pattern: its log-weight; NaN if it is not proper."""
+    prior, linear, precision, first, square = given
+    members, factor, whiten, _, whitened, _, log_weights = pattern
+    d, here, log_weight = len(members), square + j * c, np.nan
+    rest = precision[here + j] + prior[2, first + j]
+    scale, along = rest, linear[first + j] + prior[1, first + j]
+    for r in range(s):
+        value = precision[here + members[r]]
+        for t in range(r):
+            value -= factor[s * d + t] * factor[r * d + t]
+        value /= factor[r * d + r]
+        factor[s * d + r] = value
+        rest -= value * value
+        along -= value * whitened[r]
+    if rest > MIN_PATTERN_PIVOT * abs(scale):
+        members[s] = j
+        pivot = np.sqrt(rest)
+        z = along / pivot
+        factor[s * d + s], whiten[s * d + s], whitened[s] = pivot, 1 / pivot, z
+        for t in range(s):
+            value = 0.0
+            for r in range(t, s):
+                value -= factor[s * d + r] * whiten[r * d + t]
+            whiten[s * d + t] = value / pivot
+        log_weight = log_weights[s] + prior[0, first + j] + z * z / 2 - np.log(pivot)
+    return log_weight
+
+
+@kernel(mode="merged")
+def _add(s, weight, c, pattern, sums):
+    """Add the pattern of the first s units to the sums, with this weight."""
+    members, _, whiten, second, whitened, means, _ = pattern
+    d = len(members)
+    if s == 1:
+        sums[INCLUDED_ALONE * c + members[0]] += weight
+    for a in range(s):
+        mean = 0.0
+        for r in range(a, s):
+            mean += whitened[r] * whiten[r * d + a]
+        i, means[a] = members[a], mean
+        sums[MEAN * c + i] += weight * mean
+        sums[INCLUDED * c + i] += weight
+    for a in range(s):
+        here = 3 * c + members[a] * c
+        for b in range(a + 1):
+            value = means[a] * means[b]
+            for r in range(a, s):
+                value += whiten[r * d + a] * whiten[r * d + b]
+            second[a * d + b] = second[b * d + a] = value
+            sums[here + members[b]] += weight * value
+
+
+@kernel(mode="merged")
+def _conclude(sums, ratio, block, units, covariance, joint):
+    """Hand over the moments of a block."""
+    first, square, c = block
+    for q in range(3):
+        for i in range(c):
+            units[q, first + i] = sums[q * c + i] * ratio
     for i in range(c):
         for j in range(i + 1):
-            value = second[i * c + j] - units[MEAN, i] * units[MEAN, j]
-            second[i * c + j] = second[j * c + i] = value
+            value = sums[3 * c + i * c + j] * ratio
+            value -= units[MEAN, first + i] * units[MEAN, first + j]
+            covariance[square + i * c + j] = covariance[square + j * c + i] = value
+    for i in range(len(joint)):
+        joint[i] = sums[3 * c + c * c + i] * ratio
+
+
+@kernel(mode="by_address")
+def add_curvature(s, weight, c, members, second, m, sums):
+    """Add moments of third and fourth order of the pattern of the first s units.
+
+    With A the second moments: E[abc] = A_ab m_c + A_ac m_b + A_bc m_a - 2 m_a m_b m_c, and
+    E[abcd] = A_ab A_cd + A_ac A_bd + A_ad A_bc - 2 m_a m_b m_c m_d.
+    """
+    d, n = len(m), c * (c + 3) // 2
+    curvature = 3 * c + c * c
+    for a in range(s):
+        for b in range(a + 1):
+            A_ab, i = second[a * d + b], members[a]
+            sums[curvature + i * n + members[b]] += weight * A_ab
+            here = curvature + (c + i * (i + 1) // 2 + members[b]) * n
+            for e in range(s):
+                value = A_ab * m[e] + second[a * d + e] * m[b] + second[b * d + e] * m[a]
+                sums[here + members[e]] += weight * (value - 2 * m[a] * m[b] * m[e])
+            # Members increase: these are the pairs that come first.
+            for e in range(a + 1):
+                for f in range(e + 1 if e < a else b + 1):
+                    value = A_ab * second[e * d + f] + second[a * d + e] * second[b * d + f]
+                    value += second[a * d + f] * second[b * d + e] - 2 * m[a] * m[b] * m[e] * m[f]
+                    pair = members[e] * (members[e] + 1) // 2 + members[f]
+                    sums[here + c + pair] += weight * value
+
+
+@cache
+def curvature_address():
+    """Address of the compiled `add_curvature`."""
+    types = argument_types("float64", int, float, int, Int64[1], *[Float64[1]] * 3)
+    return address_of(add_curvature, *types)

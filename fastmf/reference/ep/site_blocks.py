@@ -6,7 +6,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 
-def tilt_blocks(blocks, linear, precision, queue, units, covariance, totals):
+def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curvature):
     """Moments and log-partition of every block under the tilt of its cavity."""
     for k, largest in enumerate(blocks.largest):
         here = slice(*blocks.starts[k : k + 2])
@@ -30,15 +30,15 @@ def tilt_blocks(blocks, linear, precision, queue, units, covariance, totals):
         units[:, here] = mean, included, alone
         covariance[square] = (second - np.outer(mean, mean)).ravel()
         totals[1, k] = full
+        if len(curvature[1]):
+            curvature[1][:] = _products(patterns, c).ravel()
 
 
-def block_curvature(prior, linear, precision, largest, curvature):
-    """Covariances of (w_i, w_i w_j) of a block, i >= j, under the tilt of its cavity."""
-    c = len(linear)
-    patterns = slabs(prior, linear, precision, largest)
-    total = np.logaddexp.reduce([log_weight for _, log_weight, *_ in patterns])
+def _products(patterns, c):
+    """Means of the products of (w_i, w_i w_j), i >= j, of a block: their lower triangle."""
     # Moments up to the fourth of (1, w), as an array of four axes.
     moments = np.zeros((c + 1,) * 4)
+    total = np.logaddexp.reduce([log_weight for _, log_weight, *_ in patterns])
     for S, log_weight, m, V in patterns:
         m, A = np.append(1.0, m), np.pad(V, (1, 0))
         A += np.outer(m, m)
@@ -50,9 +50,7 @@ def block_curvature(prior, linear, precision, largest, curvature):
     rows, columns = np.tril_indices(c)
     first = np.append(np.arange(1, c + 1), rows + 1)
     second = np.append(np.zeros(c, int), columns + 1)
-    joint = moments[first, second][:, first, second]
-    mean = moments[first, second, 0, 0]
-    curvature[:] = np.tril(joint - np.outer(mean, mean))
+    return np.tril(moments[first, second][:, first, second])
 
 
 def slabs(prior, linear, precision, largest):
