@@ -110,3 +110,8 @@ def nonzero_values(X):
     """All entries that are not zero, row by row."""
     values = X.data if issparse(X) else X
     return values[values != 0]
+
+
+def is_dask(value):
+    """Whether it is a Dask array, without importing Dask."""
+    return hasattr(value, "to_delayed") and hasattr(value, "chunks")

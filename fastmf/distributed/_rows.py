@@ -1,9 +1,6 @@
 """Blocks of rows of a Dask array."""
 
-
-def is_dask(value):
-    """Whether it is a Dask array, without importing Dask."""
-    return hasattr(value, "to_delayed") and hasattr(value, "chunks")
+from fastmf._common.rows import is_dask
 
 
 def checked_dask(name, X):

@@ -7,8 +7,9 @@ from numbers import Integral
 import numpy as np
 
 from fastmf._common.arguments import count, generator
+from fastmf._common.rows import is_dask
 from fastmf._outcomes import MESSAGES, POLISHED
-from fastmf.distributed._rows import blocks, checked_dask, is_dask
+from fastmf.distributed._rows import blocks, checked_dask
 from fastmf.inference.bp._decoding import draws_per_row
 from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
 from fastmf.inference.fixed_point import FixedPoint

@@ -7,7 +7,8 @@ depend on the blocks of the array, on the workers, or on tasks that run twice as
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.distributed._rows import blocks, is_dask
+from fastmf._common.rows import is_dask
+from fastmf.distributed._rows import blocks
 from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.general_step import apply, batch_gradient
 from fastmf.learning.training import trainer

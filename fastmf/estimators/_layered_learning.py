@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.rows import is_incomplete, is_sparse
-from fastmf.distributed._rows import is_dask
+from fastmf._common.rows import is_dask, is_incomplete, is_sparse
 from fastmf.estimators._convergence import warn_if_below_independent, warn_if_diverged
 from fastmf.estimators._rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators._runs import run, seed_of, settings_of, split

@@ -21,6 +21,7 @@ FAMILIES = (
     "belief_propagation",
     "bp_graphs",
     "bp_groups",
+    "convergence",
     "hamming",
     "linear_model",
     "local_search",

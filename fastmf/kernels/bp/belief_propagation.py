@@ -31,9 +31,10 @@ import numpy as np
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import REORDER, call, kernel
-from fastmf._outcomes import CONFIRMING, RUNNING
+from fastmf._outcomes import RUNNING
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.arguments import BLOCK_UNITS, PAIR_BLOCK_UNITS
+from fastmf.kernels.bp.convergence import sweep_damping
 from fastmf.kernels.bp.messages import add, add_pair_beliefs
 from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp
@@ -51,12 +52,6 @@ def group_of(index, n_rows, n_groups):
     size, n_larger = n_rows // n_groups, n_rows % n_groups
     group = index // (size + 1)
     return group if group < n_larger else (index - n_larger) // size
-
-
-@kernel(mode="merged")
-def _damping(record, index):
-    """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
-    return 0.0 if record.status[index] == CONFIRMING else record.damping[index]
 
 
 @kernel(mode="merged")
@@ -83,7 +78,7 @@ def _iterate(settings, problem, messages, record, workspaces, pairs, place, queu
         call(settings.finish, (settings, problem, record, workspaces, (index, w, after), damping))
         # Once the row has ended, the blocks' terms of the Bethe log-partition.
         function = settings.block if record.status[index] <= RUNNING else settings.bethe
-        damping, after = _damping(record, index), np.int64(1)
+        damping, after = sweep_damping(record, index), np.int64(1)
         for block in range(n_blocks if function != 0 else 0):
             at = index, entry, w, w, block
             call(function, (settings, problem, arrays, workspaces, at, damping))
@@ -148,7 +143,7 @@ def sweep_blocks(settings, problem, messages, record, workspaces, queue):
     w, zero = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
     arrays = messages, record.visible, record.hidden
     function = settings.block if record.status[0] <= RUNNING else settings.bethe
-    damping = _damping(record, zero)
+    damping = sweep_damping(record, zero)
     block = next_task(queue)
     while block < workspaces.change.shape[1]:
         place = zero, zero, zero, w, block
@@ -168,7 +163,7 @@ def conclude_sweep(settings, problem, record, workspaces):
     zero = np.int64(0)
     if record.status[0] <= RUNNING:
         place = zero, zero, np.int64(1)
-        damping = _damping(record, zero)
+        damping = sweep_damping(record, zero)
         call(settings.finish, (settings, problem, record, workspaces, place, damping))
     else:
         _log_partition(record, workspaces, zero, zero)

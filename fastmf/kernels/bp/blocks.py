@@ -15,17 +15,13 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Real, argument_types
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp.arguments import (
     BLOCK_UNITS,
     CHANGES,
     DAMPING_WINDOW,
     LOG_ODDS,
     LOGS,
-    MAX_DAMPING,
     MAX_PRODUCT,
-    MIN_LIMIT,
-    MIN_LIMIT_FACTOR,
     MIXED_PRODUCT,
     SUM_PRODUCT,
     TILE_UNITS,
@@ -37,6 +33,7 @@ from fastmf.kernels.bp.arguments import (
     Q,
 )
 from fastmf.kernels.bp.belief_propagation import first_of_group, group_of
+from fastmf.kernels.bp.convergence import assess_row
 from fastmf.kernels.bp.messages import (
     add,
     add_logs,
@@ -357,41 +354,6 @@ def _objective(settings, problem, record, workspaces, index, w):
             record.best[index, i] = record.visible[index, i] > 0
 
 
-@kernel(mode="merged")
-def _assess_row(settings, index, change, damping, record):
-    """Residual, status and damping of a row after a sweep with such a largest change."""
-    change /= 1 - damping
-    n_iter, d = record.n_iter[index], record.damping[index]
-    if record.history.shape[0] > 0:
-        record.history[index, n_iter] = change
-    n_iter += 1
-    record.residual[index], record.n_iter[index] = change, n_iter
-    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
-    limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
-    confirming, status = damping < d, np.int64(RUNNING)
-    if change <= limit and damping == 0:
-        status = np.int64(CONVERGED)
-    elif n_iter == settings.max_iter:
-        status = np.int64(OUT_OF_ITERATIONS)
-    elif change <= larger(smaller(limit, record.limit[index]), settings.rounding_error):
-        status = np.int64(CONFIRMING)
-    elif confirming:
-        # Beliefs do not tell how much log-odds and messages will change: the next time, later.
-        factor = larger(limit / (2 * change), MIN_LIMIT_FACTOR)
-        smallest = MIN_LIMIT * limit
-        record.limit[index] = larger(smaller(limit, record.limit[index]) * factor, smallest)
-        record.n_stalled[index], record.min_residual[index] = 0, np.inf
-    else:
-        n_stalled, smallest = record.n_stalled[index] + 1, record.min_residual[index]
-        if change < smallest:
-            smallest, n_stalled = change, np.int64(0)
-        if settings.adaptive and n_stalled == DAMPING_WINDOW:
-            record.damping[index] = smaller((1 + d) / 2, MAX_DAMPING)
-            smallest, n_stalled = np.inf, np.int64(0)
-        record.n_stalled[index], record.min_residual[index] = n_stalled, smallest
-    record.status[index] = status
-
-
 @kernel(mode="by_address", views=True)
 def _finish(settings, problem, record, workspaces, place, damping):
     """Beliefs of the hidden units of a row and, after a sweep, its residual, status and damping.
@@ -419,7 +381,7 @@ def _finish(settings, problem, record, workspaces, place, damping):
             change = larger(change, workspaces.change[w, block])
         if settings.algorithm != SUM_PRODUCT:
             call(settings.objective, (settings, problem, record, workspaces, index, w))
-        _assess_row(settings, index, change, damping, record)
+        assess_row(settings, record, index, change, damping, DAMPING_WINDOW)
 
 
 @cache

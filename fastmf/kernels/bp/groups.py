@@ -22,16 +22,10 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf._outcomes import RUNNING
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import (
-    DAMPING_WINDOW,
-    MAX_DAMPING,
-    MAX_PRODUCT,
-    MIN_LIMIT,
-    MIN_LIMIT_FACTOR,
-    SUM_PRODUCT,
-)
+from fastmf.kernels.bp.arguments import DAMPING_WINDOW, MAX_PRODUCT, SUM_PRODUCT
+from fastmf.kernels.bp.convergence import assess_row, sweep_damping
 from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp, log, sigmoid_pair, softplus
 
@@ -301,39 +295,6 @@ def keep_best(settings, problem, r, field_rows, record, work):
         copy(labels, record.best[r])
 
 
-@kernel(mode="merged")
-def assess_row(settings, r, change, damping, record):
-    """Residual, status and damping of a row after a sweep with such a largest change."""
-    change /= 1 - damping
-    if record.history.size:
-        record.history[r, record.n_iter[r]] = change
-    record.residual[r] = change
-    record.n_iter[r] += 1
-    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
-    d = record.damping[r]
-    limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
-    if change <= limit and damping == 0:
-        record.status[r] = CONVERGED
-    elif record.n_iter[r] == settings.max_iter:
-        record.status[r] = OUT_OF_ITERATIONS
-    elif change <= larger(smaller(limit, record.limit[r]), settings.rounding_error):
-        record.status[r] = CONFIRMING
-    elif damping < d:
-        factor, smallest = larger(limit / (2 * change), MIN_LIMIT_FACTOR), MIN_LIMIT * limit
-        record.limit[r] = larger(smaller(limit, record.limit[r]) * factor, smallest)
-        record.status[r] = RUNNING
-        record.min_residual[r], record.n_stalled[r] = np.inf, 0
-    else:
-        record.status[r] = RUNNING
-        if change < record.min_residual[r]:
-            record.min_residual[r], record.n_stalled[r] = change, 0
-        else:
-            record.n_stalled[r] += 1
-        if settings.adaptive and record.n_stalled[r] == DAMPING_WINDOW:
-            record.damping[r] = smaller((1 + record.damping[r]) / 2, MAX_DAMPING)
-            record.min_residual[r], record.n_stalled[r] = np.inf, 0
-
-
 @kernel(mode="inner")
 def set_beliefs(hidden, work):
     """Beliefs p and q of the hidden units."""
@@ -350,7 +311,7 @@ def _sweep_row(settings, problem, record, workspace, place):
         smaller(r, problem.visible_field.shape[0] - 1),
         smaller(r, problem.hidden_field.shape[0] - 1),
     )
-    damping = 0.0 if record.status[r] == CONFIRMING else record.damping[r]
+    damping = sweep_damping(record, r)
     hidden, labels = record.hidden[r], record.labels[r]
     set_beliefs(hidden, work)
     arrays = messages, record.visible[r], hidden, labels, work, states
@@ -371,7 +332,7 @@ def _sweep_row(settings, problem, record, workspace, place):
         hidden[j] = new
     if settings.algorithm != SUM_PRODUCT:
         keep_best(settings, problem, r, field_rows, record, work)
-    assess_row(settings, r, change, damping, record)
+    assess_row(settings, record, r, change, damping, DAMPING_WINDOW)
 
 
 @kernel(mode="merged")

@@ -83,7 +83,7 @@ class PatternMemory(NamedTuple):
     numbers : array of shape (n_workers, 3 * d * d + 3 * d + 1)
         Arrays of `Pattern`, one after another.
     sums : array of shape (n_workers, n)
-        Of c units: three rows of c numbers, see `MEAN`; second moments; curvature, if any.
+        Three rows of c numbers, see `MEAN`, of c units; second moments; curvature, if any.
     """
 
     members: np.ndarray
@@ -195,18 +195,13 @@ def _sum_patterns(given, c, largest, pattern, address, sums):
             pattern.log_weights[s] = value
             if value > top:
                 ratio = np.exp(top - value)
-                for i in range(len(sums)):
-                    sums[i] *= ratio
+                _scale(sums, ratio)
                 total, full, top = total * ratio, full * ratio, value
             if value > top - MAX_LOG_RATIO:
                 weight = np.exp(value - top)
                 total += weight
                 full += weight if s == largest else 0.0
-                _add(s, weight, c, pattern, sums)
-                if len(sums) > 3 * c + c * c:
-                    call(
-                        address, (s, weight, c, pattern.members, pattern.second, pattern.mean, sums)
-                    )
+                _add(s, weight, c, pattern, address, sums)
             j += 1
         elif s == 0:
             break
@@ -214,6 +209,13 @@ def _sum_patterns(given, c, largest, pattern, address, sums):
             s -= 1
             j = pattern.members[s] + 1
     return top + np.log(total), 1 / total if top < np.inf else np.nan, full / total
+
+
+@kernel(mode="merged")
+def _scale(sums, ratio):
+    """Multiply all sums."""
+    for i in range(len(sums)):
+        sums[i] *= ratio
 
 
 @kernel(mode="merged")
@@ -247,7 +249,7 @@ def _append(given, s, j, c, pattern):
 
 
 @kernel(mode="merged")
-def _add(s, weight, c, pattern, sums):
+def _add(s, weight, c, pattern, address, sums):
     """Add the pattern of the first s units to the sums, with this weight."""
     members, _, whiten, second, whitened, means, _ = pattern
     d = len(members)
@@ -268,6 +270,8 @@ def _add(s, weight, c, pattern, sums):
                 value += whiten[r * d + a] * whiten[r * d + b]
             second[a * d + b] = second[b * d + a] = value
             sums[here + members[b]] += weight * value
+    if len(sums) > 3 * c + c * c:
+        call(address, (s, weight, c, members, second, means, sums))
 
 
 @kernel(mode="merged")
@@ -303,13 +307,21 @@ def add_curvature(s, weight, c, members, second, m, sums):
             for e in range(s):
                 value = A_ab * m[e] + second[a * d + e] * m[b] + second[b * d + e] * m[a]
                 sums[here + members[e]] += weight * (value - 2 * m[a] * m[b] * m[e])
-            # Members increase: these are the pairs that come first.
-            for e in range(a + 1):
-                for f in range(e + 1 if e < a else b + 1):
-                    value = A_ab * second[e * d + f] + second[a * d + e] * second[b * d + f]
-                    value += second[a * d + f] * second[b * d + e] - 2 * m[a] * m[b] * m[e] * m[f]
-                    pair = members[e] * (members[e] + 1) // 2 + members[f]
-                    sums[here + c + pair] += weight * value
+            _add_pairs((a, b), weight, (members, second, m), here + c, sums)
+
+
+@kernel(mode="merged")
+def _add_pairs(pair, weight, pattern, row_start, sums):
+    """Add moments of a pair of units with all pairs up to it, to the numbers from a place on."""
+    (a, b), (members, second, m) = pair, pattern
+    d = len(m)
+    for e in range(a + 1):
+        # Members increase: these are the pairs that come first.
+        for f in range(e + 1 if e < a else b + 1):
+            value = second[a * d + b] * second[e * d + f] + second[a * d + e] * second[b * d + f]
+            value += second[a * d + f] * second[b * d + e] - 2 * m[a] * m[b] * m[e] * m[f]
+            column = members[e] * (members[e] + 1) // 2 + members[f]
+            sums[row_start + column] += weight * value
 
 
 @cache

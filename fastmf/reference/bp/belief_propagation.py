@@ -10,13 +10,11 @@ P, Q = sigmoid(V), sigmoid(-V) of visible and p, q of hidden units:
 
 import numpy as np
 
-from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf._outcomes import RUNNING
+from fastmf.reference.bp.convergence import assess_row, sweep_damping
 from fastmf.special import sigmoid, sigmoid_pair, softplus
 
 BLOCK_UNITS = 256
-DAMPING_WINDOW = 16
-MAX_DAMPING = 0.97
-MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
 
 SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
@@ -39,10 +37,6 @@ def _sum_to_visible(e, s, hidden):
 def _max_message(w, cavity):
     """max(0, w + cavity) - max(0, cavity), which would lose w where the cavity is large."""
     return np.maximum(w, -cavity) - np.maximum(w.dtype.type(0), -cavity)
-
-
-def _sweep_damping(record, row):
-    return 0.0 if record.status[row] == CONFIRMING else record.damping[row]
 
 
 def _change(old, new, damping):
@@ -100,7 +94,7 @@ def _sweep_block(settings, problem, row, block, messages, record, workspace):
     units = _blocks(record)[block]
     fields = problem.visible_field[min(row, len(problem.visible_field) - 1), units]
     hidden, old = record.hidden[row], record.visible[row, units].copy()
-    damping = _sweep_damping(record, row)
+    damping = sweep_damping(record, row)
     if settings.algorithm == SUM_PRODUCT:
         new, sums, changes = _sum_block(problem, units, messages, fields, hidden, damping)
     elif settings.algorithm == MAX_PRODUCT:
@@ -127,7 +121,7 @@ def _finish_sweep(settings, problem, row, record, workspace):
     """Hidden beliefs and best assignment after a sweep; returns the largest change of a belief."""
     fields = problem.hidden_field[min(row, len(problem.hidden_field) - 1)]
     record.hidden[row] = fields + workspace.message_sums.sum(0)
-    damping = _sweep_damping(record, row)
+    damping = sweep_damping(record, row)
     change = _set_hidden_beliefs(record.hidden[row], workspace.beliefs, damping)
     change = max(change, workspace.change.max())
     value = workspace.decoded_field.sum()
@@ -138,39 +132,6 @@ def _finish_sweep(settings, problem, row, record, workspace):
     if settings.algorithm != SUM_PRODUCT and value >= record.objective[row]:
         record.objective[row], record.best[row] = value, record.visible[row] > 0
     return change
-
-
-def _assess_row(settings, row, change, record):
-    """Residual, status and damping of a row after a sweep with such a largest change."""
-    damping = _sweep_damping(record, row)
-    change /= 1 - damping
-    if record.history.size:
-        record.history[row, record.n_iter[row]] = change
-    record.residual[row] = change
-    record.n_iter[row] += 1
-    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
-    d = record.damping[row]
-    limit = max(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
-    if change <= limit and damping == 0:
-        record.status[row] = CONVERGED
-    elif record.n_iter[row] == settings.max_iter:
-        record.status[row] = OUT_OF_ITERATIONS
-    elif change <= max(min(limit, record.limit[row]), settings.rounding_error):
-        record.status[row] = CONFIRMING
-    elif damping < d:
-        record.status[row] = RUNNING
-        factor = max(limit / (2 * change), MIN_LIMIT_FACTOR)
-        record.limit[row] = max(min(limit, record.limit[row]) * factor, MIN_LIMIT * limit)
-        record.min_residual[row], record.n_stalled[row] = np.inf, 0
-    else:
-        record.status[row] = RUNNING
-        if change < record.min_residual[row]:
-            record.min_residual[row], record.n_stalled[row] = change, 0
-        else:
-            record.n_stalled[row] += 1
-        if settings.adaptive and record.n_stalled[row] == DAMPING_WINDOW:
-            record.damping[row] = min((1 + record.damping[row]) / 2, MAX_DAMPING)
-            record.min_residual[row], record.n_stalled[row] = np.inf, 0
 
 
 def _bethe_block(problem, row, units, messages, record):
@@ -205,7 +166,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
             for block in range(len(workspace.change)):
                 _sweep_block(settings, problem, row, block, row_messages, record, workspace)
             change = _finish_sweep(settings, problem, row, record, workspace)
-            _assess_row(settings, row, change, record)
+            assess_row(settings, record, row, change, sweep_damping(record, row))
         if settings.bethe:
             record.bethe[row] = sum(
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
@@ -233,7 +194,8 @@ def conclude_sweep(settings, problem, record, workspaces):
     """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition."""
     if record.status[0] <= RUNNING:
         workspace = _workspace(workspaces, 0)
-        _assess_row(settings, 0, _finish_sweep(settings, problem, 0, record, workspace), record)
+        change = _finish_sweep(settings, problem, 0, record, workspace)
+        assess_row(settings, record, 0, change, sweep_damping(record, 0))
     else:
         record.bethe[0] = workspaces.decoded_field[0].sum()
 

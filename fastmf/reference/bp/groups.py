@@ -10,10 +10,9 @@ from fastmf._outcomes import RUNNING
 from fastmf.reference.bp.belief_propagation import (
     MAX_PRODUCT,
     SUM_PRODUCT,
-    _assess_row,
     _message_change,
-    _sweep_damping,
 )
+from fastmf.reference.bp.convergence import assess_row, sweep_damping
 from fastmf.special import sigmoid, softplus
 
 
@@ -53,7 +52,7 @@ def _damped(algorithm, new, old, damping):
 def _sweep(settings, problem, r, log_s, fields, record):
     """One sweep of all groups; returns log Q and the largest change of a belief."""
     hidden, change = record.hidden[r].copy(), 0.0
-    damping = _sweep_damping(record, r)
+    damping = sweep_damping(record, r)
     outer = np.max if settings.algorithm == MAX_PRODUCT else _log_sum
     for i, (first, last) in enumerate(zip(problem.starts[:-1], problem.starts[1:], strict=True)):
         w, old = problem.weights[first:last], record.visible[r, first:last].copy()
@@ -109,6 +108,6 @@ def group_propagation(settings, problem, record, workspace, queue):
             record.hidden[r], change = _sweep(settings, problem, r, log_s, fields, record)
             if settings.algorithm != SUM_PRODUCT:
                 _keep_best(settings, problem, r, fields, record)
-            _assess_row(settings, r, change, record)
+            assess_row(settings, record, r, change, sweep_damping(record, r))
         if settings.algorithm == SUM_PRODUCT:
             record.bethe[r] = _bethe(problem, r, log_s, fields, record)

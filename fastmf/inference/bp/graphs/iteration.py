@@ -1,24 +1,13 @@
 """Sweeps of belief propagation on a graph until all rows have ended."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._outcomes import (
-    CONFIRMING,
-    CONVERGED,
-    CYCLING,
-    INFEASIBLE,
-    OUT_OF_ITERATIONS,
-    RUNNING,
-)
+from fastmf._outcomes import CONFIRMING, CONVERGED, CYCLING, INFEASIBLE, RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.bp.arguments import (
-    MAX_DAMPING,
-    MIN_LIMIT,
-    MIN_LIMIT_FACTOR,
-)
+from fastmf.kernels.bp import convergence
+from fastmf.kernels.bp.arguments import MAX_DAMPING
 from fastmf.kernels.bp.graph_arguments import BLOCK_UNITS, GraphState
 from fastmf.kernels.bp.graph_schedules import UnitQueue, graph_sweep, residual_sweep
 
@@ -43,6 +32,8 @@ class SweepSettings(NamedTuple):
         Number of residuals to keep.
     patience : int
         Sweeps without a new smallest residual after which damping is raised.
+    gives_up : bool
+        Whether rows end that have no new smallest residual at the largest damping.
     n_threads : int or None
     """
 
@@ -57,19 +48,17 @@ class SweepSettings(NamedTuple):
     gives_up: bool
     n_threads: int | None
 
+    def convergence(self):
+        """When rows end, and are damped."""
+        return convergence.ConvergenceSettings(
+            self.tol, self.rounding_error, self.max_iter, self.damping is None
+        )
 
-@dataclass
-class SweepRecord:
-    """How the rows go on; attributes as those of `fastmf.kernels.bp.arguments.BPRecord`."""
 
-    status: np.ndarray
-    n_iter: np.ndarray
-    residual: np.ndarray
-    damping: np.ndarray
-    min_residual: np.ndarray
-    n_stalled: np.ndarray
-    limit: np.ndarray
-    history: np.ndarray
+class SweepRecord(convergence.ConvergenceRecord):
+    """How the rows go on."""
+
+    __slots__ = ()
 
     @classmethod
     def of_rows(cls, n_rows, settings):
@@ -85,51 +74,17 @@ class SweepRecord:
             history=np.zeros((n_rows, settings.history) if settings.history else (0, 0)),
         )
 
-    def count(self, rows, change):
-        """Count a sweep of some rows that has changed them by so much."""
-        if self.history.size:
-            self.history[rows, self.n_iter[rows]] = change
-        self.residual[rows] = change
-        self.n_iter[rows] += 1
-
     def assess(self, rows, change, damping, settings):
-        """Status and damping of rows after a sweep with such a largest change and damping.
-
-        The rule is that of `fastmf.kernels.bp.blocks`.
-        """
-        change = change / (1 - damping)
-        self.count(rows, change)
-        d, old_limit = self.damping[rows], self.limit[rows]
-        # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
-        limit = np.maximum(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
-        reached = change <= np.maximum(np.minimum(limit, old_limit), settings.rounding_error)
-        cases = [
-            (INFEASIBLE, change == np.inf),
-            (CONVERGED, (change <= limit) & (damping == 0)),
-            (OUT_OF_ITERATIONS, self.n_iter[rows] >= settings.max_iter),
-            (CONFIRMING, reached),
-        ]
-        codes, conditions = zip(*cases, strict=True)
-        self.status[rows] = np.select(conditions, codes, RUNNING)
-        others = self.status[rows] == RUNNING
-        failed = others & (damping < d)
-        factor = np.maximum(limit / (2 * np.maximum(change, 1e-300)), MIN_LIMIT_FACTOR)
-        lower = np.maximum(np.minimum(limit, old_limit) * factor, MIN_LIMIT * limit)
-        self.limit[rows] = np.where(failed, lower, old_limit)
-        self._count_stalled(rows, change, others & ~failed, failed, settings)
-
-    def _count_stalled(self, rows, change, running, failed, settings):
-        """Damp rows whose residuals have not fallen for long."""
-        smallest, n_stalled = self.min_residual[rows], self.n_stalled[rows] + running
-        falls = running & (change < smallest)
-        raised = running & ~falls & (n_stalled == settings.patience) & (settings.damping is None)
-        d = self.damping[rows]
-        self.damping[rows] = np.where(raised, np.minimum((1 + d) / 2, MAX_DAMPING), d)
+        """Status and damping of rows after a sweep with such a largest change and damping."""
+        strongest = (damping == MAX_DAMPING) & (self.damping[rows] == MAX_DAMPING)
+        convergence.assess_rows(
+            settings.convergence(), self, rows, change, damping, settings.patience,
+            np.zeros(1, np.int64),
+        )  # fmt: skip
         if settings.gives_up:
-            self.status[rows[raised & (d == MAX_DAMPING)]] = CYCLING
-        smallest = np.where(falls, change, smallest)
-        self.min_residual[rows] = np.where(failed | raised, np.inf, smallest)
-        self.n_stalled[rows] = np.where(failed | raised | falls, 0, n_stalled)
+            # Their damping would have been raised: what counts sweeps has been set back.
+            stalled = (self.status[rows] == RUNNING) & (self.min_residual[rows] == np.inf)
+            self.status[rows[strongest & stalled]] = CYCLING
 
 
 class Sweeps:

@@ -242,7 +242,7 @@ class _GraphSpins(_GraphRows):
         beliefs = np.empty_like(sweeps.state.beliefs)
         beliefs[:, self.units.layout.order] = sweeps.state.beliefs
         logs = np.log(messages) if self.options.messages else None
-        return Solved(vars(record), beliefs, values + constant, pairs, logs, None, None, None)
+        return Solved(record._asdict(), beliefs, values + constant, pairs, logs, None, None, None)
 
 
 class _GraphStates(_GraphRows):
@@ -280,7 +280,7 @@ class _GraphStates(_GraphRows):
             if not units.is_forest:
                 unsettled |= _has_ties(units, beliefs) & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
-        return Solved(vars(record), beliefs, values, pairs, kept, *decoded)
+        return Solved(record._asdict(), beliefs, values, pairs, kept, *decoded)
 
     def _move_forests(self, problem, rows, decoded):
         """Improve the assignments of rows that have not converged, or have ties."""

@@ -1,0 +1,126 @@
+"""Which rows of belief propagation have converged, and how strongly the others are damped.
+
+One rule for all kinds of messages. A row has converged when an undamped sweep changes no belief,
+log-odds or message by more than the tolerance; a row whose damped sweeps get there is confirmed by
+such a sweep. Rows are damped, and more so, when their changes have not fallen for some sweeps.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._jit.intrinsics import larger, smaller
+from fastmf._jit.kernel import kernel
+from fastmf._outcomes import CONFIRMING, CONVERGED, INFEASIBLE, OUT_OF_ITERATIONS, RUNNING
+from fastmf._threads.interrupts import next_task
+from fastmf.kernels.bp.arguments import MAX_DAMPING, MIN_LIMIT, MIN_LIMIT_FACTOR
+
+
+class ConvergenceSettings(NamedTuple):
+    """When rows end, and are damped.
+
+    Parameters
+    ----------
+    tol, rounding_error : float
+        Largest change of a row that has converged, and change that rounding may cause.
+    max_iter : int
+    adaptive : bool
+        Whether rows are damped that do not converge.
+    """
+
+    tol: float
+    rounding_error: float
+    max_iter: int
+    adaptive: bool
+
+
+class ConvergenceRecord(NamedTuple):
+    """How rows go on: fields of every record of belief propagation.
+
+    Parameters
+    ----------
+    status, n_iter : int64 array of shape (n_rows,)
+    residual, damping, min_residual : float64 array of shape (n_rows,)
+        Largest change in the last sweep, damping, and smallest residual since damping was raised.
+    n_stalled : int64 array of shape (n_rows,)
+        Sweeps since `min_residual`.
+    limit : float64 array of shape (n_rows,)
+        Largest change in a damped sweep after which the next one is undamped.
+    history : float64 array of shape (n_rows, max_iter) or (0, 0)
+        Residuals of all sweeps.
+    """
+
+    status: np.ndarray
+    n_iter: np.ndarray
+    residual: np.ndarray
+    damping: np.ndarray
+    min_residual: np.ndarray
+    n_stalled: np.ndarray
+    limit: np.ndarray
+    history: np.ndarray
+
+
+@kernel(mode="merged")
+def sweep_damping(record, r):
+    """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
+    return 0.0 if record.status[r] == CONFIRMING else record.damping[r]
+
+
+@kernel(mode="merged")
+def assess_row(settings, record, r, change, damping, patience):
+    """Residual, status and damping of a row after a sweep with such a largest change."""
+    change /= 1 - damping
+    n_iter, d = record.n_iter[r], record.damping[r]
+    if record.history.shape[0] > 0:
+        record.history[r, n_iter] = change
+    n_iter += 1
+    record.residual[r], record.n_iter[r] = change, n_iter
+    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+    limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
+    confirming, status = damping < d, np.int64(RUNNING)
+    if change <= limit and damping == 0:
+        status = np.int64(CONVERGED)
+    elif n_iter == settings.max_iter:
+        status = np.int64(OUT_OF_ITERATIONS)
+    elif change <= larger(smaller(limit, record.limit[r]), settings.rounding_error):
+        status = np.int64(CONFIRMING)
+    elif confirming:
+        # Beliefs do not tell how much log-odds and messages will change: the next time, later.
+        factor = larger(limit / (2 * change), MIN_LIMIT_FACTOR)
+        smallest = MIN_LIMIT * limit
+        record.limit[r] = larger(smaller(limit, record.limit[r]) * factor, smallest)
+        record.n_stalled[r], record.min_residual[r] = 0, np.inf
+    else:
+        n_stalled, smallest = record.n_stalled[r] + 1, record.min_residual[r]
+        if change < smallest:
+            smallest, n_stalled = change, np.int64(0)
+        if settings.adaptive and n_stalled == patience:
+            record.damping[r] = smaller((1 + d) / 2, MAX_DAMPING)
+            smallest, n_stalled = np.inf, np.int64(0)
+        record.n_stalled[r], record.min_residual[r] = n_stalled, smallest
+    record.status[r] = status
+
+
+@kernel
+def assess_rows(settings, record, rows, change, damping, patience, queue):
+    """Residual, status and damping of some rows after a sweep.
+
+    Parameters
+    ----------
+    settings : ConvergenceSettings
+    record : ConvergenceRecord
+    rows : int64 array of shape (n_swept,)
+    change, damping : array of shape (n_swept,)
+        Largest change of a belief or message of each row, infinite where none of its states are
+        allowed, and its damping in that sweep.
+    patience : int
+        Sweeps without a new smallest residual after which damping is raised.
+    queue : int64 array of shape (1,)
+        Next of the rows.
+    """
+    k = next_task(queue)
+    while k < len(rows):
+        assess_row(settings, record, rows[k], change[k], damping[k], patience)
+        if change[k] == np.inf:
+            record.status[rows[k]] = INFEASIBLE
+        k = next_task(queue)

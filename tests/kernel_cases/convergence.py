@@ -1,0 +1,44 @@
+"""Cases of the rule by which rows of belief propagation end."""
+
+import numpy as np
+
+from fastmf._outcomes import CONFIRMING
+from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
+from kernel_cases.case import Case, chosen
+
+PATIENCE, MAX_ITER = 3, 9
+
+
+def arguments(size, dtype, rows=None):
+    """Rows at all stages: damped or not, in confirming sweeps or not, stalled or not."""
+    rng, n = np.random.default_rng(5), max(size.n_rows, 200)
+    kept = chosen(rows, n)
+    damping = rng.choice([0.0, 0.5], n)
+    confirming = (damping > 0) & (rng.random(n) < 0.5)
+    change = 10.0 ** rng.uniform(-12, 0, n)
+    change[rng.random(n) < 0.1] = np.inf
+    record = ConvergenceRecord(
+        status=np.where(confirming, CONFIRMING, 0)[kept],
+        n_iter=rng.integers(MAX_ITER, size=n)[kept],
+        residual=np.zeros(len(kept)),
+        damping=damping[kept],
+        min_residual=10.0 ** rng.uniform(-12, 0, n)[kept],
+        n_stalled=rng.integers(PATIENCE, size=n)[kept],
+        limit=rng.choice([1e-9, np.inf], n)[kept],
+        history=np.zeros((len(kept), MAX_ITER)),
+    )
+    settings = ConvergenceSettings(1e-6, 1e-14, MAX_ITER, True)
+    damped = np.where(confirming, 0.0, damping)[kept]
+    swept = np.arange(len(kept))
+    return settings, record, swept, change[kept], damped, PATIENCE, np.zeros(1, np.int64)
+
+
+def results(arguments):
+    """All that is kept of a row."""
+    return dict(arguments[1]._asdict())
+
+
+CASES = [
+    Case("bp.convergence.assess_rows", "stages", arguments, results, {"float64": 1e-14},
+         exact=("status", "n_iter", "n_stalled"), dtypes=("float64",)),
+]  # fmt: skip
