@@ -27,7 +27,8 @@ class Alignment(NamedTuple):
     Parameters
     ----------
     X : int8 array of shape (n_rows, n_columns)
-        The state of each site: ``alphabet[X[s, i]]`` is its letter; -1 where a gap is missing data.
+        The state of each position: ``alphabet[X[s, i]]`` is its letter; -1 where a gap is missing
+        data.
     names : list of str of length n_rows
         First word of each sequence's title.
     rows : int array of shape (n_rows,)

@@ -77,7 +77,7 @@ def write_fasta(path, X, alphabet="protein", names=None):
     ----------
     path : str or path
     X : int array of shape (n_rows, n_columns)
-        States of the sites; negative ones, which are missing, are written as gaps.
+        States of the positions; negative ones, which are missing, are written as gaps.
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
         Letters of the states, as in `load_alignment`.
     names : sequence of str of length n_rows, optional

@@ -8,7 +8,7 @@ from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
 
 
 def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=None):
-    """Frobenius norms of the couplings of all pairs of sites, corrected for sites' means.
+    """Frobenius norms of the couplings of all pairs of positions, corrected for positions' means.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
     apc : bool, default True
         Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
     sizes : int array of shape (n_groups,), optional
-        States of each site, for couplings of flat states.
+        States of each position, for couplings of flat states.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Gauges: parameters of machines with groups of states that differ, and probabilities that do not.
 
-Zero-sum: the couplings of each pair and the field of each site have mean zero over the states of
-either site. Lattice gas: everything of a reference state of each site is zero. Absent sites (gaps
-that are ignored) break the symmetry: then probabilities do change.
+Zero-sum: the couplings of each pair and the field of each position have mean zero over the states
+of either position. Lattice gas: everything of a reference state of each position is zero. Absent
+positions (gaps that are ignored) break the symmetry: then probabilities do change.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ from fastmf.priors._queries import with_shifted_field
 GAUGES = ("zero-sum", "lattice")
 
 
-class SiteGroups:
-    """Flat states of sites.
+class FlatStates:
+    """Flat states of positions.
 
     Parameters
     ----------
@@ -25,21 +25,21 @@ class SiteGroups:
     def __init__(self, sizes):
         self.sizes = np.asarray(sizes)
         self.first = np.cumsum(self.sizes) - self.sizes
-        self.site = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self.position = np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def means(self, array):
-        """Means over the states of each site, along the last axis."""
+        """Means over the states of each position, along the last axis."""
         return np.add.reduceat(array, self.first, axis=-1) / self.sizes
 
     def zero_sum(self, array):
         """The array less these means."""
-        return array - self.means(array)[..., self.site]
+        return array - self.means(array)[..., self.position]
 
     def softmax(self, fields):
-        """Probabilities of the states of each site, along the last axis."""
+        """Probabilities of the states of each position, along the last axis."""
         largest = np.maximum.reduceat(fields, self.first, axis=-1)
-        p = np.exp(fields - largest[..., self.site])
-        p /= np.add.reduceat(p, self.first, axis=-1)[..., self.site]
+        p = np.exp(fields - largest[..., self.position])
+        p /= np.add.reduceat(p, self.first, axis=-1)[..., self.position]
         return p
 
 
@@ -49,19 +49,19 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
     Parameters
     ----------
     couplings : array of shape (..., n_states, n_states)
-        Symmetric, zero within sites.
+        Symmetric, zero within positions.
     field : array of shape (..., n_states)
     sizes : int array of shape (n_groups,)
     gauge : {"zero-sum", "lattice"}
     reference : int, default 0
-        State of each site whose parameters are zero in the lattice gauge.
+        State of each position whose parameters are zero in the lattice gauge.
 
     Returns
     -------
     couplings, field : arrays
     """
-    groups = SiteGroups(sizes)
-    site = groups.site
+    groups = FlatStates(sizes)
+    position = groups.position
     if gauge == "zero-sum":
         means = groups.means(couplings)
         both = groups.means(np.swapaxes(means, -1, -2))
@@ -71,18 +71,18 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
         means = couplings[..., kept]
         both = np.swapaxes(means, -1, -2)[..., kept]
         shift = means.sum(-1) + field
-        shift = shift - shift[..., kept][..., site]
-    out = couplings - means[..., site]
-    out -= np.swapaxes(means, -1, -2)[..., site, :]
-    out += both[..., site, :][..., site]
+        shift = shift - shift[..., kept][..., position]
+    out = couplings - means[..., position]
+    out -= np.swapaxes(means, -1, -2)[..., position, :]
+    out += both[..., position, :][..., position]
     return out, shift
 
 
 def sparse_in_gauge(couplings, field, sizes, gauge, reference=0):
     """`in_gauge` of one csr_array of couplings, without a dense matrix."""
-    groups = SiteGroups(sizes)
-    n_states, n_groups = len(groups.site), len(groups.sizes)
-    members = csr_array((np.ones(n_states), (np.arange(n_states), groups.site)))
+    groups = FlatStates(sizes)
+    n_states, n_groups = len(groups.position), len(groups.sizes)
+    members = csr_array((np.ones(n_states), (np.arange(n_states), groups.position)))
     if gauge == "zero-sum":
         weights = members / groups.sizes
     else:
@@ -90,13 +90,13 @@ def sparse_in_gauge(couplings, field, sizes, gauge, reference=0):
         weights = csr_array(kept, shape=(n_states, n_groups))
     means = couplings @ weights
     shift = means.sum(1) + field
-    shift = shift - (shift @ weights)[groups.site]
+    shift = shift - (shift @ weights)[groups.position]
     moved = means @ members.T
     return couplings - moved - moved.T + members @ (weights.T @ means) @ members.T, shift
 
 
-def site_in_zero_sum(couplings, groups):
-    """The couplings of one site, (q_i, n_states), in the zero-sum gauge."""
+def position_in_zero_sum(couplings, groups):
+    """The couplings of one position, (q_i, n_states), in the zero-sum gauge."""
     return groups.zero_sum(couplings - couplings.mean(0))
 
 

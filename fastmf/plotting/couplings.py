@@ -24,7 +24,7 @@ def coupling_network(
         A `FullyVisibleBoltzmannMachine`, `OrdinalMachine` or `PottsMachine`, or the result of
         `edge_inclusion`: the more probable a coupling, the less transparent its line. Or the result
         of `test_couplings`. Lines are red if couplings are positive, blue if negative, grey for
-        pairs of sites of a Potts machine, and the wider the stronger.
+        pairs of positions of a Potts machine, and the wider the stronger.
     level : float, default 0.05
         Couplings of tests with an adjusted p-value below are drawn.
     names : sequence of str of length n_features, optional
@@ -126,7 +126,7 @@ def _edges(tests, level, minimum):
 
 
 def _of_inclusion(found, minimum):
-    """Edges by their probabilities; of pairs of sites, with the norms of their couplings."""
+    """Edges by their probabilities; of pairs of positions, with the norms of their couplings."""
     p, n = np.asarray(found.probability), len(found.probability)
     pairs = np.triu_indices(n, 1)
     kept = p[pairs] >= max(minimum, np.finfo(float).tiny)
@@ -140,7 +140,7 @@ def _of_inclusion(found, minimum):
 
 
 def _norms(found, first, second):
-    """Frobenius norms of the couplings of pairs of sites, or their evidence if sizes differ."""
+    """Frobenius norms of the couplings of pairs of positions, or their evidence if sizes differ."""
     mean = np.asarray(found.mean)
     if mean.ndim == 4:
         return np.sqrt(np.square(mean).sum((1, 3)))[first, second]

@@ -1,18 +1,19 @@
 """The log-pseudo-likelihood of a fully visible machine of categorical units, and its derivatives.
 
-With the local fields eta_sia = h_ia + sum_j J_ij(a, x_sj) of state a of site i in row s, of weight
-w_s, and the conditional probabilities p_sia = exp(eta_sia) / sum_b exp(eta_sib),
+With the local fields eta_sia = h_ia + sum_j J_ij(a, x_sj) of state a of position i in row s, of
+weight w_s, and the conditional probabilities p_sia = exp(eta_sia) / sum_b exp(eta_sib),
 
     P      = sum_s w_s sum_i ln p_{s i x_si}
     r_sia  = w_s (x_sia - p_sia),   dP/dh = sum_s r_s,   G_{jb, ia} = sum_s x_sjb r_sia
 
-where G is the derivative by J_ij(a, b) of the fields of site i only. A site that is absent from a
-row has x = 0 and r = 0.
+where G is the derivative by J_ij(a, b) of the fields of position i only. A position that is absent
+from a row has x = 0 and r = 0.
 
-*Blocks of sites.* The local fields of a few sites are computed together, their states in whole
-vectors: state a of the i-th of n_sites sites is at a * n_sites + i, so that the softmax of all
-sites of the block is taken vector by vector. States that a site does not have are padded by a field
-that is very low. Couplings to a block are a table with a row for each state of all sites.
+*Blocks of positions.* The local fields of a few positions are computed together, their states in
+whole vectors: state a of the i-th of n_positions positions is at a * n_positions + i, so that the
+softmax of all positions of the block is taken vector by vector. States that a position does not
+have are padded by a field that is very low. Couplings to a block are a table with a row for each
+state of all positions.
 
 *Trees of rows.* The fields of a row are those of a similar row, its parent in a spanning tree
 under Hamming distance, less and plus the rows of the table for what differs. The gradient is the
@@ -39,9 +40,9 @@ from fastmf.kernels.pseudo_likelihood.potts_vectors import (
 )
 from fastmf.special import widen
 
-# Label of a site that is absent from a row.
+# Label of a position that is absent from a row.
 ABSENT = 255
-# Field of states that a site does not have.
+# Field of states that a position does not have.
 LOW_FIELD = -1e30
 # Vectors at the beginning of a worker's memory: of scales, and of statistics.
 _VECTORS = 4
@@ -52,8 +53,8 @@ class PottsRows(NamedTuple):
 
     Parameters
     ----------
-    labels : uint8 array of shape (n_rows, n_blocks * n_sites)
-        `ABSENT` for absent sites and, at the end, for sites that there are not.
+    labels : uint8 array of shape (n_rows, n_blocks * n_positions)
+        `ABSENT` for absent positions and, at the end, for positions that there are not.
     weights : array of shape (n_rows,)
     parents : int64 array of shape (n_rows,)
         -1 for roots.
@@ -111,40 +112,40 @@ def _add_gradient(rows, residuals, table, field, first, last):
 
 @kernel(mode="merged")
 def _set_scales(labels, scale, lanes, scales):
-    """The scale for sites that are present and zero for others, repeated to fill a vector."""
-    n_sites = labels.shape[0]
+    """The scale for positions that are present and zero for others, repeated to fill a vector."""
+    n_positions = labels.shape[0]
     for k in range(lanes):
-        present = labels[k & (n_sites - 1)] != ABSENT
+        present = labels[k & (n_positions - 1)] != ABSENT
         scales[k] = scale if present else scales.dtype.type(0)
 
 
 @kernel(mode="merged")
 def _to_residuals(labels, weight, fields, scales, statistics):
     """Residuals of a row in place of its local fields, and its log-pseudo-likelihood."""
-    n_sites, lanes = labels.shape[0], scales.shape[0]
+    n_positions, lanes = labels.shape[0], scales.shape[0]
     total, sums = 0.0, 1.0
-    for i in range(n_sites):
+    for i in range(n_positions):
         if labels[i] != ABSENT:
-            total += widen(fields[np.int64(labels[i]) * n_sites + i])
+            total += widen(fields[np.int64(labels[i]) * n_positions + i])
     _set_scales(labels, weight, lanes, scales)
-    softmax(fields, scales, n_sites, statistics)
-    for i in range(n_sites):
+    softmax(fields, scales, n_positions, statistics)
+    for i in range(n_positions):
         if labels[i] != ABSENT:
             total -= widen(statistics[i])
             sums *= widen(statistics[lanes + i])
-            fields[np.int64(labels[i]) * n_sites + i] += weight
+            fields[np.int64(labels[i]) * n_positions + i] += weight
     return widen(weight) * (total - math.log(sums))
 
 
 @kernel(views=True)
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
-    """The log-pseudo-likelihood of rows and its derivatives by the fields of each site.
+    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position.
 
     Parameters
     ----------
     rows : PottsRows
     couplings : array of shape (n_blocks, n_sources, width)
-        A table for each block of sites.
+        A table for each block of positions.
     field : array of shape (n_blocks, width)
     workspaces : array
         As the function of that name returns it.
@@ -158,7 +159,7 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
         Filled with the part of each block in weight * log-pseudo-likelihood of each row.
     """
     n_blocks, n_sources, width = couplings.shape
-    n_sites, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
+    n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
     memory = row(workspaces, (worker, 0), workspaces.shape[1])
     scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
@@ -175,7 +176,7 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
             for s in range(first, last):
-                labels = row(rows.labels, (s, block * n_sites), n_sites)
+                labels = row(rows.labels, (s, block * n_positions), n_positions)
                 fields = row(residuals, ((s - first) * width,), width)
                 values[s, block] = _to_residuals(
                     labels, rows.weights[s], fields, scales, statistics
@@ -186,7 +187,7 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
 
 @kernel(views=True)
 def conditionals(rows, couplings, field, workspaces, queue, out):
-    """Conditional probabilities of all sites given the others; zero for absent sites.
+    """Conditional probabilities of all positions given the others; zero for absent positions.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
         Filled.
     """
     n_blocks, _, width = couplings.shape
-    n_sites, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
+    n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
     memory = row(workspaces, (worker, 0), workspaces.shape[1])
     scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
@@ -208,11 +209,11 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], row(field, (block, 0), width), memory, first, last)
             for s in range(first, last):
-                labels = row(rows.labels, (s, block * n_sites), n_sites)
+                labels = row(rows.labels, (s, block * n_positions), n_positions)
                 _set_scales(labels, memory.dtype.type(-1), lanes, scales)
                 mine = row(out, (s, block, 0), width)
                 copy(row(memory, (_VECTORS * lanes + (s - first) * width,), width), mine)
-                softmax(mine, scales, n_sites, statistics)
+                softmax(mine, scales, n_positions, statistics)
         block = next_task(queue)
 
 
@@ -234,7 +235,7 @@ def hessian_product(
         Filled with their changes.
     """
     n_blocks, n_sources, width = couplings.shape
-    n_sites, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
+    n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
     memory = row(workspaces, (worker, 0), workspaces.shape[1])
     scales = row(memory, (0,), lanes)
@@ -251,11 +252,11 @@ def hessian_product(
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
             for s in range(first, last):
-                labels = row(rows.labels, (s, block * n_sites), n_sites)
+                labels = row(rows.labels, (s, block * n_positions), n_positions)
                 _set_scales(labels, rows.weights[s], lanes, scales)
                 fields = row(changes, ((s - first) * width,), width)
                 softmax_derivative(
-                    fields, row(probabilities, (s, block, 0), width), scales, n_sites
+                    fields, row(probabilities, (s, block, 0), width), scales, n_positions
                 )
             _add_gradient(rows, changes, gradient[block], of_h, first, last)
         block = next_task(queue)

@@ -40,51 +40,51 @@ def add_to_rows(values, table, changes, span):
     np.add.at(table, changes[middle:end], values)
 
 
-def softmax(fields, scales, n_sites, statistics):
+def softmax(fields, scales, n_positions, statistics):
     """Replace fields by minus the probabilities times scales.
 
     Parameters
     ----------
     fields : array of shape (width,)
-        Field of state a of site i at a * n_sites + i.
+        Field of state a of position i at a * n_positions + i.
     scales : array of shape (lanes,)
-        Scale of site i at i, i + n_sites, ...
-    n_sites : int
+        Scale of position i at i, i + n_positions, ...
+    n_positions : int
         A power of two that is at most `lanes`.
     statistics : array of shape (2 * lanes,)
-        Filled with the largest field of each site and, from `lanes` on, the sum of exponentials of
-        fields less the largest; repeated like `scales`.
+        Filled with the largest field of each position and, from `lanes` on, the sum of exponentials
+        of fields less the largest; repeated like `scales`.
     """
-    by_state = fields.reshape(-1, n_sites)
+    by_state = fields.reshape(-1, n_positions)
     lanes, largest = len(scales), by_state.max(0)
     e = np.exp(by_state - largest)
-    statistics[:] = np.concatenate([np.tile(x, lanes // n_sites) for x in (largest, e.sum(0))])
-    by_state[:] = -e * (scales[:n_sites] / e.sum(0))
+    statistics[:] = np.concatenate([np.tile(x, lanes // n_positions) for x in (largest, e.sum(0))])
+    by_state[:] = -e * (scales[:n_positions] / e.sum(0))
 
 
-def softmax_derivative(fields, probabilities, scales, n_sites):
+def softmax_derivative(fields, probabilities, scales, n_positions):
     """Replace the change of fields by that of minus the scaled probabilities, p (t - p't) scale.
 
     `probabilities` has the shape of `fields`; the rest is as in `softmax`.
     """
-    by_state, p = fields.reshape(-1, n_sites), probabilities.reshape(-1, n_sites)
-    by_state[:] = -scales[:n_sites] * p * (by_state - (p * by_state).sum(0))
+    by_state, p = fields.reshape(-1, n_positions), probabilities.reshape(-1, n_positions)
+    by_state[:] = -scales[:n_positions] * p * (by_state - (p * by_state).sum(0))
 
 
 class _SiteVectors(Vectors):
-    """Vectors of rows whose lanes belong to sites in turn."""
+    """Vectors of rows whose lanes belong to positions in turn."""
 
     def __init__(self, context, builder, dtype):
         super().__init__(context, builder, dtype)
         self.form = EXPONENTIALS[np.float32 if self.n_bits == 32 else np.float64]
 
-    def over_sites(self, combine, value, n_sites):
-        """Combine the lanes of a vector that belong to the same site, for every lane."""
+    def over_positions(self, combine, value, n_positions):
+        """Combine the lanes of a vector that belong to the same position, for every lane."""
         builder, shift = self.builder, self.n_lanes // 2
         while shift:
             lanes = [(k + shift) % self.n_lanes for k in range(self.n_lanes)]
             combined = combine(value, self.shuffled(value, value, lanes))
-            apart = builder.icmp_signed(">=", integer(shift), n_sites)
+            apart = builder.icmp_signed(">=", integer(shift), n_positions)
             value = builder.select(apart, combined, value)
             shift //= 2
         return value
@@ -219,7 +219,7 @@ def _add_to_rows(typing_context, values, table, changes, span):
 
 
 @emitted(softmax)
-def _softmax(typing_context, fields, scales, n_sites, statistics):
+def _softmax(typing_context, fields, scales, n_positions, statistics):
     _checked(fields, scales, statistics)
 
     def generate(context, builder, signature, values):
@@ -235,7 +235,7 @@ def _softmax(typing_context, fields, scales, n_sites, statistics):
         (largest,) = emitter.loop(
             n, [first], lambda k, v: [emitter.larger(v[0], emitter.load(row.data, k))]
         )
-        largest = emitter.over_sites(emitter.larger, largest, values[2])
+        largest = emitter.over_positions(emitter.larger, largest, values[2])
 
         def exponentials(k, totals):
             e = emitter.exp(builder.fsub(emitter.load(row.data, k), largest), emitter.form)
@@ -243,7 +243,7 @@ def _softmax(typing_context, fields, scales, n_sites, statistics):
             return [builder.fadd(totals[0], e)]
 
         (total,) = emitter.loop(n, [emitter.zeros()], exponentials)
-        total = emitter.over_sites(builder.fadd, total, values[2])
+        total = emitter.over_positions(builder.fadd, total, values[2])
         emitter.store(largest, out.data, zero)
         emitter.store(total, out.data, integer(emitter.n_lanes))
         factor = builder.fdiv(emitter.load(scale.data, zero), total)
@@ -260,7 +260,7 @@ def _softmax(typing_context, fields, scales, n_sites, statistics):
 
 
 @emitted(softmax_derivative)
-def _softmax_derivative(typing_context, fields, probabilities, scales, n_sites):
+def _softmax_derivative(typing_context, fields, probabilities, scales, n_positions):
     _checked(fields, probabilities, scales)
 
     def generate(context, builder, signature, values):
@@ -276,7 +276,7 @@ def _softmax_derivative(typing_context, fields, probabilities, scales, n_sites):
             return [emitter.fma(emitter.load(row.data, k), emitter.load(p.data, k), totals[0])]
 
         (mean,) = emitter.loop(n, [nothing], product)
-        mean = emitter.over_sites(builder.fadd, mean, values[3])
+        mean = emitter.over_positions(builder.fadd, mean, values[3])
         factor = builder.fsub(nothing, emitter.load(scale.data, zero))
 
         def changed(k, _):

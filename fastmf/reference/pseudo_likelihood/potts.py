@@ -8,35 +8,35 @@ ABSENT = 255
 def _one_hot(rows, n_blocks, width):
     """Rows of labels as (n_rows, n_blocks * width) zeros and ones."""
     n_rows, n_columns = rows.labels.shape
-    n_sites = n_columns // n_blocks
+    n_positions = n_columns // n_blocks
     s, column = np.nonzero(rows.labels != ABSENT)
-    block, site = np.divmod(column, n_sites)
+    block, position = np.divmod(column, n_positions)
     out = np.zeros((n_rows, n_blocks * width), rows.weights.dtype)
-    out[s, block * width + rows.labels[s, column].astype(int) * n_sites + site] = 1
+    out[s, block * width + rows.labels[s, column].astype(int) * n_positions + position] = 1
     return out
 
 
-def _by_site(array, n_sites):
-    """(n_rows, width) -> (n_rows, states, sites)."""
-    return array.reshape(len(array), -1, n_sites)
+def _by_position(array, n_positions):
+    """(n_rows, width) -> (n_rows, states, positions)."""
+    return array.reshape(len(array), -1, n_positions)
 
 
 def _present(rows, n_blocks, block):
-    """Whether the sites of a block are present, (n_rows, 1, n_sites)."""
-    n_sites = rows.labels.shape[1] // n_blocks
-    return rows.labels[:, None, block * n_sites : (block + 1) * n_sites] != ABSENT
+    """Whether the positions of a block are present, (n_rows, 1, n_positions)."""
+    n_positions = rows.labels.shape[1] // n_blocks
+    return rows.labels[:, None, block * n_positions : (block + 1) * n_positions] != ABSENT
 
 
 def _log_conditionals(rows, x, couplings, field, block):
-    """Log-probabilities of the states of the sites of a block."""
-    n_sites = rows.labels.shape[1] // len(couplings)
-    eta = _by_site(x @ couplings[block] + field[block], n_sites)
+    """Log-probabilities of the states of the positions of a block."""
+    n_positions = rows.labels.shape[1] // len(couplings)
+    eta = _by_position(x @ couplings[block] + field[block], n_positions)
     eta -= eta.max(1, keepdims=True)
     return eta - np.log(np.exp(eta).sum(1, keepdims=True))
 
 
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
-    """The log-pseudo-likelihood of rows and its derivatives by the fields of each site."""
+    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
     n_blocks, _, width = couplings.shape
     x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
     for block in range(n_blocks):
@@ -49,7 +49,7 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
 
 
 def conditionals(rows, couplings, field, workspaces, queue, out):
-    """Conditional probabilities of all sites given the others; zero for absent sites."""
+    """Conditional probabilities of all positions given the others; zero for absent positions."""
     n_blocks, _, width = couplings.shape
     x = _one_hot(rows, n_blocks, width)
     for block in range(n_blocks):
@@ -62,11 +62,11 @@ def hessian_product(
 ):
     """The change of `value_and_gradient`'s gradient along a change of the parameters."""
     n_blocks, _, width = couplings.shape
-    n_sites = rows.labels.shape[1] // n_blocks
+    n_positions = rows.labels.shape[1] // n_blocks
     x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
     for block in range(n_blocks):
-        change = _by_site(x @ couplings[block] + field[block], n_sites)
-        p = _by_site(probabilities[:, block], n_sites)
+        change = _by_position(x @ couplings[block] + field[block], n_positions)
+        p = _by_position(probabilities[:, block], n_positions)
         change = p * (change - (p * change).sum(1, keepdims=True))
         change *= _present(rows, n_blocks, block)
         residuals = -weights * change.reshape(len(x), -1)

@@ -1,8 +1,8 @@
-"""The asymmetric objective, for one block of sites: multinomial regressions on all other sites.
+"""The asymmetric objective, for one block of positions: regressions on all other positions.
 
 See `fastmf.learning.pseudo_likelihood.potts.objective` for formulas and coordinates. Of couplings
-of a site to others only its own conditional probabilities know, so that the curvature is that of
-one side,
+of a position to others only its own conditional probabilities know, so that the curvature is that
+of one side,
 
     D_ij(a, b) = N f_a (1 - f_a) f_b + N l2 / 2
 
@@ -17,7 +17,7 @@ from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, squares
 
 
 class AsymmetricObjective:
-    """Minus the penalised log-pseudo-likelihood of the sites of a block.
+    """Minus the penalised log-pseudo-likelihood of the positions of a block.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ class AsymmetricObjective:
     def __init__(self, data, layout, rows, block, l2, l2_field):
         self.layout, self.block = layout, block
         self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
-        n_sites, width = layout.n_sites, layout.width
-        columns = slice(block * n_sites, (block + 1) * n_sites)
+        n_positions, width = layout.n_positions, layout.width
+        columns = slice(block * n_positions, (block + 1) * n_positions)
         rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
         self.labels, self.weights = rows.labels, rows.weights
         self.evaluator = Evaluator(layout, rows, n_threads=1)
@@ -44,10 +44,10 @@ class AsymmetricObjective:
         f = layout.vector_to_blocks(frequencies).reshape(-1)
         self.f, mine = f, f[block * width : (block + 1) * width]
         curvature = data.total * f[:, None] * (mine * (1 - mine)) + self.ridge
-        site = np.full(len(f), -1)
-        site[layout.place] = layout.site
-        here = site[block * width : (block + 1) * width]
-        free = (site[:, None] != here) & (site[:, None] >= 0) & (here >= 0)
+        position = np.full(len(f), -1)
+        position[layout.place] = layout.position
+        here = position[block * width : (block + 1) * width]
+        free = (position[:, None] != here) & (position[:, None] >= 0) & (here >= 0)
         with np.errstate(divide="ignore"):
             self.scale = np.where(free, 1 / np.sqrt(curvature), 0).astype(layout.dtype)
         f = frequencies[self.states]
@@ -57,7 +57,7 @@ class AsymmetricObjective:
         self.field_gradient = aligned((1, width), layout.dtype)
 
     def start(self, field):
-        """Coordinates of no couplings and a flat field of all sites."""
+        """Coordinates of no couplings and a flat field of all positions."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
         z[self.scale.size :] = field[self.states] / self.field_scale
@@ -70,8 +70,8 @@ class AsymmetricObjective:
         return table, self._zero_sum(field)
 
     def _zero_sum(self, vector):
-        sites = self.layout.site[self.states] - self.block * self.layout.n_sites
-        return vector - (np.bincount(sites, vector) / np.bincount(sites))[sites]
+        positions = self.layout.position[self.states] - self.block * self.layout.n_positions
+        return vector - (np.bincount(positions, vector) / np.bincount(positions))[positions]
 
     def _in_block(self, field):
         h = aligned((1, self.layout.width), self.layout.dtype)
@@ -83,8 +83,8 @@ class AsymmetricObjective:
         """w (x - p) of all rows for the states of the block, (n_rows, n_states of the block)."""
         table, field = self.parameters(z)
         p = self.evaluator.conditionals(table[None], self._in_block(field))[:, 0]
-        s, site = np.nonzero(self.labels != ABSENT)
-        p[s, self.labels[s, site].astype(np.int64) * self.layout.n_sites + site] -= 1
+        s, position = np.nonzero(self.labels != ABSENT)
+        p[s, self.labels[s, position].astype(np.int64) * self.layout.n_positions + position] -= 1
         return -self.weights[:, None] * p[:, self.within]
 
     def __call__(self, z, gradient):

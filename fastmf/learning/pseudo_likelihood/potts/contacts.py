@@ -1,12 +1,12 @@
-"""Contact scores of pairs of sites, from the norms of their couplings."""
+"""Contact scores of pairs of positions, from the norms of their couplings."""
 
 import numpy as np
 
-from fastmf.models._gauge import SiteGroups, site_in_zero_sum
+from fastmf.models._gauge import FlatStates, position_in_zero_sum
 
 
 def norms(couplings, gauge="zero-sum", ignore=None):
-    """Frobenius norms of the couplings of all pairs of sites.
+    """Frobenius norms of the couplings of all pairs of positions.
 
     Parameters
     ----------
@@ -21,12 +21,12 @@ def norms(couplings, gauge="zero-sum", ignore=None):
     array of shape (n_groups, n_groups)
         Symmetric, with zero diagonal.
     """
-    groups = SiteGroups(couplings.sizes)
+    groups = FlatStates(couplings.sizes)
     n_groups = len(groups.sizes)
     out = np.zeros((n_groups, n_groups))
     for i in range(n_groups):
-        mine = couplings.of_site(i)
-        mine = np.square(site_in_zero_sum(mine, groups) if gauge else mine)
+        mine = couplings.of_position(i)
+        mine = np.square(position_in_zero_sum(mine, groups) if gauge else mine)
         if ignore is not None:
             mine[:, (groups.first + ignore)[groups.sizes > ignore]] = 0
             mine[ignore : ignore + 1] = 0
@@ -37,7 +37,7 @@ def norms(couplings, gauge="zero-sum", ignore=None):
 
 
 def average_product_corrected(scores):
-    """Scores less what two sites' mean scores explain: F_ij - F_i. F_.j / F_.. (Dunn et al. 2008).
+    """Scores less what mean scores explain: F_ij - F_i. F_.j / F_.. (Dunn et al. 2008).
 
     Parameters
     ----------

@@ -17,8 +17,8 @@ class DenseCouplings:
         self.matrix, self.sizes = matrix, np.asarray(sizes)
         self.first = np.cumsum(self.sizes) - self.sizes
 
-    def of_site(self, i):
-        """The couplings J_ij(a, b) of the states a of a site, (q_i, n_states)."""
+    def of_position(self, i):
+        """The couplings J_ij(a, b) of the states a of a position, (q_i, n_states)."""
         return self.matrix[self.first[i] : self.first[i] + self.sizes[i]]
 
     def fields(self, labels):
@@ -35,7 +35,7 @@ class DenseCouplings:
 
 
 class OfFewRows:
-    """Couplings A'X + X'A off the blocks of a site with itself.
+    """Couplings A'X + X'A off the blocks of a position with itself.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class OfFewRows:
         self.first = np.cumsum(self.sizes) - self.sizes
         self._X = one_hot(labels, self.sizes, coefficients.dtype)
 
-    def of_site(self, i):
-        """The couplings J_ij(a, b) of the states a of a site, (q_i, n_states)."""
+    def of_position(self, i):
+        """The couplings J_ij(a, b) of the states a of a position, (q_i, n_states)."""
         A, mine = self.coefficients, slice(self.first[i], self.first[i] + self.sizes[i])
         out = self._X[:, mine].T @ A
         out += (self._X.T @ A[:, mine]).T
@@ -74,16 +74,16 @@ class OfFewRows:
 
     def dense(self):
         """J, made now."""
-        return np.concatenate([self.of_site(i) for i in range(len(self.sizes))])
+        return np.concatenate([self.of_position(i) for i in range(len(self.sizes))])
 
 
 def one_hot(labels, sizes, dtype=np.float64):
     """Rows of labels, negative if absent, as a sparse matrix (n_rows, n_states) of ones.
 
-    In columns, as sites are what is looked at.
+    In columns, as positions are what is looked at.
     """
     first = np.cumsum(sizes) - sizes
-    rows, sites = np.nonzero(labels >= 0)
-    columns = first[sites] + labels[rows, sites]
+    rows, positions = np.nonzero(labels >= 0)
+    columns = first[positions] + labels[rows, positions]
     shape = len(labels), int(np.sum(sizes))
     return scipy.sparse.csc_array((np.ones(len(rows), dtype), (rows, columns)), shape=shape)

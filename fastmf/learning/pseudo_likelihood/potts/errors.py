@@ -16,7 +16,7 @@ from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import score_of
-from fastmf.models._gauge import SiteGroups, in_gauge
+from fastmf.models._gauge import FlatStates, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
@@ -39,7 +39,7 @@ class DenseObjective(CompositeLikelihood):
     l2, l2_field : float, default 0.0
         Penalties, per unit of weight.
     edges : int array of shape (n_edges, 2), optional
-        Pairs of sites that are coupled; default all.
+        Pairs of positions that are coupled; default all.
 
     Raises
     ------
@@ -50,23 +50,23 @@ class DenseObjective(CompositeLikelihood):
     singular = True
 
     def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None):
-        self.labels, self.groups, self.n_threads = labels, SiteGroups(sizes), None
+        self.labels, self.groups, self.n_threads = labels, FlatStates(sizes), None
         self.options = float(l2), float(l2_field), edges
         self.total = float(weights.sum())
         self.weights = weights / self.total
-        self.site = self.groups.site
-        self.n_units, self.n_fields = len(self.groups.sizes), len(self.site)
+        self.position = self.groups.position
+        self.n_units, self.n_fields = len(self.groups.sizes), len(self.position)
         self.coupled = ~np.eye(self.n_units, dtype=bool)
         if edges is not None:
             self.coupled[...] = False
             self.coupled[tuple(edges.T)] = self.coupled[tuple(edges.T[::-1])] = True
-        self.pairs = np.nonzero(np.triu(self.coupled[self.site[:, None], self.site]))
+        self.pairs = np.nonzero(np.triu(self.coupled[self.position[:, None], self.position]))
         self.n_parameters = self.n_fields + len(self.pairs[0])
         if self.n_parameters > MAX_PARAMETERS:
             raise ValueError(
                 f"standard errors and missing='em' are for up to {MAX_PARAMETERS} parameters, "
                 f"couplings of pairs of states and fields, got {self.n_parameters}: take fewer "
-                "sites, states or edges."
+                "positions, states or edges."
             )
         # Of each pair of states, its parameter; of a state and itself, the field.
         self.index = np.zeros((self.n_fields, self.n_fields), np.int64)
@@ -92,7 +92,7 @@ class DenseObjective(CompositeLikelihood):
         return type(self)(self.labels, weights, self.groups.sizes, *self.options)
 
     def independent(self):
-        """Parameters of uncoupled sites, with a row more for each state."""
+        """Parameters of uncoupled positions, with a row more for each state."""
         counts = self.total * (self.weights @ one_hot(self.labels, self.groups.sizes))
         field = self.groups.zero_sum(np.log(counts + 1))
         return np.append(field, np.zeros(len(self.pairs[0])))
@@ -127,14 +127,14 @@ class DenseObjective(CompositeLikelihood):
         -------
         contrasts : sparse array of shape (n_contrasts, n_parameters)
         groups : list of int arrays
-            Contrasts of each pair of sites.
+            Contrasts of each pair of positions.
         pairs : tuple of int arrays of shape (n_pairs,)
-            The two sites.
+            The two positions.
         """
         pairs, offsets = np.nonzero(np.triu(self.coupled)), [0]
         rows, columns, values = [], [], []
         helmert = [linalg.helmert(int(q)) for q in self.groups.sizes]
-        states = [np.flatnonzero(self.site == i) for i in range(self.n_units)]
+        states = [np.flatnonzero(self.position == i) for i in range(self.n_units)]
         for i, j in zip(*pairs, strict=True):
             block = np.kron(helmert[i], helmert[j])
             indices = self.index[np.ix_(states[i], states[j])].ravel()
@@ -148,7 +148,7 @@ class DenseObjective(CompositeLikelihood):
         return matrix, groups, pairs
 
     def indices_of(self, first, second):
-        """Parameters of pairs of sites: couplings of all their states, or the fields of a site.
+        """Parameters of pairs of positions: couplings of all states, or fields of one.
 
         One number -1 for each pair that is not coupled, in the place of its parameters.
         """
@@ -158,8 +158,8 @@ class DenseObjective(CompositeLikelihood):
         wanted = np.zeros((self.n_units, self.n_units), bool)
         wanted[first, second] = wanted[second, first] = True
         u, v = self.pairs
-        fields = wanted.diagonal()[self.site]
-        return np.flatnonzero(np.append(fields, wanted[self.site[u], self.site[v]]))
+        fields = wanted.diagonal()[self.position]
+        return np.flatnonzero(np.append(fields, wanted[self.position[u], self.position[v]]))
 
     def _conditionals(self, parameters, rows):
         """Labels, one-hot rows and conditional probabilities of rows."""
@@ -167,7 +167,7 @@ class DenseObjective(CompositeLikelihood):
         x = self.labels[rows]
         rows = one_hot(x, self.groups.sizes).toarray()
         p = self.groups.softmax(rows @ couplings + field)
-        p *= (x >= 0)[:, self.site]
+        p *= (x >= 0)[:, self.position]
         return x, rows, p
 
     def _blocks(self):
@@ -196,8 +196,11 @@ class DenseObjective(CompositeLikelihood):
         return hessian
 
     def _add_curvature(self, hessian, i, x, weights, p):
-        """Add the curvature of the multinomial regression of site i on the others."""
-        own, others = np.flatnonzero(self.site == i), np.flatnonzero(self.coupled[i, self.site])
+        """Add the curvature of the multinomial regression of position i on the others."""
+        own, others = (
+            np.flatnonzero(self.position == i),
+            np.flatnonzero(self.coupled[i, self.position]),
+        )
         features = np.hstack([np.ones((len(x), 1)), x[:, others]])
         indices = [np.append(a, self.index[a, others]) for a in own]
         for k, a in enumerate(own):
@@ -233,7 +236,7 @@ class GaugeErrors(Godambe):
                 couplings, field = in_gauge(couplings, field, objective.groups.sizes, gauge)
             of_couplings += np.square(couplings).sum(0)
             of_field += np.square(field).sum(0)
-        of_couplings[objective.site[:, None] == objective.site] = 0
+        of_couplings[objective.position[:, None] == objective.position] = 0
         return np.sqrt(of_couplings), np.sqrt(of_field)
 
 
@@ -268,7 +271,7 @@ class Sandwich(GaugeErrors):
     l2, l2_field : float
         Penalties of the estimate, per unit of weight.
     edges : int array of shape (n_edges, 2), optional
-        Pairs of sites that are coupled; default all.
+        Pairs of positions that are coupled; default all.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Existence of the maximum of a Potts machine's pseudo-likelihood.
 
 Without penalties it does not exist where data are separated: where along some direction D of the
-parameters no row's margin eta_{x_i} - eta_b, of any site and any other state b, falls, and some
-rise. Two states of two sites that never meet suffice, and real alignments always have such; in
+parameters no row's margin eta_{x_i} - eta_b, of any position and any other state b, falls, and some
+rise. Two states of two positions that never meet suffice, and real alignments always have such; in
 general a linear programme decides. A ridge on couplings leaves only fields of states that are never
 seen, a ridge on both leaves nothing.
 
@@ -10,7 +10,7 @@ Where there are too many rows for a programme, estimates can be a proof. Along a
 separation the derivative g'D of the log-pseudo-likelihood is the sum of residuals r = w p_b > 0
 times margins, at least min r |margins| >= min r sigma |D|, where sigma^2 is the smallest eigenvalue
 of [1, X]'[1, X] over distinct one-hot rows, restricted to vectors that add up to zero over the
-states of each site: every direction is one of them in the zero-sum gauge. If |g| < min r sigma
+states of each position: every direction is one of them in the zero-sum gauge. If |g| < min r sigma
 there is no such direction. If all margins at the estimates are positive, they are one themselves.
 """
 
@@ -28,7 +28,7 @@ from fastmf.learning.pseudo_likelihood.existence import (
 )
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
-from fastmf.models._gauge import SiteGroups
+from fastmf.models._gauge import FlatStates
 
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 400_000
@@ -43,7 +43,7 @@ _STRANGERS = "pairs of states never meet, whose couplings fall without end; give
 
 
 def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
-    """Whether the maximum exists, and which sites are separated if it does not.
+    """Whether the maximum exists, and which positions are separated if it does not.
 
     Parameters
     ----------
@@ -58,10 +58,10 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
     Returns
     -------
     Existence
-        Its `units` are sites.
+        Its `units` are positions.
     """
     if not l2_field:
-        unseen = SiteGroups(data.sizes).means(data.counts == 0) > 0
+        unseen = FlatStates(data.sizes).means(data.counts == 0) > 0
         if unseen.any():
             return no_maximum(
                 "states were never seen, whose fields fall without end; leave them out or give a "
@@ -84,14 +84,14 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
 
 
 def existence_in_graph(data, l2, l2_field, absent, seconds=10.0):
-    """Whether the maximum exists where some pairs of sites have no couplings.
+    """Whether the maximum exists where some pairs of positions have no couplings.
 
     Parameters
     ----------
     data : PottsData
     l2, l2_field : float
     absent : int array of shape (n_pairs, 2)
-        Pairs of sites without couplings.
+        Pairs of positions without couplings.
     seconds : float, default 10
 
     Returns
@@ -112,7 +112,7 @@ def existence_in_graph(data, l2, l2_field, absent, seconds=10.0):
 
 
 def _never_meeting(data):
-    """For each pair of sites, whether two of their states never meet, one of them seen there."""
+    """For each pair of positions, whether two states never meet, one of them seen there."""
     n_groups = len(data.sizes)
     found = np.zeros((n_groups, n_groups), bool)
     for i in range(n_groups):
@@ -125,7 +125,7 @@ def _never_meeting(data):
     return found
 
 
-_SEPARATED = "sites are separated, as if determined by others; give a ridge penalty l2"
+_SEPARATED = "positions are separated, as if determined by others; give a ridge penalty l2"
 
 
 # How estimates are refined that are too far from the maximum to prove that it exists.
@@ -151,29 +151,29 @@ class _Estimate(NamedTuple):
 
 
 def _looked_at(data, couplings, field):
-    groups, n, shares = SiteGroups(data.sizes), data.n_states, data.weights / data.total
-    first, site = groups.first, groups.site
+    groups, n, shares = FlatStates(data.sizes), data.n_states, data.weights / data.total
+    first, position = groups.first, groups.position
     of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
     for start in range(0, len(data.labels), _BLOCK_ROWS):
         labels = data.labels[start : start + _BLOCK_ROWS]
         share, X = shares[start : start + _BLOCK_ROWS, None], one_hot(labels, data.sizes)
-        own, present = X.toarray() > 0, (labels >= 0)[:, site]
+        own, present = X.toarray() > 0, (labels >= 0)[:, position]
         eta = couplings.fields(labels) + field
         p = groups.softmax(eta)
-        others = np.maximum.reduceat(np.where(own, -np.inf, eta), first, axis=1)[:, site]
+        others = np.maximum.reduceat(np.where(own, -np.inf, eta), first, axis=1)[:, position]
         margin = min(margin, (eta - others)[own].min())
         residual = min(residual, (share * p)[present & ~own].min(initial=np.inf))
         r = np.where(present, share * (own - p), 0)
         of_couplings += X.T @ r
         of_field += r.sum(0)
-    of_couplings = (of_couplings + of_couplings.T)[site[:, None] < site]
+    of_couplings = (of_couplings + of_couplings.T)[position[:, None] < position]
     gradient = np.sqrt(of_couplings @ of_couplings + of_field @ of_field)
     rounding = _GRADIENT_ROUNDING * np.sqrt(len(of_couplings) + n)
     return _Estimate(margin, gradient + rounding, residual)
 
 
 def _smallest_singular_value(data):
-    """sigma: the smallest of those of the rows in which some site is present."""
+    """sigma: the smallest of those of the rows in which some position is present."""
     bases = [scipy.linalg.helmert(q).T for q in data.sizes]
     basis, X = scipy.linalg.block_diag(*bases), one_hot(data.labels, data.sizes)
     with_one = np.hstack([np.ones((len(data.labels), 1)), X @ basis])
@@ -192,47 +192,47 @@ def _by_programmes(data, l2_field, symmetric, limit):
         return Existence(None, (), "whether the maximum exists was not decided: too many rows")
     problems = [range(n_groups)] if symmetric else [[i] for i in range(n_groups)]
     separated = set()
-    for sites in problems:
-        margins, site = _margins(data, sites, symmetric, l2_field)
+    for positions in problems:
+        margins, position = _margins(data, positions, symmetric, l2_field)
         rising = rising_margins(limit, margins) if limit.left() else None
         if rising is None:
             return undecided(limit)
-        separated.update(site[rising])
+        separated.update(position[rising])
     if separated:
         return no_maximum(_SEPARATED, sorted(separated))
     return Existence(True)
 
 
-def _margins(data, sites, symmetric, l2_field):
-    """Margins of all rows as a sparse matrix times the parameters, and the site of each."""
-    entries, site, n = [], [], 0
-    for i in sites:
+def _margins(data, positions, symmetric, l2_field):
+    """Margins of all rows as a sparse matrix times the parameters, and the position of each."""
+    entries, position, n = [], [], 0
+    for i in positions:
         present = np.flatnonzero(data.labels[:, i] >= 0)
         for b in range(data.sizes[i]):
             others = present[data.labels[present, i] != b]
             own, other = data.labels[others, i].astype(np.int64), np.full(len(others), b)
             for state, sign in ((own, 1.0), (other, -1.0)):
                 rows, there = _influences(data, others, i, state, l2_field)
-                here = (SiteGroups(data.sizes).first[i] + state)[rows]
+                here = (FlatStates(data.sizes).first[i] + state)[rows]
                 low = np.minimum(here, there) if symmetric else here
                 high = np.maximum(here, there) if symmetric else there
                 signs = np.full(len(rows), sign)
                 entries.append(np.stack([n + rows, low * data.n_states + high, signs]))
             n += len(others)
-            site += [i] * len(others)
+            position += [i] * len(others)
     rows, columns, values = np.concatenate(entries, axis=1)
     used, columns = np.unique(columns, return_inverse=True)
     entries = values, (rows.astype(np.int64), columns)
     matrix = scipy.sparse.coo_array(entries, shape=(n, len(used))).tocsr()
-    return matrix, np.array(site)
+    return matrix, np.array(position)
 
 
 def _influences(data, rows, i, state, l2_field):
-    """Numbers of rows, and flat states whose parameters with a state of site i add to its field.
+    """Numbers of rows, and flat states whose parameters with one of position i add to its field.
 
-    The field itself stands at the state of site i, unless it is penalised.
+    The field itself stands at the state of position i, unless it is penalised.
     """
-    first = SiteGroups(data.sizes).first
+    first = FlatStates(data.sizes).first
     flat = np.where(data.labels[rows] >= 0, first + data.labels[rows], -1)
     flat[:, i] = -1 if l2_field else first[i] + state
     found = np.nonzero(flat >= 0)

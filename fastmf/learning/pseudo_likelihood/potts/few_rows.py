@@ -5,20 +5,21 @@ residuals, so that the maximum with a penalty, and all that leads to it, is
 
     J = A'X + X'A
 
-off the blocks of a site with itself, for some A (n, n_states). The local fields are linear in A,
+off the blocks of a position with itself, for some A (n, n_states). The local fields are linear in
+A,
 
     X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'
 
-and <J_A, J_B> = <A, E(B)> (over pairs of sites once), so that with residuals R and ridge N l2 the
-gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm is that of X'A, and
-centred fields, h' = h + J f.
+and <J_A, J_B> = <A, E(B)> (over pairs of positions once), so that with residuals R and ridge N l2
+the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm is that of X'A,
+and centred fields, h' = h + J f.
 """
 
 import numpy as np
 from scipy.special import logsumexp
 
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
-from fastmf.models._gauge import SiteGroups
+from fastmf.models._gauge import FlatStates
 
 # Eigenvalues of K below this fraction of the largest belong to differences of rows that change no
 # couplings.
@@ -37,7 +38,7 @@ class FewRows:
 
     def __init__(self, data, l2, l2_field):
         self.data, self.labels, self.sizes = data, data.labels, data.sizes
-        self.groups = SiteGroups(self.sizes)
+        self.groups = FlatStates(self.sizes)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
         self.X = one_hot(data.labels, self.sizes)
         self.K = (self.X @ self.X.T).toarray()
@@ -51,7 +52,7 @@ class FewRows:
     # --- coordinates ----------------------------------------------------------------------------
 
     def start(self, field):
-        """Coordinates of no couplings and a flat field of all sites."""
+        """Coordinates of no couplings and a flat field of all positions."""
         z = np.zeros(self.size)
         z[self.n_coefficients :] = field / self.field_scale
         return z
@@ -73,20 +74,20 @@ class FewRows:
         out += (self.X.T @ (self.X @ A.T).T).T
         for columns in self._columns():
             X = self.X[:, columns]
-            # Of the products with this site's own states none is wanted.
+            # Of the products with this position's own states none is wanted.
             own = X.T @ A[:, columns]
             out[:, columns] -= X @ (own + own.T)
         return out
 
     def _columns(self):
-        """Columns of the states of each site."""
+        """Columns of the states of each position."""
         return [slice(f, f + q) for f, q in zip(self.groups.first, self.sizes, strict=True)]
 
     def _value_and_residuals(self, eta):
         """Sum over rows of the log-pseudo-likelihoods, and w (x - p); eta is overwritten."""
         value, weights = 0.0, self.data.weights
-        for site, columns in enumerate(self._columns()):
-            x = self.labels[:, site]
+        for position, columns in enumerate(self._columns()):
+            x = self.labels[:, position]
             present = np.flatnonzero(x >= 0)
             x = x[present].astype(np.int64)
             log_p = eta[present, columns]

@@ -14,7 +14,7 @@ from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, Of
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
 from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
-from fastmf.models._gauge import SiteGroups
+from fastmf.models._gauge import FlatStates
 
 MAX_ITER = {"lbfgs": 1000, "newton": 100}
 # Parameters from which L-BFGS computes in single precision.
@@ -81,7 +81,7 @@ def n_parameters(sizes):
 
 def starting_field(data):
     """Logarithms of counts of states plus one, less their means."""
-    return SiteGroups(data.sizes).zero_sum(np.log(data.counts + 1))
+    return FlatStates(data.sizes).zero_sum(np.log(data.counts + 1))
 
 
 def fit(data, options, excluded=None):
@@ -92,7 +92,7 @@ def fit(data, options, excluded=None):
     data : PottsData
     options : Options
     excluded : int array of shape (n_excluded, 2), optional
-        Pairs of sites whose couplings are held at zero; for the symmetric objective.
+        Pairs of positions whose couplings are held at zero; for the symmetric objective.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def _fit_symmetric(data, options, excluded):
     # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
     n_half = 2 * lbfgs.N_PAIRS + 5
     n_bytes = data.n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
-    _check_memory(n_bytes, "take symmetric=False, or fewer sites")
+    _check_memory(n_bytes, "take symmetric=False, or fewer positions")
     objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
     tol = options.tol
@@ -167,10 +167,10 @@ def _fit_symmetric(data, options, excluded):
 
 def _fit_asymmetric(data, options, few):
     layout = PottsLayout(data.sizes, _precision(data, options))
-    # Estimates of both sites of a pair, and then their averages in double precision.
+    # Estimates of both positions of a pair, and then their averages in double precision.
     n_bytes = layout.dtype.itemsize * len(data.labels) if few else 8 + layout.dtype.itemsize
     n_bytes *= data.n_states if few else data.n_states**2
-    _check_memory(n_bytes, "take fewer rows, or fewer sites")
+    _check_memory(n_bytes, "take fewer rows, or fewer positions")
     rows, start = data.rows(layout), starting_field(data)
     # Coefficients of rows, or couplings to each state.
     shape = (len(data.labels) if few else data.n_states), data.n_states
@@ -185,7 +185,7 @@ def _fit_asymmetric(data, options, few):
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if few:
-            # Half the coefficients of each site's own estimates: couplings are their average.
+            # Half the coefficients of each position's own estimates: couplings are their average.
             mine = objective.residuals(z) / (2 * objective.ridge)
         else:
             mine = table[layout.place][:, objective.within]

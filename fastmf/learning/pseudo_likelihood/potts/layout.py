@@ -1,4 +1,4 @@
-"""Where the states of all sites are: flat, and in blocks of sites as the kernels need them."""
+"""Places of the states of all positions: flat, and in blocks of positions as kernels take them."""
 
 import math
 
@@ -7,30 +7,30 @@ import numpy as np
 from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
-from fastmf.models._gauge import SiteGroups
+from fastmf.models._gauge import FlatStates
 
 # What a pass over the rows takes beside its vectors, in the time of a vector.
 _PASS_VECTORS = 1
 
 
-class PottsLayout(SiteGroups):
-    """Flat states of sites with some numbers of states, and blocks of sites.
+class PottsLayout(FlatStates):
+    """Flat states of positions with some numbers of states, and blocks of positions.
 
     Parameters
     ----------
     sizes : int array of shape (n_groups,)
-        States of each site.
+        States of each position.
     dtype : dtype
         Type of the blocks.
 
     Attributes
     ----------
     first : int array of shape (n_groups,)
-        First flat state of each site.
-    site, state : int array of shape (n_states,)
-        Site and number of each flat state.
-    n_sites, n_blocks, width : int
-        Sites of a block, blocks, numbers in a row of a block.
+        First flat state of each position.
+    position, state : int array of shape (n_states,)
+        Position and number of each flat state.
+    n_positions, n_blocks, width : int
+        Positions of a block, blocks, numbers in a row of a block.
     place : int array of shape (n_states,)
         Place of each flat state in all blocks.
     """
@@ -41,16 +41,16 @@ class PottsLayout(SiteGroups):
         super().__init__(np.asarray(sizes, np.int64))
         self.dtype = np.dtype(dtype)
         self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
-        self.state = np.arange(self.n_states) - self.first[self.site]
+        self.state = np.arange(self.n_states) - self.first[self.position]
         lanes = lanes_of(dtype)
-        self.n_sites = self._sites_of_a_block(lanes)
-        self.n_blocks = -(-self.n_groups // self.n_sites)
-        self.width = -(-self.n_sites * int(self.sizes.max()) // lanes) * lanes
-        block, within = np.divmod(self.site, self.n_sites)
-        self.place = block * self.width + self.state * self.n_sites + within
+        self.n_positions = self._positions_of_a_block(lanes)
+        self.n_blocks = -(-self.n_groups // self.n_positions)
+        self.width = -(-self.n_positions * int(self.sizes.max()) // lanes) * lanes
+        block, within = np.divmod(self.position, self.n_positions)
+        self.place = block * self.width + self.state * self.n_positions + within
 
-    def _sites_of_a_block(self, lanes):
-        """The number for which all sites take the least time."""
+    def _positions_of_a_block(self, lanes):
+        """The number for which all positions take the least time."""
         q, best = int(self.sizes.max()), (math.inf, 1)
         n = 1
         while n <= lanes and n < 2 * self.n_groups:
@@ -104,7 +104,7 @@ class PottsLayout(SiteGroups):
     def rows(self, labels, weights, parents, groups):
         """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""
         n_rows = len(labels)
-        codes = np.full((n_rows, self.n_blocks * self.n_sites), ABSENT, np.uint8)
+        codes = np.full((n_rows, self.n_blocks * self.n_positions), ABSENT, np.uint8)
         codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
         spans, changes = self._changes(labels, parents)
         return PottsRows(
@@ -113,7 +113,7 @@ class PottsLayout(SiteGroups):
 
     def _changes(self, labels, parents):
         """What differs between rows and their parents: `spans` and `changes` of `PottsRows`."""
-        block, within = np.divmod(np.arange(self.n_groups), self.n_sites)
+        block, within = np.divmod(np.arange(self.n_groups), self.n_positions)
         offset = (block * self.width + within).astype(np.int32)
         spans, found, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
         for start in range(0, len(labels), 4096):
@@ -124,7 +124,7 @@ class PottsLayout(SiteGroups):
             # Of each row first what the parent has, then what the row has.
             both = np.stack([old, new], 1)
             kept = differs[:, None] & (both >= 0)
-            found.append((both * self.n_sites + offset)[kept])
+            found.append((both * self.n_positions + offset)[kept])
             ends = total + np.cumsum(kept.sum(2).reshape(-1)).reshape(-1, 2)
             spans[start : start + len(new), 1] = ends[:, 0]
             spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]

@@ -1,22 +1,22 @@
 """Naive mean-field inversion (mean-field DCA): couplings from a covariance matrix.
 
-Couplings are minus the inverse of the covariance matrix of all states but one of each site (Morcos
-et al. 2011), with frequencies f <- (1 - p) f + p / q and f_ij <- (1 - p) f_ij + p / (q_i q_j). The
-means of the data are then a fixed point of naive mean field.
+Couplings are minus the inverse of the covariance matrix of all states but one of each position
+(Morcos et al. 2011), with frequencies f <- (1 - p) f + p / q and f_ij <- (1 - p) f_ij + p / (q_i
+q_j). The means of the data are then a fixed point of naive mean field.
 """
 
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
-from fastmf.models._gauge import SiteGroups
+from fastmf.models._gauge import FlatStates
 
 # Of a variance, if it is not explained by others but for rounding errors.
 _MIN_SHARE = 1e-12
 
 
 def pair_frequencies(labels, weights, sizes, pseudocount):
-    """Frequencies of states and of pairs of states, among rows where the sites are present.
+    """Frequencies of states and of pairs of states, among rows where the positions are present.
 
     Parameters
     ----------
@@ -32,19 +32,19 @@ def pair_frequencies(labels, weights, sizes, pseudocount):
     array of shape (n_states,)
     array of shape (n_states, n_states)
     """
-    sizes, site = np.asarray(sizes), SiteGroups(sizes).site
-    pairs, present = np.zeros((len(site), len(site))), np.zeros((len(sizes), len(sizes)))
+    sizes, position = np.asarray(sizes), FlatStates(sizes).position
+    pairs, present = np.zeros((len(position), len(position))), np.zeros((len(sizes), len(sizes)))
     for start in range(0, len(labels), 1024):
         x, w = labels[start : start + 1024], weights[start : start + 1024, None]
         rows = one_hot(x, sizes).toarray()
         pairs += rows.T @ (w * rows)
         present += (x >= 0).T @ (w * (x >= 0))
-    pairs /= np.where(present > 0, present, 1)[site][:, site]
-    q = sizes[site]
+    pairs /= np.where(present > 0, present, 1)[position][:, position]
+    q = sizes[position]
     pairs = (1 - pseudocount) * pairs + pseudocount / (q[:, None] * q)
     single = np.array(pairs.diagonal())
     single += pseudocount / q * (1 - 1 / q)
-    same = site[:, None] == site
+    same = position[:, None] == position
     pairs[same] = 0
     pairs[np.diag_indices_from(pairs)] = single
     return single, pairs
@@ -71,8 +71,8 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
         If the covariance matrix is singular, as it is without pseudocount where a state is not
         seen.
     """
-    groups = SiteGroups(sizes)
-    first, site = groups.first, groups.site
+    groups = FlatStates(sizes)
+    first, position = groups.first, groups.position
     f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)
     kept = np.ones(len(f), bool)
     kept[first] = False
@@ -88,8 +88,8 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
         )
     couplings = np.zeros((len(f), len(f)))
     couplings[np.ix_(kept, kept)] = -inverse
-    couplings[site[:, None] == site] = 0
-    field = np.log(f / f[first][site]) - couplings @ f
+    couplings[position[:, None] == position] = 0
+    field = np.log(f / f[first][position]) - couplings @ f
     field[first] = 0
     return couplings, field
 

@@ -8,13 +8,13 @@ With R = w (X - P) of one-hot rows X and conditional probabilities P
     dl/dJ  = X'R + R'X - N l2 J                       (blocks of pairs i != j)
 
 *Coordinates.* Fields are centred, h' = h + J f with the frequencies f, and have mean zero over the
-states of each site, which changes no probability. Everything is divided by the square root of a
-curvature, that of independent sites:
+states of each position, which changes no probability. Everything is divided by the square root of a
+curvature, that of independent positions:
 
     D_ij(a, b) = N f_a f_b (2 - f_a - f_b) + N l2,   D_i(a) = N f_a (1 - f_a) + N l2_field
 
-The *asymmetric* objective is a sum over sites i of multinomial regressions on all others, each with
-couplings J^(i) of its own and half the penalty, as each pair of sites has two of them,
+The *asymmetric* objective is a sum over positions i of multinomial regressions on all others, each
+with couplings J^(i) of its own and half the penalty, as each pair of positions has two of them,
 
     l_i = sum_s w_s ln p_{s i x_si} - N l2 / 4 sum_j |J^(i)_j|^2 - N l2_field / 2 |h_i|^2
 
@@ -97,7 +97,7 @@ class Evaluator:
 
     def __init__(self, layout, rows, n_threads=None):
         self.layout, self.rows = layout, rows
-        self.n_blocks = rows.labels.shape[1] // layout.n_sites
+        self.n_blocks = rows.labels.shape[1] // layout.n_positions
         work = 2 * self.n_blocks * layout.width * (len(rows.changes) + 20 * len(rows.labels))
         self.n_workers = workers_for(self.n_blocks, work, n_threads)
         group_rows = int(np.diff(rows.groups).max())
@@ -137,7 +137,7 @@ class SymmetricObjective:
         Per unit of weight.
     dtype : dtype
     excluded : int array of shape (n_excluded, 2), optional
-        Pairs of sites whose couplings are zero.
+        Pairs of positions whose couplings are zero.
     """
 
     def __init__(self, data, l2, l2_field, dtype, excluded=None):
@@ -159,23 +159,23 @@ class SymmetricObjective:
         self.n_workers = workers_for(len(self.places), work, data.n_threads)
 
     def _scale(self, excluded):
-        layout, n_sites = self.layout, self.layout.n_sites
-        allowed = np.zeros((layout.n_blocks * n_sites, layout.n_blocks * n_sites), bool)
+        layout, n_positions = self.layout, self.layout.n_positions
+        allowed = np.zeros((layout.n_blocks * n_positions, layout.n_blocks * n_positions), bool)
         d = layout.n_groups
         allowed[:d, :d] = ~np.eye(d, dtype=bool)
         if excluded is not None:
             i, j = np.transpose(excluded)
             allowed[i, j] = allowed[j, i] = False
-        q = layout.width // n_sites
+        q = layout.width // n_positions
         scale = aligned((len(self.places), layout.width**2), layout.dtype)
         f = self.f.astype(float)
-        rest = np.arange(q * n_sites) % n_sites
+        rest = np.arange(q * n_positions) % n_positions
         for t, (p, r) in enumerate(self.places):
             f_p, f_r = f[p], f[r][:, None]
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
             there = np.zeros((layout.width, layout.width), bool)
             n = len(rest)
-            block = allowed[np.ix_(r * n_sites + rest, p * n_sites + rest)]
+            block = allowed[np.ix_(r * n_positions + rest, p * n_positions + rest)]
             there[:n, :n] = block & (f_r[:n] > 0) & (f_p[:n] > 0)
             if p == r:
                 there[:n, :n] &= rest[:, None] < rest

@@ -32,5 +32,5 @@ def test_parts_and_fields_are_those_of_the_matrix(make):
     couplings = make()
     J, labels = couplings.dense(), random_rows(SIZES, 20, missing=0.3, seed=5)[0]
     np.testing.assert_array_equal(J, J.T)
-    np.testing.assert_allclose(couplings.of_site(1), J[3:7], atol=1e-14)
+    np.testing.assert_allclose(couplings.of_position(1), J[3:7], atol=1e-14)
     np.testing.assert_allclose(couplings.fields(labels), one_hot(labels, SIZES) @ J, atol=1e-13)

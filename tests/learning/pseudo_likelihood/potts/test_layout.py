@@ -29,14 +29,14 @@ def test_parameters_come_back_from_blocks(sizes, dtype):
 def test_blocks_are_whole_vectors_aligned(sizes, dtype):
     layout = PottsLayout(sizes, dtype)
     assert layout.width % lanes_of(dtype) == 0
-    assert layout.n_blocks * layout.n_sites >= len(sizes)
+    assert layout.n_blocks * layout.n_positions >= len(sizes)
     assert len(set(layout.place)) == layout.n_states
     assert layout.field_to_blocks(0.0).ctypes.data % (lanes_of(dtype) * layout.dtype.itemsize) == 0
 
 
 def test_twenty_letters_in_single_precision_are_not_padded():
     layout = PottsLayout([20] * 160, np.float32)
-    assert layout.width == 20 * layout.n_sites
+    assert layout.width == 20 * layout.n_positions
 
 
 def test_rows_follow_from_the_changes_to_their_parents():

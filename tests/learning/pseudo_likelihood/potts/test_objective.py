@@ -65,7 +65,7 @@ def test_number_of_threads_does_not_matter():
 def test_excluded_pairs_have_no_couplings():
     objective, _, z = objective_at(SIZES[1], excluded=[[0, 20], [3, 2]])
     J = objective.parameters(z)[0]
-    site = objective.layout.site
+    site = objective.layout.position
     norms = np.array(
         [[abs(J[site == i][:, site == j]).max() for i in range(21)] for j in range(21)]
     )
