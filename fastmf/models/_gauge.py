@@ -14,7 +14,7 @@ from fastmf.priors._queries import with_shifted_field
 GAUGES = ("zero-sum", "lattice")
 
 
-class FlatStates:
+class PositionStates:
     """Flat states of positions.
 
     Parameters
@@ -60,7 +60,7 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
     -------
     couplings, field : arrays
     """
-    groups = FlatStates(sizes)
+    groups = PositionStates(sizes)
     position = groups.position
     if gauge == "zero-sum":
         means = groups.means(couplings)
@@ -80,7 +80,7 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
 
 def sparse_in_gauge(couplings, field, sizes, gauge, reference=0):
     """`in_gauge` of one csr_array of couplings, without a dense matrix."""
-    groups = FlatStates(sizes)
+    groups = PositionStates(sizes)
     n_states, n_groups = len(groups.position), len(groups.sizes)
     members = csr_array((np.ones(n_states), (np.arange(n_states), groups.position)))
     if gauge == "zero-sum":

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from potts_data import log_pseudo_likelihood, random_parameters, random_rows, sites
 
-from fastmf.models._gauge import GAUGES, FlatStates, in_gauge, position_in_zero_sum
+from fastmf.models._gauge import GAUGES, PositionStates, in_gauge, position_in_zero_sum
 
 SIZES = np.array([3, 4, 2])
 
@@ -26,7 +26,7 @@ def test_pseudo_likelihoods_are_kept(gauge, reference):
 
 
 def test_zero_sum():
-    groups = FlatStates(SIZES)
+    groups = PositionStates(SIZES)
     J, h = in_gauge(*random_parameters(SIZES), SIZES, "zero-sum")
     assert abs(groups.means(J)).max() < 1e-15 and abs(groups.means(h)).max() < 1e-15
 
@@ -50,7 +50,7 @@ def test_one_site():
     J, h = random_parameters(SIZES)
     expected = in_gauge(J, h, SIZES, "zero-sum")[0][3:7]
     np.testing.assert_allclose(
-        position_in_zero_sum(J[3:7], FlatStates(SIZES)), expected, atol=1e-14
+        position_in_zero_sum(J[3:7], PositionStates(SIZES)), expected, atol=1e-14
     )
 
 

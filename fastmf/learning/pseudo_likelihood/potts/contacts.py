@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.models._gauge import FlatStates, position_in_zero_sum
+from fastmf.models._gauge import PositionStates, position_in_zero_sum
 
 
 def norms(couplings, gauge="zero-sum", ignore=None):
@@ -21,7 +21,7 @@ def norms(couplings, gauge="zero-sum", ignore=None):
     array of shape (n_groups, n_groups)
         Symmetric, with zero diagonal.
     """
-    groups = FlatStates(couplings.sizes)
+    groups = PositionStates(couplings.sizes)
     n_groups = len(groups.sizes)
     out = np.zeros((n_groups, n_groups))
     for i in range(n_groups):

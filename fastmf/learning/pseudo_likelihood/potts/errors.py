@@ -16,7 +16,7 @@ from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import score_of
-from fastmf.models._gauge import FlatStates, in_gauge
+from fastmf.models._gauge import PositionStates, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
@@ -50,7 +50,7 @@ class DenseObjective(CompositeLikelihood):
     singular = True
 
     def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None):
-        self.labels, self.groups, self.n_threads = labels, FlatStates(sizes), None
+        self.labels, self.groups, self.n_threads = labels, PositionStates(sizes), None
         self.options = float(l2), float(l2_field), edges
         self.total = float(weights.sum())
         self.weights = weights / self.total

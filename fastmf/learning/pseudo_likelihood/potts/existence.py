@@ -28,7 +28,7 @@ from fastmf.learning.pseudo_likelihood.existence import (
 )
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
-from fastmf.models._gauge import FlatStates
+from fastmf.models._gauge import PositionStates
 
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 400_000
@@ -61,7 +61,7 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         Its `units` are positions.
     """
     if not l2_field:
-        unseen = FlatStates(data.sizes).means(data.counts == 0) > 0
+        unseen = PositionStates(data.sizes).means(data.counts == 0) > 0
         if unseen.any():
             return no_maximum(
                 "states were never seen, whose fields fall without end; leave them out or give a "
@@ -151,7 +151,7 @@ class _Estimate(NamedTuple):
 
 
 def _looked_at(data, couplings, field):
-    groups, n, shares = FlatStates(data.sizes), data.n_states, data.weights / data.total
+    groups, n, shares = PositionStates(data.sizes), data.n_states, data.weights / data.total
     first, position = groups.first, groups.position
     of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
     for start in range(0, len(data.labels), _BLOCK_ROWS):
@@ -213,7 +213,7 @@ def _margins(data, positions, symmetric, l2_field):
             own, other = data.labels[others, i].astype(np.int64), np.full(len(others), b)
             for state, sign in ((own, 1.0), (other, -1.0)):
                 rows, there = _influences(data, others, i, state, l2_field)
-                here = (FlatStates(data.sizes).first[i] + state)[rows]
+                here = (PositionStates(data.sizes).first[i] + state)[rows]
                 low = np.minimum(here, there) if symmetric else here
                 high = np.maximum(here, there) if symmetric else there
                 signs = np.full(len(rows), sign)
@@ -232,7 +232,7 @@ def _influences(data, rows, i, state, l2_field):
 
     The field itself stands at the state of position i, unless it is penalised.
     """
-    first = FlatStates(data.sizes).first
+    first = PositionStates(data.sizes).first
     flat = np.where(data.labels[rows] >= 0, first + data.labels[rows], -1)
     flat[:, i] = -1 if l2_field else first[i] + state
     found = np.nonzero(flat >= 0)

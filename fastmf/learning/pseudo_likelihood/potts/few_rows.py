@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
-from fastmf.models._gauge import FlatStates
+from fastmf.models._gauge import PositionStates
 
 # Eigenvalues of K below this fraction of the largest belong to differences of rows that change no
 # couplings.
@@ -38,7 +38,7 @@ class FewRows:
 
     def __init__(self, data, l2, l2_field):
         self.data, self.labels, self.sizes = data, data.labels, data.sizes
-        self.groups = FlatStates(self.sizes)
+        self.groups = PositionStates(self.sizes)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
         self.X = one_hot(data.labels, self.sizes)
         self.K = (self.X @ self.X.T).toarray()

@@ -14,7 +14,7 @@ from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, Of
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
 from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
-from fastmf.models._gauge import FlatStates
+from fastmf.models._gauge import PositionStates
 
 MAX_ITER = {"lbfgs": 1000, "newton": 100}
 # Parameters from which L-BFGS computes in single precision.
@@ -81,7 +81,7 @@ def n_parameters(sizes):
 
 def starting_field(data):
     """Logarithms of counts of states plus one, less their means."""
-    return FlatStates(data.sizes).zero_sum(np.log(data.counts + 1))
+    return PositionStates(data.sizes).zero_sum(np.log(data.counts + 1))
 
 
 def fit(data, options, excluded=None):

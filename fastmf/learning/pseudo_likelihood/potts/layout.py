@@ -7,13 +7,13 @@ import numpy as np
 from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
-from fastmf.models._gauge import FlatStates
+from fastmf.models._gauge import PositionStates
 
 # What a pass over the rows takes beside its vectors, in the time of a vector.
 _PASS_VECTORS = 1
 
 
-class PottsLayout(FlatStates):
+class PottsLayout(PositionStates):
     """Flat states of positions with some numbers of states, and blocks of positions.
 
     Parameters

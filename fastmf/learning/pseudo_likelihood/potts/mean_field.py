@@ -9,7 +9,7 @@ import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
-from fastmf.models._gauge import FlatStates
+from fastmf.models._gauge import PositionStates
 
 # Of a variance, if it is not explained by others but for rounding errors.
 _MIN_SHARE = 1e-12
@@ -32,7 +32,7 @@ def pair_frequencies(labels, weights, sizes, pseudocount):
     array of shape (n_states,)
     array of shape (n_states, n_states)
     """
-    sizes, position = np.asarray(sizes), FlatStates(sizes).position
+    sizes, position = np.asarray(sizes), PositionStates(sizes).position
     pairs, present = np.zeros((len(position), len(position))), np.zeros((len(sizes), len(sizes)))
     for start in range(0, len(labels), 1024):
         x, w = labels[start : start + 1024], weights[start : start + 1024, None]
@@ -71,7 +71,7 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
         If the covariance matrix is singular, as it is without pseudocount where a state is not
         seen.
     """
-    groups = FlatStates(sizes)
+    groups = PositionStates(sizes)
     first, position = groups.first, groups.position
     f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)
     kept = np.ones(len(f), bool)

@@ -120,5 +120,5 @@ def test_ratio_test_of_independent_sites():
 
 def test_too_many_parameters_are_refused(monkeypatch):
     monkeypatch.setattr(errors, "MAX_PARAMETERS", 10)
-    with pytest.raises(ValueError, match="take fewer sites"):
+    with pytest.raises(ValueError, match="take fewer positions"):
         sandwich(*random_rows(SIZES))
