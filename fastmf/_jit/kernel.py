@@ -74,6 +74,8 @@ def _no_garbage_collection():
 class _Compiler(CompilerBase):
     """Numba's compiler without what kernels do not need."""
 
+    lowering = NativeLowering
+
     def compile_extra(self, function):
         with _no_garbage_collection():
             return super().compile_extra(function)
@@ -81,17 +83,21 @@ class _Compiler(CompilerBase):
     def define_pipelines(self):
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         kept = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
-        own = {InlineInlinables: _MergeInPlace, NativeLowering: Lowering}
+        own = {InlineInlinables: _MergeInPlace, NativeLowering: self.lowering}
         passes.passes = [(own.get(kind, kind), text) for kind, text in kept]
         passes.finalize()
         return [passes]
+
+
+class _CompilerOfEntries(_Compiler):
+    lowering = Lowering
 
 
 # How a kernel is called, by whom, and what is made of it.
 MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
 
 
-def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
+def kernel(function=None, *, mode="python", fastmath=False, name="", views=False, negative=True):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
@@ -110,9 +116,13 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
     views : bool
         Whether it makes views of arrays, but no arrays, so that references to them need not be
         counted. Inner, inline and merged kernels never make arrays.
+    negative : bool
+        Whether an index that is no constant may be negative. If not, none is tested, which makes
+        some kernels faster and others slower: see `fastmf._jit.entries`.
     """
     if function is None:
-        return lambda f: kernel(f, mode=mode, fastmath=fastmath, name=name, views=views)
+        options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
+        return lambda f: kernel(f, **options, negative=negative)
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}, got {mode!r}.")
     within = mode in ("inner", "inline", "merged")
@@ -126,7 +136,7 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
         forceinline=mode == "inline",
         inline="always" if mode == "merged" else "never",
         _nrt=not (within or views),
-        pipeline_class=_Compiler,
+        pipeline_class=_Compiler if negative else _CompilerOfEntries,
     )
     cached = name is not None and mode != "merged" and FOLDER is not None
     if cached and not numba.config.DISABLE_JIT:
