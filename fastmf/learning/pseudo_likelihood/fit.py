@@ -19,7 +19,7 @@ MAX_HESSIAN_PARAMETERS = 6000
 # other processes use, Newton's method took ten times as long with them.
 _MIN_THREADED_PARAMETERS = 3000
 # Numbers in a block of scores.
-_BLOCK_NUMBERS = 1 << 20
+_SCORE_NUMBERS = 1 << 20
 
 
 class CompositeLikelihood:
@@ -97,7 +97,7 @@ class CompositeLikelihood:
 
     def _sums(self, of_rows, sampling, width):
         """Sums of blocks of what was sampled, and those of ones in the place of rows' values."""
-        size = max(256, _BLOCK_NUMBERS // width)
+        size = max(256, _SCORE_NUMBERS // width)
         if sparse.issparse(sampling):
             sampling = sampling.tocsr()
             for start in range(0, sampling.shape[0], size):

@@ -27,7 +27,7 @@ MIN_STEP_SIZE = 1e-10
 # Below this fraction the Hessian is given a ridge, from _MIN_RIDGE up to _MAX_RIDGE.
 _RIDGE_STEP_SIZE, _MIN_RIDGE, _MAX_RIDGE = 0.1, 1e-5, 1.0
 # Products with the Hessian for a step of `minimise`, and halvings of the step.
-_MAX_PRODUCTS, _MAX_BACKTRACKS = 500, 30
+_MAX_HESSIAN_PRODUCTS, _MAX_HALVINGS = 500, 30
 _MIN_DECREASE = 1e-4
 
 
@@ -223,7 +223,7 @@ def _newton_step(product, gradient):
     residual = -gradient
     direction, squared = residual.copy(), size**2
     target = (min(0.1, np.sqrt(size)) * size) ** 2
-    for _ in range(_MAX_PRODUCTS):
+    for _ in range(_MAX_HESSIAN_PRODUCTS):
         product(direction, image)
         curvature = float(direction @ image)
         # Along gauge directions, which have no gradient, rounding may leave a little.
@@ -244,7 +244,7 @@ def _line_search(objective, z, gradient, step, at):
     """Move z by a part of the step so that the value decreases; the gradient is that at the end."""
     value, slope = at
     length, before = 1.0, z.copy()
-    for _ in range(_MAX_BACKTRACKS):
+    for _ in range(_MAX_HALVINGS):
         np.add(before, length * step, out=z)
         new = objective(z, gradient)
         if new <= value + _MIN_DECREASE * length * slope:

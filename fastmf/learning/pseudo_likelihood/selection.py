@@ -21,7 +21,7 @@ from fastmf.learning.pseudo_likelihood.resampling import counts_of
 # Penalties of a path, and the smallest one, of the largest.
 N_PENALTIES, SMALLEST = 100, 1e-3
 # A path ends after so many graphs whose criterion is above the smallest so far.
-PATIENCE = 10
+MAX_WORSE_GRAPHS = 10
 # Parts of the rows, and penalties, of cross-validation.
 N_FOLDS, N_CROSS_VALIDATED = 10, 30
 # Parameters up to which a graph is fitted by Newton's method, which factorises their Hessian.
@@ -101,7 +101,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
                 best, waited = (ebic, pairs[there]), 0
         values.append(known[key])
         sizes.append(int(there.sum()))
-        if waited >= PATIENCE:
+        if waited >= MAX_WORSE_GRAPHS:
             break
     values, sizes = np.array(values), np.array(sizes)
     ebic = -2 * values + sizes * (np.log(n_rows) + 4 * gamma * np.log(d))

@@ -50,10 +50,10 @@ _CURVATURE_BUDGET = 3e10
 _GRADIENT_ROUNDING = 1e-15
 # Parameters up to which solvers are continued by Newton's method, in at most so many iterations,
 # with so many between looks at the result and the clock; beyond, by L-BFGS.
-_MAX_NEWTON_PARAMETERS = 2000
+_MAX_DENSE_PARAMETERS = 2000
 _MAX_ITER, _ITERATIONS_AT_A_TIME = {"newton": 25, "lbfgs": 100}, {"newton": 3, "lbfgs": 20}
 # Steps of Newton's method by conjugate gradients after that, and products for each.
-_MAX_STEPS, _MAX_PRODUCTS = 3, 100
+_MAX_NEWTON_STEPS, _MAX_PRODUCTS = 3, 100
 # Numbers times units up to which one programme for all units takes little time, up to which it is
 # solved without one programme per unit, and up to which programmes are solved at all.
 _MAX_SMALL_ENTRIES = 5000
@@ -85,7 +85,7 @@ def certified(objective, parameters):
         return True
     required = 4 * norm * np.sqrt(objective.n_units)
     # Smaller groups give sharper bounds but take longer, in the end as long as H itself.
-    few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS
+    few = objective.n_parameters <= _MAX_DENSE_PARAMETERS
     sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
     # No bound is larger than the curvature of a field.
     if required < objective.smallest_field_curvature(parameters) and any(
@@ -323,7 +323,7 @@ def existence(objective, parameters, seconds=10.0):
 
 def _continued(objective, parameters, limit):
     """Parameters after more iterations, and whether they prove that the maximum exists."""
-    few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS
+    few = objective.n_parameters <= _MAX_DENSE_PARAMETERS
     name, solver, tol = ("newton", newton, 1e-5) if few else ("lbfgs", lbfgs, 1e-9)
     for _ in range(0, _MAX_ITER[name], _ITERATIONS_AT_A_TIME[name]):
         if not limit.left():
@@ -336,7 +336,7 @@ def _continued(objective, parameters, limit):
         return parameters, True
     # Values no longer tell L-BFGS where the maximum is when gradients still do.
     point = parameters
-    for _ in range(0 if few else _MAX_STEPS):
+    for _ in range(0 if few else _MAX_NEWTON_STEPS):
         gradient, solve = objective.value_and_gradient(point)[1], hessian_solver(objective, point)
         point = point + solve(gradient, 1e-6, _MAX_PRODUCTS, lambda: not limit.left())[0]
         if np.isfinite(point).all() and certified(objective, point):

@@ -24,7 +24,7 @@ MAX_PARAMETERS = 4000
 # are below the tolerance of parameters.
 _DAMPING = 1e-6
 # Numbers in a block of rows.
-_BLOCK_NUMBERS = 1 << 21
+_SANDWICH_NUMBERS = 1 << 21
 
 
 class DenseObjective(CompositeLikelihood):
@@ -171,7 +171,7 @@ class DenseObjective(CompositeLikelihood):
         return x, rows, p
 
     def _blocks(self):
-        size = max(16, _BLOCK_NUMBERS // self.n_parameters)
+        size = max(16, _SANDWICH_NUMBERS // self.n_parameters)
         return [slice(start, start + size) for start in range(0, len(self.labels), size)]
 
     def scores(self, parameters, rows, factors):

@@ -35,7 +35,7 @@ _MAX_ENTRIES = 400_000
 # States up to which eigenvalues of their matrices take little time.
 _MAX_STATES = 1000
 # Rows whose fields are made together.
-_BLOCK_ROWS = 1024
+_ROWS_OF_FIELDS = 1024
 # Rounding errors of mean derivatives, and of eigenvalues beside the largest.
 _GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
 
@@ -154,9 +154,9 @@ def _looked_at(data, couplings, field):
     groups, n, shares = PositionStates(data.sizes), data.n_states, data.weights / data.total
     first, position = groups.first, groups.position
     of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
-    for start in range(0, len(data.labels), _BLOCK_ROWS):
-        labels = data.labels[start : start + _BLOCK_ROWS]
-        share, X = shares[start : start + _BLOCK_ROWS, None], one_hot(labels, data.sizes)
+    for start in range(0, len(data.labels), _ROWS_OF_FIELDS):
+        labels = data.labels[start : start + _ROWS_OF_FIELDS]
+        share, X = shares[start : start + _ROWS_OF_FIELDS, None], one_hot(labels, data.sizes)
         own, present = X.toarray() > 0, (labels >= 0)[:, position]
         eta = couplings.fields(labels) + field
         p = groups.softmax(eta)

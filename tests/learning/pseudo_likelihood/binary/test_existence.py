@@ -110,7 +110,7 @@ def test_certificate_of_many_parameters(monkeypatch):
     assert 0.1 * exact < bounds[2] < bounds[1] < bounds[0] <= exact
     few = module._min_curvature(objective, parameters, 5, budget=1250 + 20 * 25)
     assert 0 < few < bounds[2]
-    monkeypatch.setattr(module, "_MAX_NEWTON_PARAMETERS", 3)
+    monkeypatch.setattr(module, "_MAX_DENSE_PARAMETERS", 3)
     assert certified(objective, parameters)
     assert not certified(objective, parameters + 1)
     # Where a solver stopped too early, some more iterations of L-BFGS lead to a proof.
@@ -152,7 +152,7 @@ def test_residuals_prove_a_maximum(units, monkeypatch):
     parameters = lbfgs(objective, starting_point(objective, "auto"), tol=1e-9).parameters
     monkeypatch.setattr(module, "_min_curvature", lambda *arguments: 0.0)
     monkeypatch.setattr(PseudoLikelihood, "hessian", None)
-    monkeypatch.setattr(module, "_MAX_NEWTON_PARAMETERS", 0)
+    monkeypatch.setattr(module, "_MAX_DENSE_PARAMETERS", 0)
     assert existence(objective, parameters).exists is True
     assert not certified(objective, parameters + 0.1)
 
