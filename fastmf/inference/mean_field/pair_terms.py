@@ -16,7 +16,7 @@ from fastmf.priors._protocol import has_log_prob, n_units, parts_of
 from fastmf.priors._queries import support
 
 # Numbers in the couplings of values of pairs that are held at a time.
-_BLOCK_NUMBERS = 1 << 20
+_PAIR_NUMBERS = 1 << 20
 
 
 class PairTerms:
@@ -81,7 +81,7 @@ class PairTerms:
         if not self._prepared:
             self._prepare()
         kept = free[0][self.first] & free[-1][self.last]
-        size = max(1, _BLOCK_NUMBERS // (self.sides[0].width * self.sides[-1].width))
+        size = max(1, _PAIR_NUMBERS // (self.sides[0].width * self.sides[-1].width))
         total = 0.0
         for start in range(0, len(self.first), size):
             pairs = slice(start, start + size)

@@ -46,7 +46,7 @@ def by_loops(model, found):
 
 @pytest.mark.parametrize("block", [1, 1 << 20])
 def test_ordinal_units_against_loops(block, monkeypatch):
-    monkeypatch.setattr(pair_terms, "_BLOCK_NUMBERS", block)
+    monkeypatch.setattr(pair_terms, "_PAIR_NUMBERS", block)
     model = ordinal_machine(5, 0.3, 0)
     found = mf.tap(model)
     expected = by_loops(model, found)
