@@ -17,7 +17,10 @@ LONGEST_STEP = 1.0
 MAX_FAILURES = 3
 
 
-def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-6, max_iter=50):
+def minimise(
+    objective, start, low, high, *,
+    first=None, curvature=None, changed=None, tol=1e-6, max_iter=50,
+):  # fmt: skip
     """The lowest point found, by BFGS in a box and in a trust region.
 
     A line search would try points far away, which for some functions cost a thousand times more
@@ -35,6 +38,9 @@ def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-
     curvature : callable, optional
         Function of a gradient: smallest curvatures of the model by each variable there, where
         differences of gradients, which are of points behind, are known to be too small.
+    changed : callable, optional
+        Whether the last value is of another objective than those before: the search then goes on
+        from there, whatever the value, and the change of the gradient tells nothing.
     tol : float
         Ends when the predicted decrease of a step is smaller.
     max_iter : int
@@ -69,6 +75,9 @@ def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-
                 break
             continue
         failures = 0
+        if changed is not None and changed():
+            x, value, gradient = trial, new_value, new_gradient
+            continue
         hessian = _updated(hessian, step, new_gradient - gradient)
         ratio = (value - new_value) / predicted_decrease
         if ratio < MIN_RATIO:
