@@ -43,7 +43,8 @@ def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIO
         end = sweeps.run(state, trace, n_done)
         state, n_done = end[0], len(trace.residuals)
         deeper = sweeps.problem.deepened(state.tilted) if deepens else None
-        if deeper is None:
+        # Where there is no progress larger patterns do not help, if blocks can be joined.
+        if deeper is None or (end[1] != CONVERGED and patience < MAX_BARREN_ITERATIONS):
             return end
         state = deeper.state_of(state.site) or state
         sweeps = _Sweeps(state.problem, damping, patience)
@@ -65,6 +66,7 @@ class _Sweeps:
         for k in range(n_done + 1, self.problem.max_iter + 1):
             residual = state.residual()
             trace.add(residual, lambda state=state: self.problem.energy(state))
+            trace.last = state
             if residual <= self.problem.tol and state.agrees(self.problem.tol):
                 return state, CONVERGED, "parallel"
             closest, since = (state, 0) if residual < smallest else (closest, since + 1)

@@ -26,7 +26,7 @@ NEVER_ZERO = 40.0
 # error of a coefficient if all others were known. With little noise a larger one would be of the
 # order of the standard errors: a state then passes for the fixed point of the next noise variance,
 # too, and the evidence seems to grow as the noise falls, down to its bound.
-SEARCH_TOL, RELATIVE_TOL = 1e-4, 1e-2
+SEARCH_TOL, RELATIVE_TOL = 4e-4, 1e-2
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
 MAX_ITER = 100

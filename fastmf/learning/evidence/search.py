@@ -17,8 +17,8 @@ from fastmf.learning.evidence.blocks import (
 from fastmf.learning.quasi_newton import minimise
 
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
-# then a tenth of their standard errors from its maximum: the gain is half of the square.
-EVIDENCE_TOL = 5e-3
+# then less than a tenth of their standard errors from its maximum: the gain is half of the square.
+EVIDENCE_TOL = 2e-3
 # Tolerance of fixed points, in units of that at the end, until a step is expected to raise the
 # log-evidence by less than this; patterns of blocks stay small as long.
 LOOSENESS, LARGE_GAIN = 5.0, 1.0
