@@ -79,7 +79,8 @@ def expectation_propagation(
         or no such features: single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
-        fall (parallel); 0 (sequential). The convergent schedule needs none.
+        fall, and sites are extrapolated near the end (parallel); 0 (sequential). The convergent
+        schedule needs none.
     site_precision_min : float, optional
         Smallest precision that a site may have, and a cavity in the convergent schedule: Eq. 13 of
         the paper. None: no bound; negative precisions are natural, and needed for the solution to
