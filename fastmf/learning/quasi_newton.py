@@ -17,10 +17,7 @@ LONGEST_STEP = 1.0
 MAX_FAILURES = 3
 
 
-def minimise(
-    objective, start, low, high, *,
-    first=None, curvature=None, changed=None, tol=1e-6, max_iter=50,
-):  # fmt: skip
+def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-6, max_iter=50):
     """The lowest point found, by BFGS in a box and in a trust region.
 
     A line search would try points far away, which for some functions cost a thousand times more
@@ -29,7 +26,9 @@ def minimise(
     Parameters
     ----------
     objective : callable
-        Value and gradient at a point; a value of inf means that there is none.
+        Value and gradient at a point; a value of inf means that there is none. A third result says
+        whether the value is of another objective than those before: the search then goes on from
+        there, whatever the value, and the change of the gradient tells nothing.
     start, low, high : array of shape (n_variables,)
         The start, which has a value, and the box that it is in.
     first : callable, optional
@@ -38,9 +37,6 @@ def minimise(
     curvature : callable, optional
         Function of a gradient: smallest curvatures of the model by each variable there, where
         differences of gradients, which are of points behind, are known to be too small.
-    changed : callable, optional
-        Whether the last value is of another objective than those before: the search then goes on
-        from there, whatever the value, and the change of the gradient tells nothing.
     tol : float
         Ends when the predicted decrease of a step is smaller.
     max_iter : int
@@ -51,7 +47,7 @@ def minimise(
     array of shape (n_variables,)
     """
     x, radius = start, LONGEST_STEP
-    value, gradient = objective(x)
+    value, gradient, *_ = objective(x)
     along_gradient = np.full(len(x), max(abs(gradient).max() / LONGEST_STEP, 1e-300))
     hessian = np.diag(along_gradient if first is None else first())
     failures = 0
@@ -68,14 +64,14 @@ def minimise(
         predicted_decrease = -(gradient @ step + step @ hessian @ step / 2)
         if not predicted_decrease > tol:
             break
-        new_value, new_gradient = objective(trial)
+        new_value, new_gradient, *changed = objective(trial)
         if not new_value < np.inf:
             radius, failures = abs(step).max() / 4, failures + 1
             if failures == MAX_FAILURES:
                 break
             continue
         failures = 0
-        if changed is not None and changed():
+        if any(changed):
             x, value, gradient = trial, new_value, new_gradient
             continue
         hessian = _updated(hessian, step, new_gradient - gradient)

@@ -88,7 +88,8 @@ class _Search:
     def objective(self, x):
         """Minus the log-density of data and priors, and its gradient.
 
-        Infinite where the solver does not converge.
+        Infinite where the solver does not converge. The third result says whether blocks, or their
+        patterns, are others than before.
         """
         here, first = self.hyperparameters(x), self.best is None
         task = with_small_patterns(self._task) if self._loose else self._task
@@ -115,12 +116,8 @@ class _Search:
             low, high = self.bounds[self.free].T
             step = np.clip(x - gradient / self.information(), low, high) - x
             self._loose = not -gradient @ step / 2 < LARGE_GAIN
-        return -density, gradient
-
-    def changed(self):
-        """Whether the last density is of other blocks, or patterns, than those before."""
         changed, self._changed = self._changed, False
-        return changed
+        return -density, gradient, changed
 
     def information(self):
         """What the evidence would have if it were known which coefficients are zero."""
@@ -174,8 +171,8 @@ def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=No
     with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
         x = minimise(
             search.objective, search.whole[free], *search.bounds[free].T,
-            first=search.information, curvature=search.curvature, changed=search.changed,
-            tol=EVIDENCE_TOL, max_iter=max_iter,
+            first=search.information, curvature=search.curvature, tol=EVIDENCE_TOL,
+            max_iter=max_iter,
         )  # fmt: skip
     return search.hyperparameters(x), search.best
 
