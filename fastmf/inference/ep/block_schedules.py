@@ -172,11 +172,6 @@ def _result(model, problem, end, trace):
     )
 
 
-def last_result(model, trace):
-    """The result with the last state of a run that has not converged."""
-    return _result(model, trace.last.problem, (trace.last, OUT_OF_ITERATIONS, "parallel"), trace)
-
-
 def _prior_share(blocks, state):
     """How many coefficients the sites determine: sum of t2 v, and of the traces of T S."""
     (_, t2, T), (_, v, S) = map(blocks.parts, (state.site, state.gaussian))

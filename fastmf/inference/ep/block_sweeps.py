@@ -66,7 +66,6 @@ class _Sweeps:
         for k in range(n_done + 1, self.problem.max_iter + 1):
             residual = state.residual()
             trace.add(residual, lambda state=state: self.problem.energy(state))
-            trace.last = state
             if residual <= self.problem.tol and state.agrees(self.problem.tol):
                 return state, CONVERGED, "parallel"
             closest, since = (state, 0) if residual < smallest else (closest, since + 1)

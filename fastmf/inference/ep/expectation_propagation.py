@@ -26,7 +26,7 @@ from fastmf.inference.ep.block_partition import (
     may_stay_whole,
     without_full_blocks,
 )
-from fastmf.inference.ep.block_schedules import last_result, solve_with_blocks
+from fastmf.inference.ep.block_schedules import solve_with_blocks
 from fastmf.inference.ep.block_sweeps import MAX_BARREN_ITERATIONS
 from fastmf.inference.ep.parallel import proper_start, run_one
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
@@ -239,9 +239,7 @@ def _with_blocks(model, members, n_joins, init, settings, options):
             found = solve_with_blocks(model, members, init, given, options, trace)
             if found.converged or not n_joins:
                 break
-            # The last state shows which blocks move, the one that is returned may be the first.
-            joined = joined_blocks(model.X, members, last_result(model, trace))
-            init = found
+            joined, init = joined_blocks(model.X, members, found), found
             n_joins = 0 if joined is None else n_joins - 1
             members = members if joined is None else joined
     return found if history else replace(found, history=None, energies=None)

@@ -109,11 +109,10 @@ class EPState(NamedTuple):
 
 
 class EPTrace:
-    """Residual and energy of every iteration, and the last state if blocks have sites."""
+    """Residual and energy of every iteration."""
 
     def __init__(self, with_energies=True):
         self.with_energies, self.residuals, self.energies = with_energies, [], []
-        self.last = None
 
     def add(self, residual, energy):
         """Add an iteration; `energy` is a function, called only if energies are kept."""
