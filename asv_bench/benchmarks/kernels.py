@@ -65,6 +65,7 @@ NAMES = [
     "bp.graph_binary.binary_terms-spins",
     "bp.graph_states.states_terms-trees",
     "bp.graph_decoding.decode_graph-moves",
+    "bp.graph_moves.forest_move-states",
     "bp.graph_layout.graph_layout-forest",
     "bp.groups.group_propagation-sum",
     "pseudo_likelihood.hamming.count_similar-rows",

@@ -5,6 +5,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, generator, number
+from fastmf.estimators._chain_check import reason_of_parts
 from fastmf.estimators._credible_sets import LINKS, components_of, credible_sets, joint_patterns
 from fastmf.estimators._unpenalised import columns_of
 from fastmf.inference.sampling.spike_slab import ALWAYS, SparsePosterior, draw_coefficients
@@ -19,6 +20,40 @@ class Reports:
     Estimators say what they have fitted by `_fitted_parts`, and what a draw in standardised units
     is in units of the data by `_in_units_of_data`.
     """
+
+    @property
+    def reliable_(self):
+        """Whether inclusion probabilities agree with chains over models.
+
+        bool, or bool array (n_targets,), or None if that cannot be checked: for classes, for more
+        than 40 effects, or where more than one is among features beyond the 400 likeliest. False:
+        a probability differs by more than 0.1; `message_` says which. The chains visit the
+        inclusion patterns themselves, at the parameters that were learned, and are run when this
+        is first read, which takes less than a second.
+        """
+        reasons = self._reasons()
+        if None in reasons and not any(reasons):
+            return None
+        passed = np.array([not why for why in reasons])
+        return passed if self.inclusion_probability_.ndim > 1 else bool(passed[0])
+
+    @property
+    def message_(self):
+        """Why the inclusion probabilities are not reliable, or "": str, or array (n_targets,)."""
+        messages = np.array([why or "" for why in self._reasons()])
+        return messages if self.inclusion_probability_.ndim > 1 else str(messages[0])
+
+    def _reasons(self):
+        """Why each target is not reliable, "" if it is, None if that cannot be checked."""
+        check_is_fitted(self)
+        known = self.__dict__.get("_known_reasons")
+        if known is None or known[0] is not self.inclusion_probability_:
+            reasons = [
+                reason_of_parts(*self._values(target), included, self._unpenalised)
+                for target, included in enumerate(np.atleast_2d(self.inclusion_probability_))
+            ]
+            self._known_reasons = known = self.inclusion_probability_, reasons
+        return known[1]
 
     def coefficient_interval(self, coverage=0.95):
         """Equal-tailed credible intervals of the coefficients.

@@ -12,6 +12,7 @@ from scipy.sparse import csc_array, csr_array, issparse
 
 from fastmf._common import rows as table_rows
 from fastmf._common.stored_columns import StoredColumns
+from fastmf._common.warning import warn_user
 from fastmf.models._moments import factor
 
 # Largest standard deviation of a column, and of a ratio of them: their squares are finite.
@@ -31,11 +32,32 @@ def is_large(X):
 
 
 def as_array(X):
-    """Checked features as they are; small ones, of one block, as an array of floats."""
+    """Checked features as they are; small ones, of one block, as an array of floats.
+
+    Warns of a `missing_code`.
+    """
+    if (code := missing_code(X)) is not None:
+        warn_user(
+            f"X has values {code} beside 0, 1 and 2, which are taken as numbers: if they mark "
+            "missing genotypes, fill them in first, as by the means of columns."
+        )
     if is_large(X):
         return X
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def missing_code(X):
+    """-9 or -1, if it is in X beside 0, 1 and 2 alone, as where genotypes are missing; else None.
+
+    Values -1, 0 and 1 alone are another coding of genotypes.
+    """
+    values = X.data if issparse(X) else X
+    low = values.min(initial=0)
+    if low not in (-9, -1) or values.max() > 2 or (low == -1 and values.max() < 2):
+        return None
+    parts = (values,) if values.ndim == 1 else (values[p] for p in table_rows.row_blocks(values))
+    return int(low) if all(np.isin(part, (-9, -1, 0, 1, 2)).all() for part in parts) else None
 
 
 def as_floats(X):

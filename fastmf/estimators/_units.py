@@ -22,6 +22,8 @@ from fastmf.priors._values import check_part
 
 # More states of a categorical unit than that are taken for a mistake in the data.
 MAX_LABELS = 1000
+# Largest size of real values, and inverse of the smallest one, whose sums of squares are numbers.
+LARGEST_SIZE = {"float32": 1e15, "float64": 1e150}
 
 
 def _class(name, spec):
@@ -67,8 +69,24 @@ def visible_prior(spec, X, rows=None):
     else:
         if common_support(class_):
             check_part(class_, X)
+        else:
+            _check_scale(X, dtype)
         prior = unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
     return prior if rows is None else independent_units(prior, X[rows])
+
+
+def _check_scale(X, dtype):
+    """Refuse columns of which squares are beyond the range of numbers."""
+    largest = LARGEST_SIZE[np.dtype(dtype).name]
+    sizes = abs(X).max(0).toarray() if is_sparse(X) else np.nanmax(abs(X), axis=0)
+    wrong = (sizes > largest) | ((sizes > 0) & (sizes < 1 / largest))
+    if wrong.any():
+        column = int(wrong.argmax())
+        raise ValueError(
+            f"X must have columns whose largest value is between {1 / largest:g} and {largest:g} "
+            f"in size, or 0, in {np.dtype(dtype).name}, got {sizes[column]:g} in column {column}: "
+            "multiply it by a constant."
+        )
 
 
 def _labels(X):

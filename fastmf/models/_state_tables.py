@@ -107,8 +107,7 @@ def allowed_states(model, clamp, values):
         first += of_unit.shape[1]
         if not allowed[-1].any():
             raise ValueError(
-                f"clamp has values outside the support of {model.prior!r:.40}, for unit "
-                f"{len(allowed) - 1}."
+                f"clamp has values outside the support of its units, for unit {len(allowed) - 1}."
             )
     return allowed
 

@@ -61,6 +61,23 @@ def describe_support(prior, unit, *, means=False):
     return "where its log_prob is above -inf"
 
 
+def refuse_clamped(prior, x, wrong):
+    """Raise for the first value of a clamped unit that it cannot take.
+
+    Parameters
+    ----------
+    prior : unit prior
+    x, wrong : array and bool array of shape (n_units,) or (n_rows, n_units)
+    """
+    *_, unit = np.argwhere(wrong)[0]
+    value = np.asarray(x)[wrong][0]
+    raise ValueError(
+        "clamp has values outside the support of its units: expected each to be "
+        f"{describe_support(prior, unit)}, or NaN where the unit is free, got {value:g} for unit "
+        f"{unit}."
+    )
+
+
 def check_values(name, prior, x):
     """Raise a ValueError unless all entries of an array are values of the visible units."""
     if not contains(prior, x).all():

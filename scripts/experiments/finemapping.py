@@ -15,7 +15,10 @@ time     of a locus, median
 
 With --data, or the environment variable FASTMF_DATA, the locus `finemapping/locus_574x1001.npz` too
 (dosages, a trait, and the inclusion probabilities of FINEMAP). With --records, each locus is
-appended to a file of JSON lines, and those that are there are not analysed again.
+appended to a file of JSON lines, and those that are there are not analysed again. With --windows,
+traits are simulated on windows of 110 variants of the real locus instead, parameters are given, and
+inclusion probabilities are compared with long chains over the models: how many are off by more than
+0.1 although expectation propagation converged, and what `reliable` says of these and of the others.
 
 Results: finemapping.md.
 """
@@ -32,12 +35,16 @@ import numpy as np
 from scipy.special import ndtri
 
 import fastmf as mf
+from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 
 EPILOG = """\
 examples:
   python scripts/experiments/finemapping.py --loci 20
   python scripts/experiments/finemapping.py --loci 500 --data DATA
+  python scripts/experiments/finemapping.py --windows 60 --data DATA
 """
+# Variants of a window of the real locus.
+WINDOW = 110
 BINS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
 
 
@@ -208,6 +215,43 @@ def real_locus(folder):
         print(f"{name}: {seconds:.2f} s, {distance:.3f} from FINEMAP at most, sets {found}")
 
 
+def windows(path, n_windows, n_causes, seed):
+    """What `reliable` says of windows of the locus, beside errors by long chains."""
+    X = np.load(path)["dosage"].astype(float)
+    X = (X - X.mean(0)) / X.std(0)
+    odds, slab, lines = np.log(2 / 108), 0.04, []
+    for k in range(seed, seed + n_windows):
+        rng = np.random.default_rng([78, n_causes, k])
+        first = rng.integers(X.shape[1] - WINDOW)
+        own, w = X[:, first : first + WINDOW], np.zeros(WINDOW)
+        w[rng.choice(WINDOW, n_causes, replace=False)] = rng.choice([-0.2, 0.2], n_causes)
+        y = own @ w + rng.normal(size=len(own))
+        prior = mf.GaussBernoulli(np.zeros(WINDOW), 1 / slab, np.full(WINDOW, odds))
+        model = mf.SparseLinearModel(own, y - y.mean(), 1.0, prior)
+        found = mf.expectation_propagation(model, blocks="auto", schedule="auto", tol=1e-5)
+        included = found.inclusion_probability
+        if included is None:
+            included = 1 / (1 + np.exp(-prior.tilted_log_odds(found.b, found.a)))
+        posterior = InclusionPosterior.of(
+            own, model.y, 1.0, np.full(WINDOW, odds), np.full(WINDOW, 1 / slab)
+        )
+        starts = [np.flatnonzero(included > 0.5), np.empty(0, int)] * 100
+        chains = ModelChains(posterior, starts, np.random.default_rng(k))
+        chains.run(60)
+        chains.begin_anew()
+        truth = chains.run(400).mean(0)
+        lines.append((found.converged, abs(included - truth).max(), bool(found.reliable)))
+    converged, error, reliable = map(np.array, zip(*lines, strict=True))
+    wrong = converged & (error > 0.1)
+    right = converged & ~wrong
+    print(
+        f"{n_windows} windows of {n_causes} causes: {(~converged).sum()} have not converged; "
+        f"{wrong.sum()} are wrong, of which {(wrong & ~reliable).sum()} are flagged (errors "
+        f"{np.round(error[wrong], 2).tolist()}); {(right & ~reliable).sum()} of the {right.sum()} "
+        "others are flagged"
+    )
+
+
 def main(argv=None):
     """Analyse all loci by all methods."""
     parser = experiment.parser(__doc__, EPILOG)
@@ -216,10 +260,17 @@ def main(argv=None):
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--records", type=Path, help="file of the loci that are analysed")
     parser.add_argument("--seed", type=int, default=0, help="of the first locus [0]")
+    parser.add_argument("--windows", type=int, default=0, help="windows of the real locus")
+    parser.add_argument("--causes", type=int, default=2, help="causes of a window [2]")
     parser.add_argument("--quick", action="store_true", help="two loci, no average over parameters")
     options = parser.parse_args(argv)
     if options.quick:
         options.loci, options.data, options.methods = 2, None, ["block EP", "single effects"]
+        options.windows = 0
+    if options.windows:
+        path = Path(options.data) / "finemapping" / "locus_574x1001.npz"
+        windows(path, options.windows, options.causes, options.seed)
+        return
     loci = range(options.seed, options.seed + options.loci)
     warnings.simplefilter("ignore")
     print("| method | sets | hold a cause | causes found | size | error | time |")

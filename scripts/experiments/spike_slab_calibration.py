@@ -5,7 +5,11 @@ Regressions on p = 500 features, of which each matters with probability 0.01, an
 all parameters learned: independent features, those of an autoregressive process (correlation 0.9 of
 neighbours), blocks of ten features correlated by 0.95, and genotypes (0, 1, 2; two chromosomes
 whose neighbouring alleles come from normal variables correlated by 0.95), at several ratios of
-signal to noise. The fit "true" is given the parameters. Printed for each cell:
+signal to noise. The fit "true" is given the parameters. With --prior the parameters of each data
+set are drawn from the priors of the fit instead, as in simulation-based calibration: probabilities
+must then be right, where those above say what happens if five features matter and one is expected.
+Data sets whose variance of y is not within a tenth of 1 are drawn anew, as priors are in units of
+it: that selects data, and leaves posteriors as they are. Printed for each cell:
 
 cover   fraction of 2,000 new rows within their predictive intervals of 50, 90, 95 and 99%, and the
         standard error, over fits, of that of 95%
@@ -32,11 +36,19 @@ import numpy as np
 from scipy.special import ndtri
 
 import fastmf as mf
+from fastmf.learning.evidence.parameter_priors import (
+    NOISE_CENTER,
+    NOISE_WIDTH,
+    SLAB_CENTER,
+    SLAB_DEVIATION,
+    STRENGTH,
+)
 
 EPILOG = """\
 examples:
   python scripts/experiments/spike_slab_calibration.py --quick
   python scripts/experiments/spike_slab_calibration.py --fits 30 --seed 0 --records fits.jsonl
+  python scripts/experiments/spike_slab_calibration.py --prior --methods average --fits 200
 """
 LEVELS = np.array([0.5, 0.9, 0.95, 0.99])
 METHODS = {
@@ -75,6 +87,8 @@ DESIGNS = {
     "genotypes": genotypes,
 }
 RATIOS = (0.5, 2.0, 10.0)
+# Largest difference of the variance of y from 1 of data drawn from the priors.
+SCALE_TOLERANCE = 0.1
 
 
 def main(argv=None):
@@ -87,18 +101,19 @@ def main(argv=None):
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS)[:3])
     parser.add_argument("--designs", nargs="*", choices=DESIGNS, default=list(DESIGNS))
     parser.add_argument("--ratios", nargs="*", type=float, default=list(RATIOS))
+    parser.add_argument("--prior", action="store_true", help="parameters from the priors")
     parser.add_argument("--records", type=Path, help="file of the fits that are made")
     parser.add_argument("--quick", action="store_true", help="two small fits, at one ratio")
     options = parser.parse_args(argv)
     if options.quick:
         options.fits, options.features, options.ratios = 2, 100, [2.0]
+    if options.prior:
+        options.ratios = ["prior"]
     cells = [(d, r, m) for d in options.designs for r in options.ratios for m in options.methods]
     done = known_fits(options.records)
     for k in range(options.fits):
         for design, ratio, method in cells:
-            key = (
-                f"{design}/{ratio:g}/{method}/{options.rows}x{options.features}/{options.seed}.{k}"
-            )
+            key = f"{label(design, ratio, method, options)}.{k}"
             if key not in done:
                 done[key] = fit(design, ratio, method, k, options)
                 if options.records:
@@ -108,10 +123,16 @@ def main(argv=None):
     print(f"{'design':12} {'SNR':>5} {'fit':8} {'cover':>20} {'(error)':7} {'noise':>6} "
           f"{'sum (true)':>13} {'error':>13} {'CPU s':>6} {'dense':>5}  "
           "probability -> truth (features)")  # fmt: skip
-    size = f"{options.rows}x{options.features}/{options.seed}"
     for design, ratio, method in cells:
-        keys = [f"{design}/{ratio:g}/{method}/{size}.{k}" for k in range(options.fits)]
-        print(f"{design:12} {ratio:5g} {method:8} {cell([done[key] for key in keys])}")
+        name = label(design, ratio, method, options)
+        fits = [done[f"{name}.{k}"] for k in range(options.fits)]
+        print(f"{design:12} {ratio:>5} {method:8} {cell(fits)}")
+
+
+def label(design, ratio, method, options):
+    """Name of a cell, and of its fits in files."""
+    ratio = ratio if isinstance(ratio, str) else f"{ratio:g}"
+    return f"{design}/{ratio}/{method}/{options.rows}x{options.features}/{options.seed}"
 
 
 def known_fits(path):
@@ -132,10 +153,32 @@ def draw(design, rng, options, ratio):
     return X, signal + np.sqrt(noise) * rng.normal(size=n), matter, noise
 
 
+def draw_from_priors(design, rng, options):
+    """The same, with parameters from the priors of the fit: see `parameter_prior`."""
+    n, p = options.rows + 2000, options.features
+    X = DESIGNS[design](rng, n, p)
+    deviation = X[: options.rows].std(0)
+    while True:
+        noise = NOISE_CENTER * np.exp(NOISE_WIDTH * rng.standard_cauchy())
+        slab = SLAB_CENTER * np.exp(SLAB_DEVIATION * rng.normal())
+        inclusion = rng.beta(STRENGTH, STRENGTH * p)
+        if not (1e-12 < noise < 2 and inclusion > 0.1 / p):  # the bounds of the search
+            continue
+        matter = rng.random(p) < inclusion
+        w = np.where(matter & (deviation > 0), rng.normal(size=p), 0) * np.sqrt(slab)
+        y = X @ (w / np.where(deviation > 0, deviation, 1)) + np.sqrt(noise) * rng.normal(size=n)
+        if abs(y[: options.rows].var() - 1) < SCALE_TOLERANCE:
+            return X, y, matter, noise
+
+
 def fit(design, ratio, method, k, options):
     """One fit: cover, learned over true noise, dense or not, bins, and seconds."""
-    rng = np.random.default_rng([options.seed, k, int(10 * ratio), list(DESIGNS).index(design)])
-    X, y, matter, noise = draw(design, rng, options, ratio)
+    place = 10**6 if ratio == "prior" else int(10 * ratio)
+    rng = np.random.default_rng([options.seed, k, place, list(DESIGNS).index(design)])
+    if ratio == "prior":
+        X, y, matter, noise = draw_from_priors(design, rng, options)
+    else:
+        X, y, matter, noise = draw(design, rng, options, ratio)
     n, given = options.rows, dict(METHODS[method])
     if method == "true":
         given |= {"noise_variance": noise, "slab_variance": 1.0, "standardize": False}

@@ -224,6 +224,22 @@ def test_learned_parameters_with_fractional_weights():
     np.testing.assert_allclose(twice.predict_proba(X), once.predict_proba(X), atol=2e-3)
 
 
+def test_blocks_of_weighted_rows_are_those_of_repeated_rows():
+    """Extrapolated steps count a row as often as it is there, so that fits take the same way."""
+    rng = np.random.default_rng([5, 3])
+    X = rng.normal(size=(25, 40))
+    X[:, 1] = 0.9 * X[:, 0] + 0.4 * X[:, 1]
+    y = X[:, 0] + 0.7 * X[:, 2] + rng.normal(size=25) > 0
+    weights = rng.integers(1, 3, 25)
+    repeated = mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights)
+    weighted = mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights + 1e-9)
+    np.testing.assert_array_equal(weighted.blocks_, repeated.blocks_)
+    np.testing.assert_allclose(weighted.slab_variance_, repeated.slab_variance_, rtol=0.02)
+    np.testing.assert_allclose(weighted.log_evidence_, repeated.log_evidence_, atol=2e-3)
+    found, expected = weighted.inclusion_probability_, repeated.inclusion_probability_
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
 def test_class_weights_are_weights_of_rows():
     X, y, _ = data(60, 5)
     y = y & (X[:, 0] > 0.5)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import fastmf as mf
 from fastmf.estimators._units import hidden_prior, visible_prior
@@ -39,3 +40,19 @@ def test_hidden_units_given_by_name_have_finite_moments(name):
 def test_an_unknown_name_lists_the_known_ones(make):
     with pytest.raises(ValueError, match=r"must be one of .*'bernoulli'.* got 'poisson'"):
         make("poisson")
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_whose_squares_are_no_numbers_are_refused(factor, dtype):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    # Powers of float32 are a tenth of those of float64.
+    scale = factor if dtype is np.float64 else factor**0.1
+    bad = (rows * [1.0, scale, 1.0]).astype(dtype)
+    for given in (bad, csr_array(bad)):
+        for make in (mf.GeneralizedRBM, mf.DeepBoltzmannMachine):
+            with pytest.raises(ValueError, match="in column 1: multiply it by a constant"):
+                make(visible="gaussian").fit(given)
+    good = (rows * [1.0, scale**0.5, 1.0]).astype(dtype)
+    found = mf.GeneralizedRBM(2, visible="gaussian", n_epochs=1, random_state=0).fit(good)
+    assert np.isfinite(found.score_samples(good)).all()

@@ -8,6 +8,7 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp import graph_binary, graph_states
 from fastmf.kernels.bp.graph_arguments import GraphState
 from fastmf.kernels.bp.graph_layout import GraphLayout
+from fastmf.kernels.bp.graph_moves import ForestMemory
 from fastmf.kernels.bp.graph_schedules import UnitQueue
 from fastmf.reference.bp.graph_schedules import graph_sweep
 from kernel_cases.case import Case, chosen, with_options
@@ -133,6 +134,17 @@ def decoding_arguments(size, dtype, rows=None):
     return problem, state, True, labels, optimal, objective, np.zeros(2, np.int64)
 
 
+def moves_arguments(size, dtype, rows=None):
+    """Arguments of `forest_move`, from the first state of all units."""
+    problem, state, n = _with_beliefs(size, rows, kind="states", maximum=True)
+    rng, n_rows = np.random.default_rng(5), len(state.old)
+    order, n_states = rng.permutation(n), problem.field.shape[1]
+    noise = rng.gumbel(size=(size.n_rows, n_states))[chosen(rows, size.n_rows)]
+    memory = ForestMemory(*np.zeros((4, 8, n), np.int64), np.zeros((8, n_states)))
+    labels, objective = np.zeros((n_rows, n), np.int64), np.zeros(n_rows)
+    return problem, order, noise, labels, objective, memory, np.zeros(2, np.int64)
+
+
 def layout_arguments(size, dtype, rows=None):
     """Arguments of `graph_layout`, which has no rows."""
     rng, n = np.random.default_rng(4), max(size.n_visible, 6)
@@ -168,6 +180,11 @@ def of_decoding(arguments):
     return {"labels": arguments[3], "optimal": arguments[4], "objective": arguments[5]}
 
 
+def of_move(arguments):
+    """States after a move."""
+    return {"labels": arguments[3], "objective": arguments[4]}
+
+
 def of_layout(arguments):
     """The whole layout, as a single row: it has no rows."""
     return {name: part for name, part in arguments[3]._asdict().items()}
@@ -197,6 +214,8 @@ CASES = [
          CLOSE, large=True, dtypes=("float64",)),
     Case("bp.graph_decoding.decode_graph", "moves", decoding_arguments, of_decoding, CLOSE,
          ("labels", "optimal"), large=True, dtypes=("float64",)),
+    Case("bp.graph_moves.forest_move", "states", moves_arguments, of_move, CLOSE, ("labels",),
+         large=True, dtypes=("float64",)),
     Case("bp.graph_layout.graph_layout", "forest", layout_arguments, of_layout, CLOSE,
          GraphLayout._fields, large=True, dtypes=("float64",)),
 ]  # fmt: skip

@@ -56,3 +56,11 @@ def test_labels_become_states_unless_they_are_integers():
     assert checked_values(prior, labels, np.float64) is labels
     one_hot = checked_values(prior, labels.astype(float), np.float64)
     np.testing.assert_array_equal(one_hot, np.eye(3)[labels].reshape(2, 6))
+
+
+@pytest.mark.parametrize("solve", [mf.tap, mf.belief_propagation, mf.log_partition_bounds])
+def test_values_that_clamped_units_cannot_take_are_named(solve):
+    model = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.zeros(3)))
+    for clamp in ([np.nan, 1, 0.5], [[1, np.nan, 1], [np.nan, -1, 0.5]]):
+        with pytest.raises(ValueError, match=r"one of \(-1.0, 1.0\).* got 0.5 for unit 2"):
+            solve(model, clamp=np.array(clamp))

@@ -153,7 +153,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     low, high = regressor.coefficient_interval(0.9)
     print(low, high, regressor.credible_sets()[0].features, regressor.sample_coefficients(9, 0))
     print(mf.SpikeSlabRegressor(unpenalised=["age"], inclusion_probability=[0.1, 0.2]))
-    print(regressor.group_inclusion_probability([0, 1]))
+    print(regressor.group_inclusion_probability([0, 1]), regressor.reliable_, regressor.message_)
     regressor.save(folder / "regressor.npz")
     regressor = mf.SpikeSlabRegressor.load(folder / "regressor.npz")
     classifier = mf.SpikeSlabClassifier().fit(X, Y[:, 0])

@@ -10,6 +10,7 @@ from fastmf._common.html import extent, section, table
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
+from fastmf.inference.bp.graphs.moves import likely_state
 from fastmf.inference.bp.graphs.propagation import tree_reweighted
 from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
@@ -86,7 +87,8 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         Values of clamped units, NaN where free, as in `tap`: bounds are those of the sum over the
         free units.
     n_starts : int, default 20
-        Random starts of naive mean field, beside the means of the uncoupled units.
+        Random starts of naive mean field, beside the means of the uncoupled units and, of discrete
+        units, a state of large weight.
     max_iter : int, default 128
         Largest number of sweeps of tree-reweighted belief propagation.
     rng : numpy.random.Generator or int, default 0
@@ -155,12 +157,14 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
                 rows.append(_certified(constant, 0.0, 0.0, 0.0, 0.0))
                 continue
             layout, sides = layout_of(of_row, 1, "blocked"), sides_of(of_row)
+        units = _graph_of(sides, row)
         if model is not whole:
             below = forbidden_bound(sides.couplings, sides.priors[0], row, n_starts, rng)
         else:
             starts = random_starts(of_row, n_starts, rng)
+            starts = np.vstack([starts, _likely_start(units, *starts.shape[1:], starts.dtype)])
             below = _below(of_row, layout, sides, starts, row)
-        rows.append(_certified(constant, *below, _above(sides, row, max_iter)))
+        rows.append(_certified(constant, *below, _above(units, max_iter)))
     columns = rows[0] if n_rows is None else np.transpose(rows)
     return LogPartitionBounds(*columns)
 
@@ -204,10 +208,10 @@ def _below(model, layout, sides, starts, row):
     return bounds[best], estimate, sizes[best]
 
 
-def _above(sides, row, max_iter):
-    """Upper bound by spanning trees."""
+def _graph_of(sides, row):
+    """The machine with the tilts and clamps of a row as a graph; None if units are not discrete."""
     if any(columns_of_values(prior) is None or not has_log_prob(prior) for prior in sides.priors):
-        return np.inf
+        return None
     field, precision, clamped, values = (np.asarray(part[0], np.float64) for part in row)
     if len(sides.priors) == 2:
         machine = machine_of_layers(sides.couplings, sides.priors)
@@ -215,6 +219,24 @@ def _above(sides, row, max_iter):
         machine = BoltzmannMachine(sides.couplings, sides.priors[0])
     units = GraphUnits(machine, field, np.where(clamped, values, np.nan))
     units.precision = precision[None]
+    return units
+
+
+def _likely_start(units, n, dtype):
+    """Values of the first units in a state of large weight, (1, n), or no row."""
+    labels = None if units is None else likely_state(units.problem()[0])
+    if labels is None:
+        return np.zeros((0, n), dtype)
+    unit, value, _ = units.states
+    chosen, x = units.first_state[units.layout.order] + labels, np.zeros(units.field.shape[1])
+    x[unit[chosen]] = value[chosen]
+    return x[None, :n].astype(dtype)
+
+
+def _above(units, max_iter):
+    """Upper bound by spanning trees."""
+    if units is None:
+        return np.inf
     init, bounds = None, []
     # The bound holds at all messages: after few sweeps it may be lower, if they do not converge.
     for n_sweeps in (max(1, max_iter // 8), max_iter):

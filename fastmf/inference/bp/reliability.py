@@ -176,7 +176,7 @@ class BeliefsCheck(NamedTuple):
             return NO_STABLE
         solutions = found.solutions[row] if np.ndim(found.converged) else found.solutions
         low, high = two_values(self.model.visible)
-        return reason_elsewhere(value, means, bounds, solutions.visible, high - low)
+        return solution_elsewhere(value, means, bounds, solutions.visible, high - low)[1]
 
     def _tilt_of_row(self, row):
         parts = []
@@ -187,8 +187,8 @@ class BeliefsCheck(NamedTuple):
         return Tilt(field, np.zeros(field.shape), np.zeros(field.shape, bool))
 
 
-def reason_elsewhere(value, means, bounds, known, scale=1.0):
-    """`ELSEWHERE` if a naive mean-field solution of some weight is far from all known points.
+def solution_elsewhere(value, means, bounds, known, scale=1.0):
+    """A naive mean-field solution of some weight that is far from all known points.
 
     Parameters
     ----------
@@ -199,12 +199,21 @@ def reason_elsewhere(value, means, bounds, known, scale=1.0):
     known : array of shape (n_points, n)
     scale : float
         Distance of the two values of a unit.
+
+    Returns
+    -------
+    int or None
+        Number of the one with the largest bound.
+    str
+        `ELSEWHERE`, "" if there is none.
     """
     others = np.full(len(means), True)
     for point in known:
         others &= abs(means - point).max(1) > OTHER * scale
-    below = value - bounds[others].max(initial=-np.inf)
-    return ELSEWHERE.format(max(below, 0.0)) if below < WEIGHTY else ""
+    bounds = np.where(others, bounds, -np.inf)
+    best = int(bounds.argmax())
+    below = value - bounds[best]
+    return (best, ELSEWHERE.format(max(below, 0.0))) if below < WEIGHTY else (None, "")
 
 
 def reason_of_loops(correction):

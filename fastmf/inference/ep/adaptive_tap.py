@@ -14,7 +14,12 @@ from fastmf._common.arguments import iteration
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
-from fastmf.inference.ep.result import ExpectationPropagation, result_of, stacked_rows
+from fastmf.inference.ep.result import (
+    ExpectationPropagation,
+    log_normaliser,
+    result_of,
+    stacked_rows,
+)
 from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.fixed_point import replaced, with_check
@@ -114,7 +119,8 @@ def adaptive_tap(
     side = common.side
     problems = [common._replace(side=side.tilted(of_row), evaluations=[0]) for of_row in tilt]
     if sites is None:
-        starts = [_first_sites(common, of_row) for of_row in np.moveaxis(start, 1, 0)]
+        of_prior = common.prior.moments(*np.zeros((2, side.n_units)))
+        starts = [_first_sites(common, of_row, of_prior) for of_row in np.moveaxis(start, 1, 0)]
     else:
         # Copied: kernels would be compiled once more for read-only arrays.
         sites = np.broadcast_to(sites, (len(tilt), 2, side.n_units)).copy()
@@ -122,8 +128,9 @@ def adaptive_tap(
     traces = [EPTrace(bool(history)) for _ in problems]
     with one_blas_thread(side.n_units):
         ends = _ends(problems, starts, schedule, damping, traces)
+        normaliser = log_normaliser(common)
         rows = [
-            result_of(problem, end, trace, history)
+            result_of(problem, end, trace, history, normaliser)
             for problem, end, trace in zip(problems, ends, traces, strict=True)
         ]
     result = rows[0] if single else stacked_rows(rows)
@@ -195,11 +202,10 @@ def _start_and_tilt(model, init, sites, field, precision, rng):
     return start, tilt, outside, n_rows is None
 
 
-def _first_sites(problem, swept):
+def _first_sites(problem, swept, of_prior):
     """Sites of one row, and means; of units that TAP gives no moments, those of their priors."""
     mean, var, b, a = swept
     exist = np.isfinite(swept).all(0) & (var > 0)
-    of_prior = problem.prior.moments(*np.zeros((2, len(mean))))
     mean, var = (np.where(exist, *pair) for pair in zip((mean, var), of_prior, strict=True))
     return first_sites(problem, mean, var, np.where(exist, [b, a], 0))
 

@@ -22,6 +22,8 @@ MAX_CURVATURES = 1 << 20
 # Probability of two features of a block, below which patterns of more are no longer needed: below
 # that from which they are.
 SPARE_SHARE = MAX_SHARE / 5
+# Largest precision of a first site, in units of that of the slab, or of a latent variable.
+MAX_FIRST_PRECISION = 1e6
 
 
 def solve_with_blocks(model, members, init, settings, options, trace):
@@ -44,7 +46,7 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     problem = block_problem(model, blocks, options, _included_before(blocks, init))
     state = None if init is None else problem.state_of(_sites_from(problem, init))
     if state is None:
-        state = problem.state_of(_first_sites(problem))
+        state = problem.state_of(_first_sites(model, problem))
     if state is None:
         raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
     first = EPTrace(False) if schedule == "convergent" else trace
@@ -86,9 +88,10 @@ def _double_loop(problem, state, trace):
     return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
 
 
-def _first_sites(problem):
-    """Sites that give the units the moments of their priors."""
-    blocks = problem.blocks
+def _first_sites(model, problem):
+    """Sites that give the units the moments of their priors, unless these are nearly zero."""
+    blocks, slab = problem.blocks, parts_of(model.prior)[0].precision
+    largest = MAX_FIRST_PRECISION * np.append(slab, np.ones(blocks.n_units - len(slab)))
     mean = np.zeros(blocks.n_units)
     if problem.single is not None:
         zero = np.zeros(len(blocks.singles))
@@ -97,8 +100,9 @@ def _first_sites(problem):
         mean[~np.isfinite(mean)] = 0.0
     else:
         single = np.empty(0)
-    single = np.clip(single, problem.min_site_precision, 1e6)
-    precision = blocks.spread(single, np.minimum(problem.prior_precision[blocks.units], 1e6))
+    single = np.clip(single, problem.min_site_precision, largest[blocks.singles])
+    of_blocks = np.minimum(problem.prior_precision, largest)[blocks.units]
+    precision = blocks.spread(single, of_blocks)
     return _diagonal_sites(blocks, precision * mean, precision)
 
 

@@ -105,6 +105,10 @@ class Extrapolation(AndersonExtrapolation):
     def __init__(self, problem):
         super().__init__()
         self.problem = problem
+        # Units that stand for several count as often: so steps are those of repeated rows.
+        self._root = np.ones(problem.blocks.n_units)
+        if problem.single is not None and problem.single.weights is not None:
+            self._root[problem.blocks.singles] = np.sqrt(problem.single.weights)
 
     def add(self, state):
         """Remember a state."""
@@ -117,9 +121,9 @@ class Extrapolation(AndersonExtrapolation):
         variance = blocks.diagonal(state.gaussian)
         deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
         mean, var, elements = blocks.parts(state.tilted.moments - state.gaussian)
-        var = var / deviation[blocks.singles] ** 2
+        var = var / deviation[blocks.singles] ** 2 * self._root[blocks.singles]
         scaled = [
             (D / deviation[units][:, :, None] / deviation[units][:, None]).ravel()
             for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True)
         ]
-        return np.concatenate([mean / deviation, var, *scaled])
+        return np.concatenate([mean / deviation * self._root, var, *scaled])

@@ -98,6 +98,8 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     adaptive = damping is None
     damping = FIRST_DAMPING if adaptive else damping
     extrapolation = AndersonExtrapolation() if adaptive else None
+    # Units that stand for several count as often: so steps are those of repeated rows.
+    root = 1.0 if problem.weights is None else np.sqrt(problem.weights)
     low, since_low, n_raises = np.inf, 0, 0
     last, n_falls, enough = np.inf, 0, DAMPING_PATIENCE
     closest, smallest = state, np.inf
@@ -128,7 +130,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
             break
         # Where a step had to be halved, the next one most often has to be, too.
         length = min(1 - damping, longest)
-        new = (yield from _extrapolated(extrapolation, state, length)) if adaptive else None
+        new = (yield from _extrapolated(extrapolation, state, length, root)) if adaptive else None
         if new is None:
             new, longest = yield from _step(state, length)
             longest *= GROWTH if longest == length else 1
@@ -138,7 +140,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     return closest, OUT_OF_ITERATIONS, "parallel"
 
 
-def _extrapolated(extrapolation, state, length):
+def _extrapolated(extrapolation, state, length, root):
     """Generator: the state with extrapolated sites; None where it is too early, or no nearer."""
     mean, var = state.tilted - state.gaussian
     with np.errstate(over="ignore", invalid="ignore"):
@@ -147,7 +149,7 @@ def _extrapolated(extrapolation, state, length):
         extrapolation.reset(0)
         return None
     step = state.proposal - state.site
-    extrapolation.remember(state.site.ravel(), step.ravel(), difference.ravel())
+    extrapolation.remember(state.site.ravel(), step.ravel(), (difference * root).ravel())
     if len(extrapolation.sites) == 1:
         return None
     new = yield extrapolation(length).reshape(step.shape)

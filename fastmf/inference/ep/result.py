@@ -63,7 +63,13 @@ class ExpectationPropagation(FixedPoint):
         return super()._rows_html() + rows
 
 
-def result_of(problem, end, trace, history):
+def log_normaliser(problem):
+    """Log-partition of the prior alone."""
+    zero = np.zeros(problem.side.n_units)
+    return total(problem.prior.log_partition(zero, zero), problem.weights)
+
+
+def result_of(problem, end, trace, history, normaliser=None):
     """The result with the state at which a schedule ended.
 
     Parameters
@@ -74,6 +80,8 @@ def result_of(problem, end, trace, history):
     trace : EPTrace
     history : bool
         Whether to return the residuals and energies of the trace.
+    normaliser : float, optional
+        `log_normaliser`, if it is known.
     """
     state, outcome, schedule = end
     at_bound = np.isclose(state.proposal[1], problem.min_site_precision, rtol=1e-6).any()
@@ -84,8 +92,7 @@ def result_of(problem, end, trace, history):
         lost = not (np.isfinite(log_partition) and _cavities_known(problem, state))
     if outcome == CONVERGED and lost:
         outcome = LOST
-    zero = np.zeros(problem.side.n_units)
-    normaliser = total(problem.prior.log_partition(zero, zero), problem.weights)
+    normaliser = log_normaliser(problem) if normaliser is None else normaliser
     mean, var = state.tilted
     exist = np.isfinite(mean) & np.isfinite(var)
     mean, var = np.where(exist, state.tilted, state.gaussian)

@@ -14,6 +14,7 @@ from fastmf.priors._groups import (
     has_groups,
 )
 from fastmf.priors._protocol import contains, n_units, sample
+from fastmf.priors._values import refuse_clamped
 
 
 def record_from(state, max_iter, history):
@@ -61,8 +62,9 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
             continue
         masks.append(~np.isnan(part))
         mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
-        if not np.where(masks[k], contains(model.layers[k], mean[k]), True).all():
-            raise ValueError(f"clamp has values outside the support of {model.layers[k]!r:.40}.")
+        wrong = masks[k] & np.logical_not(contains(model.layers[k], mean[k]))
+        if wrong.any():
+            refuse_clamped(model.layers[k], mean[k], wrong)
     for prior, x, mask in zip(model.layers, mean, masks, strict=True):
         if mask is not None and has_groups(prior):
             start = np.zeros(n_units(prior)) if x is None else x

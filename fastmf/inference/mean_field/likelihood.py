@@ -33,7 +33,7 @@ def log_likelihood(model, X, log_partition, **options):
     Returns
     -------
     array of shape (n_rows,), float64
-        Nats; -inf for rows outside the support.
+        Nats; -inf for rows outside the support, or with squares beyond the range of numbers.
 
     Raises
     ------
@@ -58,12 +58,14 @@ def log_likelihood(model, X, log_partition, **options):
     check_layered(model)
     X = _checked_rows(model, X)
     log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-    visible = log_prob_of_rows(model.layers[0], X, model.dtype)
-    if model.deep:
-        return visible + posterior(model, X, **options).solutions.log_partition - log_partition
-    b = data_fields(model.layers[0], X, model.couplings[0])
-    hidden = model.layers[1].log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
-    return visible + hidden - log_partition
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond the range of numbers: -inf
+        visible = log_prob_of_rows(model.layers[0], X, model.dtype)
+        if model.deep:
+            hidden = posterior(model, X, **options).solutions.log_partition
+        else:
+            b = data_fields(model.layers[0], X, model.couplings[0])
+            hidden = model.layers[1].log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
+        return np.where(np.isfinite(visible), visible + hidden - log_partition, -np.inf)
 
 
 def _checked_rows(model, X):

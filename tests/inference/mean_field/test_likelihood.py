@@ -85,6 +85,15 @@ def test_any_array_of_rows_is_accepted():
         np.testing.assert_array_equal(log_likelihood(BINARY, X, 2.0), expected)
 
 
+def test_values_whose_squares_are_no_numbers_have_no_likelihood():
+    weights = np.array([[0.5, -0.2], [0.1, 0.3]])
+    model = RBM(weights, Gaussian(np.ones(2), np.ones(2)), Bernoulli(np.zeros(2)))
+    X = np.array([[1e200, 0.0], [1e308, -1e308], [1e100, 1.0], [0.0, 0.0]])
+    found = log_likelihood(model, X, 0.0)
+    assert found[:2].tolist() == [-np.inf, -np.inf]
+    np.testing.assert_allclose(found[2:], [-5e199, 2 * np.log(2)])
+
+
 def test_what_real_units_cannot_be_has_no_likelihood():
     bounded = RBM(np.ones((2, 1)), TruncatedGaussian([0.0, 1.0], 1.0, 0.0, 1.0), Bernoulli([0.0]))
     found = log_likelihood(bounded, [[0.5, 0.5], [0.5, 1.5]], 0.0)

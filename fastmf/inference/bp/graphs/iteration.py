@@ -8,6 +8,7 @@ import numpy as np
 from fastmf._outcomes import (
     CONFIRMING,
     CONVERGED,
+    CYCLING,
     INFEASIBLE,
     OUT_OF_ITERATIONS,
     RUNNING,
@@ -53,6 +54,7 @@ class SweepSettings(NamedTuple):
     damping: float | None
     history: int
     patience: int
+    gives_up: bool
     n_threads: int | None
 
 
@@ -123,6 +125,8 @@ class SweepRecord:
         raised = running & ~falls & (n_stalled == settings.patience) & (settings.damping is None)
         d = self.damping[rows]
         self.damping[rows] = np.where(raised, np.minimum((1 + d) / 2, MAX_DAMPING), d)
+        if settings.gives_up:
+            self.status[rows[raised & (d == MAX_DAMPING)]] = CYCLING
         smallest = np.where(falls, change, smallest)
         self.min_residual[rows] = np.where(failed | raised, np.inf, smallest)
         self.n_stalled[rows] = np.where(failed | raised | falls, 0, n_stalled)

@@ -1,56 +1,86 @@
 """Moves of many units at once towards more probable assignments of a graph with cycles.
 
 The most probable states of random units that have no cycle among themselves, given all others, are
-found by max-product (Hamze and de Freitas 2004 sample in this way): first with Gumbel noise in the
-fields, which falls to 0 (perturb and maximise, Papandreou and Yuille 2011), then without.
+found by dynamic programming (Hamze and de Freitas 2004 sample in this way): first with Gumbel noise
+in the fields, which falls to 0 (perturb and maximise, Papandreou and Yuille 2011), then without.
 """
 
 import numpy as np
 
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
+
 # Moves of each row, at first at a temperature that falls to 0; those without a gain after which it
-# is left; and the first temperature, relative to the mean exponent.
-N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 180, 150, 40, 0.8
-# Slots of all rows together up to which there are so many moves, fewer of more, and none.
-MAX_SLOTS_OF_ALL, MAX_SLOTS = 25_000, 200_000
-# Sweeps of one move, which ends where messages change by less: a forest needs two.
-MAX_SWEEPS, MOVE_TOL = 200, 1e-8
+# is left; and the first temperature, relative to the exponents of a unit with its neighbours.
+N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 500, 440, 40, 0.26
+# Slots of all rows together up to which there are so many moves, fewer of more, and none; and of
+# the rows of a check, which wants a state that weighs much.
+MAX_SLOTS_OF_ALL, MAX_SLOTS, MAX_CHECKED_SLOTS, N_CHECKED_ROWS = 50_000, 1_000_000, 5_000, 4
 
 
-def forest_moves(units, labels, objective, solve):
+def likely_state(problem):
+    """An assignment of large exponent of the first row, soon found; None if it is impossible.
+
+    Parameters
+    ----------
+    problem : StatesProblem
+
+    Returns
+    -------
+    int64 array of shape (n_units,), or None
+    """
+    field, starts = problem.field[0], problem.first_state[:-1]
+    top = np.repeat(np.maximum.reduceat(field, starts), np.diff(problem.first_state))
+    n_states = len(field)
+    at_top = np.where(field == top, np.arange(n_states), n_states)
+    labels = np.tile(np.minimum.reduceat(at_top, starts) - starts, (N_CHECKED_ROWS, 1))
+    objective = np.full(N_CHECKED_ROWS, -np.inf)
+    forest_moves(problem._replace(field=field[None]), labels, objective, 1, MAX_CHECKED_SLOTS)
+    best = objective.argmax()
+    return labels[best] if np.isfinite(objective[best]) else None
+
+
+def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS_OF_ALL):
     """Better assignments of some rows, changed in place.
 
     Parameters
     ----------
-    units : GraphUnits
-    labels : int array of shape (n_rows, n_vertices)
-        States of the vertices, as given.
-    objective : array of shape (n_rows,)
+    problem : StatesProblem
+        With a field for all rows, or one for each.
+    labels : int64 array of shape (n_rows, n_units)
+        States of the units, in the order of the problem.
+    objective : float64 array of shape (n_rows,)
         Exponents of the assignments.
-    solve : callable
-        solve(allowed, noise) returns labels and exponents of max-product, with the states of each
-        row that are allowed, a bool array of shape (n_rows, n_states), and noise, of that shape,
-        which is added to the fields but not to the exponents.
+    n_threads : int or None
+    max_slots : int
+        Slots of all rows together up to which there are `N_MOVES`.
     """
-    n_rows, n_vertices = labels.shape
-    n_slots = n_rows * len(units.layout.edges)
+    n_rows, n_units = labels.shape
+    n_slots = n_rows * len(problem.neighbours)
     if not n_rows or n_slots > MAX_SLOTS:
         return
-    share = min(1.0, MAX_SLOTS_OF_ALL / max(n_slots, 1))
+    share = min(1.0, max_slots / max(n_slots, 1))
     n_moves, n_annealed = int(share * N_MOVES), int(share * N_ANNEALED)
-    rng, neighbours = np.random.default_rng(0), _neighbours(units)
-    vertex = np.repeat(np.arange(n_vertices), units.graph.n_states)
-    state = np.arange(len(vertex)) - units.first_state[vertex]
-    tables = abs(units.tables[1])
-    hot = HOT * tables[np.isfinite(tables)].mean()
+    rng, n_states = np.random.default_rng(0), int(problem.first_state[-1])
+    n_workers = workers_for(n_rows, 20 * n_slots, n_threads)
+    memory = ForestMemory(
+        *np.zeros((4, n_workers, n_units), np.int64), np.zeros((n_workers, n_states))
+    )
+    # The sum of the squares of the exponents of a unit with its neighbours, states averaged.
+    tables = np.where(np.isfinite(problem.tables), problem.tables, 0)
+    n_values = max(len(tables), 1)
+    hot = HOT * np.sqrt((tables**2).sum() / n_values * len(problem.neighbours) / n_units)
     now, values, n_in_vain = labels.copy(), objective.copy(), 0
+    noise = np.zeros((n_rows, n_states))
     for k in range(n_moves):
         cold = k >= n_annealed
         if k == n_annealed:
-            now, values = labels.copy(), objective.copy()
-        temperature = 0.0 if cold else hot * (1 - k / n_annealed)
-        free = induced_forest(rng.permutation(n_vertices).tolist(), neighbours)
-        noise = temperature * rng.gumbel(size=(n_rows, len(vertex)))
-        found, new = solve(free[vertex] | (now[:, vertex] == state), noise)
+            now, values, noise = labels.copy(), objective.copy(), np.zeros_like(noise)
+        if not cold:
+            noise = hot * (1 - k / n_annealed) * rng.gumbel(size=noise.shape)
+        found, new, order = now.copy(), np.empty(n_rows), rng.permutation(n_units)
+        arguments = problem, order, noise, found, new, memory, np.zeros(2, np.int64)
+        in_parallel(forest_move, arguments, n_workers)
         # Equal ones are taken, too: they lead on.
         taken = np.isfinite(new) & ((new >= values) | (not cold))
         now[taken], values[taken] = found[taken], new[taken]
@@ -61,43 +91,3 @@ def forest_moves(units, labels, objective, solve):
         n_in_vain = 0 if better.any() or not cold else n_in_vain + 1
         if n_in_vain == N_IN_VAIN:
             return
-
-
-def induced_forest(order, neighbours):
-    """Vertices that have no cycle among themselves, taken in an order as long as that is so.
-
-    Parameters
-    ----------
-    order : list of int
-    neighbours : list of lists of int
-
-    Returns
-    -------
-    bool array of shape (n_vertices,)
-    """
-    above, chosen = list(range(len(order))), np.zeros(len(order), bool)
-
-    def root(i):
-        while above[i] != i:
-            above[i] = above[above[i]]
-            i = above[i]
-        return i
-
-    taken = [False] * len(order)
-    for i in order:
-        roots = [root(j) for j in neighbours[i] if taken[j]]
-        if len(set(roots)) == len(roots):
-            taken[i] = True
-            for r in roots:
-                above[r] = i
-    chosen[:] = taken
-    return chosen
-
-
-def _neighbours(units):
-    """Neighbours of each vertex, as given."""
-    layout = units.layout
-    given, found = layout.order[layout.neighbours].tolist(), [[] for _ in layout.order]
-    for place, i in enumerate(layout.order):
-        found[i] = given[layout.starts[place] : layout.starts[place + 1]]
-    return found

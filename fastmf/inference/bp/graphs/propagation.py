@@ -14,7 +14,7 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
-from fastmf.inference.bp.graphs.moves import MAX_SWEEPS, MOVE_TOL, forest_moves
+from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs, state_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
@@ -39,9 +39,9 @@ ROUNDINGS = 4.0
 # Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
 # undamped, but slowly where couplings are strong.
 PATIENCE = 128
-# Sweeps of max-product after each of which an assignment is decoded; then powers of two, and the
+# Sweeps of max-product after each of which an assignment is decoded; then one in so many, and the
 # last.
-N_DECODED = 256
+N_DECODED = 32
 
 
 @one_blas_thread()
@@ -93,14 +93,14 @@ def _propagate(options, units, init):
     return graph_beliefs(options, units, solved, probability, n_rows is None, others=others)
 
 
-def _from_several(options, units, row):
+def _from_several(options, units, row, beliefs):
     """Log-partition, probabilities of states and stability of a row from several starts."""
     options = replace(
         options, n_starts=N_STARTS, rng=0, max_iter=min(options.max_iter, MAX_START_SWEEPS),
         pairwise=False, messages=False, history=False, damping=None,
     )  # fmt: skip
     here = units.row(row)
-    solved, several = propagate_from_starts(options, here, 1, _solver)
+    solved, several = propagate_from_starts(options, here, 1, _solver, beliefs)
     return solved.log_partition[0], state_beliefs(here, solved)[0], several.stable[0]
 
 
@@ -194,6 +194,8 @@ class _GraphRows:
             damping=options.damping,
             history=options.history_length(len(messages)),
             patience=PATIENCE if options.algorithm == "tree_reweighted" else DAMPING_WINDOW,
+            # Moves of forests find better states than more sweeps.
+            gives_up=options.algorithm == "max" and options.polishes,
             n_threads=options.n_threads,
         )
         sweeps = Sweeps(send, problem, messages, n_beliefs, max_states, settings)
@@ -282,33 +284,11 @@ class _GraphStates(_GraphRows):
 
     def _move_forests(self, problem, rows, decoded):
         """Improve the assignments of rows that have not converged, or have ties."""
-        labels, _, objective = (part[rows] for part in decoded)
-        (own,) = _of_rows((problem.field,), rows)
-        tol = max(self.options.tol, MOVE_TOL)
-        options = replace(
-            self.options, damping=None, max_iter=MAX_SWEEPS, tol=tol, history=False, schedule=None
-        )
-
-        def solve(allowed, noise):
-            order = self.units.state_order
-            field = np.where(allowed[:, order], own + noise[:, order], -np.inf)
-            shape = len(rows), self.n_messages
-            part = _GraphStates(options, self.units, (problem._replace(field=field), 0.0))
-            best = _Assignments(options, len(rows), self.units.layout.order)
-            part.swept(
-                graph_states.send_address(),
-                part.problem,
-                first_messages(None, self.units, problem, shape),
-                field.shape[1],
-                int(self.units.graph.n_states.max()),
-                best.at_the_end,
-            )
-            labels, _, objective = best.found()
-            chosen = np.take_along_axis(noise, self.units.first_state[:-1] + labels, axis=1)
-            return labels, objective - chosen.sum(1)
-
-        forest_moves(self.units, labels, objective, solve)
-        decoded[0][rows], decoded[2][rows] = labels, objective
+        order = self.units.layout.order
+        labels, objective = decoded[0][rows][:, order], decoded[2][rows]
+        (field,) = _of_rows((problem.field,), rows)
+        forest_moves(problem._replace(field=field), labels, objective, self.options.n_threads)
+        decoded[0][np.ix_(rows, order)], decoded[2][rows] = labels, objective
 
 
 def _has_ties(units, beliefs):
@@ -329,7 +309,7 @@ class _Assignments:
 
     def decode(self, sweeps, problem, state, n_done):
         """Decode the beliefs of a state; after many sweeps, of one in some only."""
-        if n_done > N_DECODED and n_done & (n_done - 1):
+        if n_done > N_DECODED and n_done % N_DECODED:
             return
         labels = np.zeros_like(self.labels)
         optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)
@@ -340,11 +320,6 @@ class _Assignments:
         better = objective > self.objective
         self.labels[better], self.objective[better] = labels[better], objective[better]
         self.optimal[better] = optimal[better]
-
-    def at_the_end(self, sweeps, problem, state, n_done):
-        """Decode the last beliefs only."""
-        if n_done == 0:
-            self.decode(sweeps, problem, state, n_done)
 
     def found(self):
         """Assignments in the given order of units, local maxima or not, and their exponents."""

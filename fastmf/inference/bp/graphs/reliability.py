@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from fastmf.inference.bp.graphs.elimination import eliminated
+from fastmf.inference.bp.graphs.moves import likely_state
 from fastmf.inference.bp.loop_series import loop_correction, spin_correlations, state_covariances
 from fastmf.inference.bp.reliability import (
     BOUND_MARGIN,
@@ -15,18 +16,21 @@ from fastmf.inference.bp.reliability import (
     OTHERS,
     REASON,
     RELATIVE_MARGIN,
-    reason_elsewhere,
     reason_of_loops,
     reason_of_sums,
+    solution_elsewhere,
 )
 from fastmf.priors._queries import two_values
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
-N_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
+N_NAIVE_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
 # Largest number of values of tables of graphs that naive mean field checks.
 MAX_VALUES = 2_000_000
 # Entries of the tables of all rows together up to which beliefs are compared with exact ones.
 MAX_ENTRIES = 2**23
+# Nats of the loop correction up to which a naive mean-field solution elsewhere is no reason, if no
+# start leads elsewhere: such solutions are common where phases overlap.
+SMALL_LOOPS = 0.05
 DAMPED = (
     "its messages settle with damping only, as where cycles are frustrated, and the marginals may "
     "be far off"
@@ -48,8 +52,9 @@ class GraphCheck(NamedTuple):
     stable : list of bool, optional
         Whether a row with several starts has a stable fixed point.
     several : callable, optional
-        several(row) returns the log-partition of a row from several starts, probabilities of
-        states, and whether a fixed point is stable.
+        several(row, beliefs) returns the log-partition of a row from several starts, and from
+        these beliefs, if they are not None; probabilities of states, and whether a fixed point is
+        stable.
     """
 
     units: object
@@ -82,31 +87,40 @@ class GraphCheck(NamedTuple):
         if large and exact is loops is couplings is None and not (found.unique or any(reasons)):
             return None
         for row in rows:
-            why = reasons[row]
-            if self.stable is not None and not self.stable[row]:
-                why = NO_STABLE
-            if not why and couplings is not None:
-                field = self._field(row)
-                why = _reason(self.units, couplings, field, self.beliefs[row], values[row])
+            why, doubt, elsewhere = self._of_bounds(row, values[row], couplings)
+            doubt = reasons[row] or doubt
             if exact is not None:
                 beliefs = np.exp(_log_weights(found, row)) @ self.beliefs[row]
                 sums = exact[row].log_partition - values[row], exact[row].beliefs - beliefs
                 wrong = reason_of_sums(*sums)
-                why = wrong and (why or wrong)
+                reasons[row] = wrong and (why or doubt or wrong)
+                continue
+            loop = np.nan if loops is None else np.atleast_1d(loops)[row]
             if not why and loops is not None:
-                why = reason_of_loops(np.atleast_1d(loops)[row])
-            if not why and exact is None and self.several is not None:
-                why = self._of_others(row, values[row], found)
-            reasons[row] = why
+                why = reason_of_loops(loop)
+            others = why or self._of_others(row, values[row], found, elsewhere)
+            if others == "" and doubt != DAMPED and abs(loop) <= SMALL_LOOPS:
+                doubt = ""
+            reasons[row] = others or doubt
         return reasons
 
-    def _of_others(self, row, value, found):
-        """Reason why a row with one start is not reliable, by more of them."""
-        if len(self.units.graph.edges) > MAX_EDGES or found.unique:
+    def _of_bounds(self, row, value, couplings):
+        """What `_reasons` returns, or that a row has no stable fixed point."""
+        if self.stable is not None and not self.stable[row]:
+            return NO_STABLE, "", None
+        if couplings is None:
+            return "", "", None
+        return _reasons(self.units.row(row), couplings, self.beliefs[row], value)
+
+    def _of_others(self, row, value, found, elsewhere):
+        """Reason why a row is not reliable by more starts, "" if they agree; None if not known."""
+        if self.several is None or len(self.units.graph.edges) > MAX_EDGES:
+            return None
+        if found.unique:
             return ""
-        log_partition, beliefs, stable = self.several(row)
+        log_partition, beliefs, stable = self.several(row, elsewhere)
         if not stable:
-            return ""
+            return None
         return reason_of_sums(log_partition - value, beliefs - self.beliefs[row][0], OTHERS)
 
     def _exact(self, rows):
@@ -117,13 +131,6 @@ class GraphCheck(NamedTuple):
             if found[row] is None:
                 return None
         return found
-
-    def _field(self, row):
-        """Log-weights of states of a row, as given."""
-        units = self.units.row(row)
-        field = np.empty(units.first_state[-1])
-        field[units.state_order] = units.problem()[0].field[0]
-        return field
 
     def corrections(self, found):
         """What the next term of the loop series adds to the log-partition of each row.
@@ -187,23 +194,31 @@ def couplings_of(units, smallest=-np.inf):
     return (upper + upper.T).tocsr()
 
 
-def _reason(units, couplings, field, beliefs, value):
-    """Why a row is not reliable, "" if it is."""
+def _reasons(units, couplings, beliefs, value):
+    """Why a row is not reliable, why it may not be, and the beliefs of which it is not known."""
+    problem, field = units.problem()[0], np.empty(units.first_state[-1])
+    field[units.state_order] = problem.field[0]
     sweeps = MAX_PRODUCTS // max(couplings.nnz, 1)
-    n_starts = min(N_STARTS, max(sweeps // MAX_SWEEPS, 1))
+    n_starts = min(N_NAIVE_STARTS, max(sweeps // MAX_SWEEPS, 1))
     starts, rng = np.empty((n_starts, len(field))), np.random.default_rng(0)
     starts[0] = beliefs[0]
     for k in range(1, n_starts):
         starts[k] = _random_states(units, field, rng)
+    labels = likely_state(problem)
+    if labels is not None:
+        state = np.zeros(len(field))
+        state[units.first_state[units.layout.order] + labels] = 1
+        starts = np.vstack([state, starts])
     found = starts
     for _ in range(min(MAX_SWEEPS, max(sweeps // n_starts, 1))):
         found = (found + softmax(units, field + found @ couplings)) / 2
-    both = np.vstack([starts[:1], found])
+    both = np.vstack([starts[: len(starts) - n_starts + 1], found])
     bounds, sizes = _bounds(couplings, field, both)
     best = bounds.argmax()
     if bounds[best] - value > BOUND_MARGIN + RELATIVE_MARGIN * sizes[best]:
-        return REASON.format(bounds[best] - value)
-    return reason_elsewhere(value, both, bounds, beliefs)
+        return REASON.format(bounds[best] - value), "", None
+    other, doubt = solution_elsewhere(value, both, bounds, beliefs)
+    return "", doubt, None if other is None else both[[other]]
 
 
 def _random_states(units, field, rng):

@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged
+from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.reliability import couplings_of, softmax
 from fastmf.inference.bp.graphs.results import fixed_points_of
 from fastmf.inference.bp.graphs.starts import returned_messages
@@ -23,6 +24,8 @@ from fastmf.priors._queries import two_values
 FORBIDDEN = 1e3
 # Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
 N_SWEEPS, COLD = 50, 1e-3
+# Slots of all rows together up to which annealed states are as good as those of max-product.
+MAX_START_SLOTS = 10_000
 
 
 class Solved(NamedTuple):
@@ -83,7 +86,7 @@ class Several(NamedTuple):
     stable: list
 
 
-def propagate_from_starts(options, units, n_rows, solver):
+def propagate_from_starts(options, units, n_rows, solver, beliefs=None):
     """Rows of mixtures of fixed points.
 
     Parameters
@@ -94,6 +97,8 @@ def propagate_from_starts(options, units, n_rows, solver):
     n_rows : int
     solver : callable
         solver(options, units) has solve(rows, init), which returns `Solved`.
+    beliefs : array of shape (n_more, n_states), optional
+        Probabilities of states to start from, too.
 
     Returns
     -------
@@ -111,7 +116,7 @@ def propagate_from_starts(options, units, n_rows, solver):
             kind = solver(last if is_last else first, here)
             return _ends(here, kind.solve(np.zeros(len(messages), int), messages))
 
-        mixture = fixed_points(solve, _starts(here, options.n_starts, rng), rng)
+        mixture = fixed_points(solve, _starts(here, options.n_starts, rng, beliefs), rng)
         solved, means = mixture.ends.found
         parts.append(_mixed(mixture, solved, here.binary is not None))
         several.solutions.append(mixture.solutions(means))
@@ -149,8 +154,8 @@ def _mixed(mixture, solved, is_binary):
     return Solved(record, beliefs, np.array([value]), pairs, None, None, None, None)
 
 
-def _starts(units, n_starts, rng):
-    """Log-messages of the given number of starts, those without preference first."""
+def _starts(units, n_starts, rng, more=None):
+    """Log-messages of the given number of starts, those without preference first, and of more."""
     unit, value, weight = units.states
     field = np.clip((weight + value * units.field[:, unit])[0], -FORBIDDEN, FORBIDDEN)
     p = _random_beliefs(units, n_starts - 1, rng)
@@ -164,9 +169,25 @@ def _starts(units, n_starts, rng):
         p[kinds == kind] = x
     random, uniform = kinds == 0, np.repeat(1 / units.graph.n_states, units.graph.n_states)
     p[random] += (uniform - p[random]) * rng.random((random.sum(), 1))
+    cold = np.flatnonzero(kinds == 2)[-1:]
+    p[cold] = _annealed(units, p[cold])
+    if more is not None:
+        p = np.concatenate([p, more])
     messages = _messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
     messages = returned_messages(messages, units)
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
+
+
+def _annealed(units, beliefs):
+    """States of large weight, or the given beliefs where none is found."""
+    problem, n = units.problem()[0], len(beliefs)
+    labels = np.zeros((n, len(units.graph.n_states)), np.int64)
+    objective = np.full(n, -np.inf)
+    forest_moves(problem, labels, objective, max_slots=MAX_START_SLOTS)
+    states = np.zeros_like(beliefs)
+    columns = units.first_state[units.layout.order] + labels
+    states[np.arange(n)[:, None], columns] = 1
+    return np.where(np.isfinite(objective)[:, None], states, beliefs)
 
 
 def _random_beliefs(units, n, rng):
@@ -174,7 +195,7 @@ def _random_beliefs(units, n, rng):
     sizes = units.graph.n_states
     if two_values(units.model.prior) is not None:
         p = random_probabilities(n, len(sizes), rng)
-        return np.stack([1 - p, p], -1).reshape(n, -1)
+        return np.stack([1 - p, p], -1).reshape(n, 2 * len(sizes))
     # Some starts prefer a label, so that phases are found that differ in all units.
     labels = np.arange(sizes.sum()) - np.repeat(units.first_state[:-1], sizes)
     preferred = rng.random((n, sizes.max())) * rng.integers(0, 2, (n, 1))
@@ -194,7 +215,7 @@ def _messages_of(units, beliefs):
         rows.append(units.first_state[edges[edge, side]] + labels[side])
         columns.append(problem.first_entry[units.layout.slots[edge, side]] + labels[1 - side])
     weights = np.tile(problem.exponentials, 2)
-    shape = len(beliefs[0]), problem.first_entry[-1]
+    shape = beliefs.shape[1], problem.first_entry[-1]
     sending = csr_array((weights, tuple(map(np.concatenate, (rows, columns)))), shape=shape)
     with np.errstate(divide="ignore"):  # what no state allows
         return np.log(beliefs @ sending)

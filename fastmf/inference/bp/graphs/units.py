@@ -25,6 +25,7 @@ from fastmf.priors._groups import (
 )
 from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
 from fastmf.priors._queries import binary_field, support, two_values
+from fastmf.priors._values import refuse_clamped
 
 # Largest logarithm of a product of messages of two-valued units.
 MAX_LOG_PRODUCT = 680.0
@@ -291,8 +292,9 @@ def _checked_clamp(prior, clamp):
     held = ~np.isnan(clamp)
     x = np.where(held, clamp, 0).astype(prior[0].dtype if len(parts_of(prior)) == 1 else float)
     check_clamped_groups(prior, x, held)
-    if not (contains(prior, x) | ~held).all():
-        raise ValueError(f"clamp has values outside the support of {prior!r:.40}.")
+    wrong = held & np.logical_not(contains(prior, x))
+    if wrong.any():
+        refuse_clamped(prior, x, wrong)
     return clamp
 
 

@@ -2,10 +2,18 @@
 
 import numpy as np
 
-from fastmf._outcomes import CONFIRMING, CONVERGED, INFEASIBLE, OUT_OF_ITERATIONS, RUNNING
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    INFEASIBLE,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
 from fastmf.inference.bp.graphs.iteration import SweepRecord, SweepSettings
+from fastmf.kernels.bp.arguments import MAX_DAMPING
 
-SETTINGS = SweepSettings("sequential", False, 1e-8, 1e-15, 100, None, 0, 16, None)
+SETTINGS = SweepSettings("sequential", False, 1e-8, 1e-15, 100, None, 0, 16, False, None)
 
 
 def assessed(record, change, damping=0.0):
@@ -40,3 +48,13 @@ def test_damping_is_raised_when_the_residual_no_longer_falls():
     for _ in range(17):
         assessed(record, 1.0, 0.5)
     assert record.damping[0] == 0.75
+
+
+def test_rows_that_stall_at_the_largest_damping_are_given_up():
+    for gives_up, status in ((True, CYCLING), (False, RUNNING)):
+        settings = SETTINGS._replace(gives_up=gives_up, max_iter=1000)
+        record = SweepRecord.of_rows(1, settings)
+        for _ in range(130):
+            if record.status[0] == RUNNING:
+                record.assess(np.arange(1), np.ones(1), record.damping[:1], settings)
+        assert record.status[0] == status and record.damping[0] == MAX_DAMPING

@@ -2,28 +2,81 @@
 
 import numpy as np
 from graph_models import Graph, grid_couplings
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 import fastmf as mf
 from fastmf.inference.bp.graphs import moves
-from fastmf.inference.bp.graphs.moves import induced_forest
+from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
+from fastmf.reference.bp.graph_moves import induced_forest
+
+
+def problem_of(couplings, field):
+    """A problem of spins, in the order of its units."""
+    units = GraphUnits(mf.BoltzmannMachine(couplings, mf.Ising(field)))
+    return units.problem()[0]
+
+
+def moved(problem, order, labels):
+    """States and objective after one move without noise."""
+    n_units, n_states = len(order), problem.field.shape[1]
+    memory = ForestMemory(*np.zeros((4, 1, n_units), np.int64), np.zeros((1, n_states)))
+    found, objective = labels[None].copy(), np.zeros(1)
+    noise, queue = np.zeros((1, n_states)), np.zeros(2, np.int64)
+    forest_move(problem, order, noise, found, objective, memory, queue)
+    return found[0], objective[0]
 
 
 def test_induced_forests_have_no_cycle_and_no_room_for_more():
-    couplings, n = grid_couplings(8, torus=True), 64
-    neighbours = [
-        couplings.indices[couplings.indptr[i] : couplings.indptr[i + 1]] for i in range(n)
-    ]
-    neighbours = [part.tolist() for part in neighbours]
+    problem = problem_of(grid_couplings(8, torus=True), np.zeros(64))
+    edges = np.stack([np.repeat(np.arange(64), np.diff(problem.starts)), problem.neighbours], 1)
     for seed in range(5):
-        order = np.random.default_rng(seed).permutation(n).tolist()
-        chosen = induced_forest(order, neighbours)
-        within = couplings[chosen][:, chosen]
-        n_components = mf.belief_propagation(
-            mf.BoltzmannMachine(within, mf.Ising(np.zeros(chosen.sum())))
-        ).n_iter  # two sweeps: a forest
-        assert n_components == 2
-        assert chosen.mean() > 0.5
-    assert induced_forest([0, 1, 2], [[1, 2], [0, 2], [0, 1]]).tolist() == [True, True, False]
+        order = np.random.default_rng(seed).permutation(64)
+        chosen = induced_forest(problem, order)
+        assert is_forest(edges, chosen) and chosen.mean() > 0.5
+        for i in np.flatnonzero(~chosen):
+            assert not is_forest(edges, chosen | (np.arange(64) == i))
+    triangle = problem_of(np.ones((3, 3)) - np.eye(3), np.zeros(3))
+    assert induced_forest(triangle, np.arange(3)).tolist() == [True, True, False]
+
+
+def is_forest(edges, chosen):
+    """Whether the chosen units have no cycle: as many edges as units less components."""
+    n, within = len(chosen), edges[chosen[edges].all(1)]
+    graph = csr_array((np.ones(len(within)), within.T), shape=(n, n))
+    n_components = connected_components(graph)[0] - (~chosen).sum()
+    return len(within) / 2 == chosen.sum() - n_components
+
+
+def test_a_move_is_the_best_one_of_the_units_of_each_forest():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        couplings = grid_couplings(3, rng.normal(size=12))
+        problem, order = problem_of(couplings, rng.normal(size=9)), rng.permutation(9)
+        labels, left = rng.integers(0, 2, 9), order
+        found, objective = moved(problem, order, labels)
+        states = (np.arange(2**9)[:, None] >> np.arange(9)) & 1
+        values = exponents(problem, states)
+        best = labels
+        while len(left):
+            free = induced_forest(problem, left)
+            possible = (states == best)[:, ~free].all(1)
+            best = states[np.where(possible, values, -np.inf).argmax()]
+            left = left[~free[left]]
+        assert (found == best).all()
+        np.testing.assert_allclose(objective, values[(states == best).all(1)][0])
+
+
+def exponents(problem, states):
+    """Exponents of states of spins."""
+    n, tables = states.shape[1], problem.tables.reshape(-1, 2, 2)
+    values = problem.field[0].reshape(n, 2)[np.arange(n), states].sum(1)
+    for i in range(n):
+        for k in range(problem.starts[i], problem.starts[i + 1]):
+            j = problem.neighbours[k]
+            values += tables[problem.edges[k]][states[:, i], states[:, j]] * (j > i)
+    return values
 
 
 def test_moves_find_better_assignments_of_spin_glasses(monkeypatch):

@@ -74,7 +74,9 @@ def test_loops_and_other_starts_are_reasons(monkeypatch):
     assert not found.reliable and "loop series" in found.message
     two = Graph([(0, 1), (1, 2), (0, 2)], 3, 0.3).machine()
     assert mf.belief_propagation(two).reliable
-    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability._reason", lambda *_: "")
+    monkeypatch.setattr(
+        "fastmf.inference.bp.graphs.reliability._reasons", lambda *_: ("", "", None)
+    )
     phases = mf.BoltzmannMachine((np.ones((10, 10)) - np.eye(10)) / 2, mf.Ising(np.full(10, 0.02)))
     found = mf.belief_propagation(phases)
     assert not found.reliable and "from 20 starts" in found.message
@@ -91,3 +93,30 @@ def test_graphs_too_large_for_all_checks_say_none(monkeypatch):
         found = mf.belief_propagation(machine)
         assert found.loop_correction is None and found.unique == right
         assert found.reliable == right and found.message == "converged"
+
+
+def test_naive_solutions_elsewhere_are_no_reason_where_starts_and_loops_agree(monkeypatch):
+    """Naive mean field finds phases in a ring of spins, which has none and of which BP is right."""
+    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability.MAX_ENTRIES", 0)
+    couplings = np.roll(np.eye(12), 1, 0) + np.roll(np.eye(12), -1, 0)
+    model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(12, 0.015)))
+    found, exact = mf.belief_propagation(model), mf.exact(model)
+    assert abs(found.log_partition - exact.log_partition) < 0.05
+    assert abs(found.mean - exact.mean).max() < 0.02
+    naive = mf.tap(model, -np.ones(12), order=1)
+    assert naive.mean.max() < -0.9 and found.log_partition - naive.log_partition < 1.5
+    assert found.reliable and found.message == "converged"
+    # Of larger loop corrections there is a doubt.
+    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability.SMALL_LOOPS", 0.0)
+    found = mf.belief_propagation(model)
+    assert not found.reliable and "share of the weight" in found.message
+
+
+def test_a_state_of_larger_weight_than_the_sum_is_a_reason():
+    """No log-partition is below the exponent of a state; here random starts find none above."""
+    rng = np.random.default_rng(1)
+    couplings = np.triu(3 * rng.normal(size=(60, 60)), 1)
+    model = mf.BoltzmannMachine(couplings + couplings.T, mf.Ising(rng.normal(size=60)))
+    found = mf.belief_propagation(model, n_starts=20, rng=0, max_iter=200)
+    state = mf.belief_propagation(model, algorithm="max").assignment
+    assert found.log_partition >= -model.energy(state) or not found.reliable

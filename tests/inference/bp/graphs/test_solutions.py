@@ -63,3 +63,12 @@ def test_messages_to_start_from_have_the_order_of_the_kernels():
     units = GraphUnits(curie_weiss())
     init = np.asfortranarray(np.random.default_rng(0).normal(size=(3, 90)))
     assert starts.first_messages(init, units, None, init.shape).flags.c_contiguous
+
+
+def test_one_start_is_the_one_without_preference():
+    rng = np.random.default_rng(0)
+    couplings = np.triu(rng.normal(size=(6, 6)), 1)
+    model = mf.BoltzmannMachine(couplings + couplings.T, mf.Ising(rng.normal(size=6)))
+    found, single = mf.belief_propagation(model, n_starts=1, rng=0), mf.belief_propagation(model)
+    np.testing.assert_allclose(found.mean, single.mean, atol=1e-7)
+    assert len(found.solutions.members) == 1

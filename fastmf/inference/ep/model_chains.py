@@ -1,0 +1,219 @@
+"""Chains over the inclusion patterns of a sparse linear model, coefficients integrated out.
+
+The log-weight of the features S against that of none is, with Q = X'X / s2 + slab precisions and
+h = X'y / s2 + slab fields,
+
+    sum_S (log-odds + ln(precision) / 2 - field^2 / (2 precision)) + h_S' Q_SS^-1 h_S / 2
+        - ln det(Q_SS) / 2
+
+From one factorisation of Q_SS that of every S with one feature more follows. A step draws anew the
+place of one effect among all features, and then proposes an effect more or less: so chains pass
+between features that stand for each other. They know nothing of expectation propagation, whose
+errors they show; weights of distinct patterns sum to a lower bound of the evidence.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Smallest part of the precision of a feature that others leave it: below, it is a copy of them.
+INDEPENDENT_PART = 1e-10
+
+
+class InclusionPosterior(NamedTuple):
+    """The posterior of which coefficients are not zero.
+
+    Parameters
+    ----------
+    Q : array of shape (n_features, n_features)
+    h : array of shape (n_features,)
+    weight : array of shape (n_features,)
+        What each feature adds to the log-weight of a pattern beside the terms of Q and h.
+    """
+
+    Q: np.ndarray
+    h: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def of(cls, X, y, noise_variance, log_odds, precision, field=0.0):
+        """From columns, and the parameters of the prior."""
+        X = np.asarray(X, np.float64)
+        Q = X.T @ X / noise_variance + np.diag(precision)
+        weight = log_odds + np.log(precision) / 2 - field * field / (2 * precision)
+        return cls(Q, X.T @ y / noise_variance + field, weight)
+
+    def given(self, always):
+        """The posterior of the other features, where some are in every pattern.
+
+        Parameters
+        ----------
+        always : bool array of shape (n_features,)
+
+        Returns
+        -------
+        InclusionPosterior
+        float
+            Log-weight of the pattern of those alone.
+        """
+        if not always.any():
+            return self, 0.0
+        lower = np.linalg.cholesky(self.Q[np.ix_(always, always)])
+        couplings = self.Q[np.ix_(always, ~always)]
+        along = np.linalg.solve(lower, np.column_stack([couplings, self.h[always]]))
+        Q = self.Q[np.ix_(~always, ~always)] - along[:, :-1].T @ along[:, :-1]
+        log_weight = along[:, -1] @ along[:, -1] / 2 - np.log(lower.diagonal()).sum()
+        rest = InclusionPosterior(
+            Q, self.h[~always] - along[:, -1] @ along[:, :-1], self.weight[~always]
+        )
+        return rest, float(log_weight + self.weight[always].sum())
+
+    def extended(self, patterns, sizes):
+        """Log-weights of patterns, and of each with one feature more.
+
+        Parameters
+        ----------
+        patterns : int array of shape (n, n_places)
+            Features; of row k the first `sizes[k]` count.
+        sizes : int array of shape (n,)
+
+        Returns
+        -------
+        array of shape (n,)
+        array of shape (n, n_features)
+            -inf for features that are in, or copies of those.
+        """
+        diagonal, n = self.Q.diagonal(), len(patterns)
+        places = patterns[:, : max(sizes.max(initial=0), 1)]
+        counts = np.arange(places.shape[1]) < sizes[:, None]
+        rows = self.Q[places] * counts[:, :, None]
+        own = np.take_along_axis(rows, places[:, None, :], axis=2) * counts[:, None, :]
+        own += np.where(counts, 0.0, 1.0)[:, :, None] * np.eye(places.shape[1])
+        linear = self.h[places] * counts
+        lower = np.linalg.cholesky(own)
+        # Products with small inverses take a third of the time of solutions with many columns.
+        along = np.linalg.inv(lower) @ np.concatenate([rows, linear[:, :, None]], axis=2)
+        rest = diagonal - np.einsum("nkj,nkj->nj", along[:, :, :-1], along[:, :, :-1])
+        left = self.h - np.einsum("nkj,nk->nj", along[:, :, :-1], along[:, :, -1])
+        log_weights = (along[:, :, -1] ** 2).sum(1) / 2 + (self.weight[places] * counts).sum(1)
+        log_weights -= np.log(np.einsum("nkk->nk", lower)).sum(1)
+        proper = rest > INDEPENDENT_PART * diagonal
+        row, place = np.nonzero(counts)
+        proper[row, places[row, place]] = False
+        rest = np.where(proper, rest, 1.0)
+        gain = self.weight + left * left / rest / 2 - np.log(rest) / 2
+        return log_weights, np.where(proper, log_weights.reshape(n, 1) + gain, -np.inf)
+
+
+class ModelChains:
+    """Chains over patterns: see the module.
+
+    Parameters
+    ----------
+    posterior : InclusionPosterior
+    starts : list of int array
+        First patterns of the chains.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, posterior, starts, rng):
+        self._posterior, self._rng, self._visited = posterior, rng, {}
+        self._begin(starts)
+
+    def _begin(self, starts):
+        """Set the patterns of the chains."""
+        self.sizes = np.array([len(start) for start in starts])
+        self.patterns = np.zeros((len(starts), self.sizes.max() + 1), np.int64)
+        for pattern, start in zip(self.patterns, starts, strict=True):
+            pattern[: len(start)] = start
+
+    def run(self, n_steps):
+        """Inclusion probabilities: means over the steps of each chain.
+
+        Returns
+        -------
+        array of shape (n_chains, n_features)
+        """
+        inclusion = np.zeros((len(self.sizes), len(self._posterior.h)))
+        for _ in range(n_steps):
+            inclusion += self._move()
+            self._grow_or_shrink()
+        return inclusion / n_steps
+
+    def log_weight(self):
+        """Logarithm of the sum of the weights of all patterns visited: a lower bound."""
+        return float(np.logaddexp.reduce(list(self._visited.values())))
+
+    def begin_anew(self):
+        """Draw the patterns of all chains from those visited, by their weights.
+
+        So none stays where a chain has come by its start alone.
+        """
+        keys, weights = list(self._visited), np.array(list(self._visited.values()))
+        weights = np.exp(weights - weights.max())
+        drawn = self._rng.choice(len(keys), len(self.sizes), p=weights / weights.sum())
+        self._begin([np.frombuffer(keys[k], np.int64) for k in drawn])
+
+    def _move(self):
+        """Draw the feature of one effect of each chain anew; return probabilities of inclusion."""
+        moved = self.sizes > 0
+        self.patterns, fewer = self._without_one(), np.maximum(self.sizes - 1, 0)
+        _, log_weights = self._posterior.extended(self.patterns, fewer)
+        drawn, weights = self._drawn(log_weights)
+        rows = np.flatnonzero(moved & np.isfinite(log_weights).any(1))
+        self.patterns[rows, fewer[rows]] = drawn[rows]
+        included = weights * moved[:, None]
+        row, place = np.nonzero(np.arange(self.patterns.shape[1]) < fewer[:, None])
+        included[row, self.patterns[row, place]] = 1.0
+        return included
+
+    def _grow_or_shrink(self):
+        """Propose an effect more, drawn by the weights, or one less, in each chain."""
+        grow = self._rng.random(len(self.sizes)) < 0.5
+        threshold = np.log(self._rng.random(len(self.sizes)))
+        up, down = np.flatnonzero(grow), np.flatnonzero(~grow & (self.sizes > 0))
+        if len(down):
+            without, fewer = self._without_one()[down], self.sizes[down] - 1
+            log_weights, back = self._posterior.extended(without, fewer)
+            ratio = log_weights + np.log(fewer + 1.0) - np.logaddexp.reduce(back, axis=1)
+            less = threshold[down] < ratio
+            self.patterns[down[less]] = without[less]
+            self.sizes[down[less]] -= 1
+        if len(up):
+            log_weights, larger = self._posterior.extended(self.patterns[up], self.sizes[up])
+            self._visit(up, log_weights)
+            drawn, _ = self._drawn(larger)
+            ratio = np.logaddexp.reduce(larger, axis=1) - log_weights - np.log(self.sizes[up] + 1.0)
+            more = threshold[up] < ratio
+            up, drawn = up[more], drawn[more]
+            self.patterns[up, self.sizes[up]] = drawn
+            self.sizes[up] += 1
+        if self.sizes.max() == self.patterns.shape[1]:
+            self.patterns = np.pad(self.patterns, ((0, 0), (0, 4)))
+
+    def _without_one(self):
+        """Patterns in which one feature, drawn, has the last place that counts."""
+        rows, last = np.arange(len(self.sizes)), np.maximum(self.sizes - 1, 0)
+        place = (self._rng.random(len(rows)) * self.sizes).astype(np.int64)
+        patterns = self.patterns.copy()
+        patterns[rows, place], patterns[rows, last] = (
+            self.patterns[rows, last], self.patterns[rows, place],
+        )  # fmt: skip
+        return patterns
+
+    def _drawn(self, log_weights):
+        """A feature of each row, drawn by weights, and the weights, of sum 1."""
+        top = log_weights.max(1, keepdims=True)
+        weights = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
+        total = np.cumsum(weights, axis=1)
+        last = np.maximum(total[:, -1:], np.finfo(float).tiny)
+        drawn = (total < self._rng.random((len(total), 1)) * last).sum(1)
+        return np.minimum(drawn, log_weights.shape[1] - 1), weights / last
+
+    def _visit(self, rows, log_weights):
+        """Keep the log-weights of the patterns that these chains have now."""
+        patterns, sizes = self.patterns[rows], self.sizes[rows]
+        counts = np.arange(patterns.shape[1]) < sizes[:, None]
+        ordered = np.sort(np.where(counts, patterns, -1), axis=1)
+        for row, weight in zip(ordered, log_weights, strict=True):
+            self._visited[row[row >= 0].tobytes()] = weight

@@ -1,0 +1,194 @@
+"""Check of a posterior of expectation propagation, made when its `reliable` is read.
+
+A fixed point may be wrong although it has converged: correlated features that are in several
+blocks, or share more effects than are summed over, have posteriors of more modes than it holds.
+Chains over the models themselves (`model_chains`) need neither blocks nor Gaussians. Half of them
+start from its likely features and half from none; after some steps all begin anew from what was
+found, by its weight. The posterior is not reliable if
+
+- the patterns that chains found have more evidence together than it says, a lower bound;
+- an inclusion probability differs from that of the chains by more than 0.1 and three standard
+  errors.
+
+Only the features that seem likely are allowed, if there are many: others are likely to be zero.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._threads.workers import one_blas_thread
+from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
+from fastmf.priors import GaussBernoulli
+from fastmf.priors._protocol import parts_of
+from fastmf.special import sigmoid
+
+# Largest difference of probabilities, in standard errors of the chains, and nats.
+MAX_DIFFERENCE, SIGNIFICANT_ERRORS, EVIDENCE_MARGIN = 0.1, 3.0, 0.1
+# Features that chains may include, and the expected number of effects among the others at most.
+MAX_CANDIDATES, MAX_LEFT_OUT = 400, 1.0
+# Steps of chains: those before they begin anew, those after it that do not count, and those that
+# do; and numbers of chains: by what a step costs.
+N_FIRST, N_BETWEEN, N_STEPS = 25, 10, 45
+MIN_CHAINS, MAX_CHAINS, STEP_COST = 20, 100, 4e6
+# Expected number of effects up to which chains are run: more of them take too long.
+MAX_EFFECTS = 40.0
+# Log-odds beyond which a coefficient counts as one that is never zero.
+ALWAYS = 35.0
+
+
+class SpikeSlabData(NamedTuple):
+    """A linear model with spike-and-slab coefficients, and what is said of its posterior.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+    y : array of shape (n_rows,)
+    noise_variance : float
+    log_odds, precision, field : array of shape (n_features,)
+        Parameters of the prior.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    noise_variance: float
+    log_odds: np.ndarray
+    precision: np.ndarray
+    field: np.ndarray
+
+
+class Comparison(NamedTuple):
+    """What chains say of the inclusion of some features.
+
+    Parameters
+    ----------
+    features : int array of shape (n,)
+    inclusion, error : array of shape (n,)
+        Probabilities and their standard errors.
+    log_weight : float
+        Logarithm of the sum of the weights of the patterns found, against that of none.
+    """
+
+    features: np.ndarray
+    inclusion: np.ndarray
+    error: np.ndarray
+    log_weight: float
+
+
+def compared(data, included, max_chains=MAX_CHAINS):
+    """The posterior of the inclusion by chains.
+
+    Parameters
+    ----------
+    data : SpikeSlabData
+    included : array of shape (n_features,)
+        Inclusion probabilities: chains start from them, and include features that are likely.
+    max_chains : int
+        Largest number of chains.
+
+    Returns
+    -------
+    Comparison, or None
+        None if there are too many effects, or features that may have them.
+    """
+    always = data.log_odds > ALWAYS
+    units = _candidates(data, included, always)
+    if units is None:
+        return None
+    parameters = (part[units] for part in data[3:])
+    posterior = InclusionPosterior.of(data.X[:, units], data.y, data.noise_variance, *parameters)
+    posterior, constant = posterior.given(always[units])
+    units = units[~always[units]]
+    size = included[units].sum()
+    if size > MAX_EFFECTS or not len(units):
+        return None
+    n_chains = int(np.clip(STEP_COST / (len(units) * (1 + size)), MIN_CHAINS, max_chains))
+    likely = _proper_start(posterior, np.flatnonzero(included[units] > 0.5))
+    starts = [likely, np.empty(0, np.int64)] * (n_chains // 2)
+    chains = ModelChains(posterior, starts, np.random.default_rng(0))
+    with one_blas_thread(len(units)):
+        chains.run(N_FIRST)
+        chains.begin_anew()
+        chains.run(N_BETWEEN)
+        inclusion = chains.run(N_STEPS)
+    error = inclusion.std(0, ddof=1) / np.sqrt(len(inclusion))
+    return Comparison(units, inclusion.mean(0), error, chains.log_weight() + constant)
+
+
+def _candidates(data, included, always):
+    """The features that chains may include, ascending; None if others are likely, too."""
+    n = len(included)
+    if n <= MAX_CANDIDATES:
+        return np.arange(n)
+    z = np.asarray(data.X.T @ data.y, np.float64) / data.noise_variance + data.field
+    score = np.where(always, 2.0, included) + 1e-3 * abs(z) / abs(z).max(initial=1e-300)
+    order = np.argsort(-score, kind="stable")
+    left_out = included[order[MAX_CANDIDATES:]].sum()
+    return None if left_out > MAX_LEFT_OUT else np.sort(order[:MAX_CANDIDATES])
+
+
+def _proper_start(posterior, likely):
+    """Likely features, without copies of others among them."""
+    start = np.empty(0, np.int64)
+    for j in likely[np.argsort(-(posterior.h[likely] ** 2))]:
+        _, larger = posterior.extended(start[None], np.array([len(start)]))
+        start = np.append(start, j) if np.isfinite(larger[0, j]) else start
+    return start
+
+
+def reason_of(found, included):
+    """Why inclusion probabilities contradict those of chains; "" if they do not.
+
+    Parameters
+    ----------
+    found : Comparison
+    included : array of shape (n_features,)
+    """
+    apart = abs(included[found.features] - found.inclusion)
+    apart[apart < SIGNIFICANT_ERRORS * found.error] = 0
+    k = int(apart.argmax())
+    if apart[k] > MAX_DIFFERENCE:
+        return (
+            f"the inclusion probability of feature {found.features[k]} is "
+            f"{included[found.features[k]]:.2f}, and {found.inclusion[k]:.2f} by chains over models"
+        )
+    return ""
+
+
+class PosteriorCheck(NamedTuple):
+    """What is needed to check the result of expectation propagation: see the module.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+    """
+
+    model: object
+
+    def __call__(self, found):
+        """Reason why the result is not reliable, in a list; None if that cannot be checked.
+
+        Parameters
+        ----------
+        found : ExpectationPropagation
+        """
+        model, prior = self.model, parts_of(self.model.prior)[0]
+        if model.has_latent or not isinstance(prior, GaussBernoulli) or not found.converged:
+            return [""] if not found.converged else None
+        included = found.inclusion_probability
+        if included is None:
+            included = sigmoid(prior.tilted_log_odds(found.b, found.a))
+        data = SpikeSlabData(
+            model.X, model.y, model.noise_variance, prior.log_odds, prior.precision, prior.field
+        )
+        chains = compared(data, included)
+        if chains is None:
+            return None
+        # Evidence of the pattern of no feature, whose weight is 1.
+        none = -(model.y @ model.y / model.noise_variance) / 2 + model.log_absent
+        none -= model.n_samples * np.log(2 * np.pi * model.noise_variance) / 2
+        none -= np.logaddexp(0, prior.log_odds).sum()
+        below = chains.log_weight + none - found.log_evidence
+        if below > EVIDENCE_MARGIN:
+            return [f"its log-evidence is {below:.3g} nats below that of some models"]
+        return [reason_of(chains, included)]
