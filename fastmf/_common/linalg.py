@@ -73,6 +73,26 @@ class ScaledCholesky(NamedTuple):
         return self.scale[:, None] * self.factor.inverse() * self.scale
 
 
+class Gram:
+    """X'X, computed where it is first needed, for all who need it again.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_columns)
+        Does not change.
+    """
+
+    def __init__(self, X):
+        self.X, self._matrix = X, None
+
+    def matrix(self):
+        """X'X, in double precision."""
+        if self._matrix is None:
+            X = self.X.astype(np.float64, copy=False)
+            self._matrix = X.T @ X
+        return self._matrix
+
+
 def cholesky(matrix, overwrite=False):
     """The Cholesky factorisation of a positive definite matrix.
 

@@ -25,6 +25,7 @@ from fastmf.learning.evidence.blocks import (
     quiet_parameters,
     with_blocks,
     with_blocks_of,
+    with_grams,
     with_joins,
     without_cut_blocks,
 )
@@ -241,7 +242,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
             priors = priors._replace(n_of_groups=n_of_groups)
         quiet = quiet_parameters(task, start, fixed)
-        task = with_blocks(task, self.blocks, quiet, self.n_threads)
+        task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
         start, whole = quiet if has_blocks(task) else start, None
         for n_left in reversed(range(MAX_CUTS)):
             best, nearby = maximise_evidence(

@@ -26,7 +26,9 @@ def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-
     Parameters
     ----------
     objective : callable
-        Value and gradient at a point; a value of inf means that there is none.
+        Value and gradient at a point; a value of inf means that there is none. A third result says
+        whether the value is of another objective than those before: the search then goes on from
+        there, whatever the value, and the change of the gradient tells nothing.
     start, low, high : array of shape (n_variables,)
         The start, which has a value, and the box that it is in.
     first : callable, optional
@@ -45,7 +47,7 @@ def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-
     array of shape (n_variables,)
     """
     x, radius = start, LONGEST_STEP
-    value, gradient = objective(x)
+    value, gradient, *_ = objective(x)
     along_gradient = np.full(len(x), max(abs(gradient).max() / LONGEST_STEP, 1e-300))
     hessian = np.diag(along_gradient if first is None else first())
     failures = 0
@@ -62,13 +64,16 @@ def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-
         predicted_decrease = -(gradient @ step + step @ hessian @ step / 2)
         if not predicted_decrease > tol:
             break
-        new_value, new_gradient = objective(trial)
+        new_value, new_gradient, *changed = objective(trial)
         if not new_value < np.inf:
             radius, failures = abs(step).max() / 4, failures + 1
             if failures == MAX_FAILURES:
                 break
             continue
         failures = 0
+        if any(changed):
+            x, value, gradient = trial, new_value, new_gradient
+            continue
         hessian = _updated(hessian, step, new_gradient - gradient)
         ratio = (value - new_value) / predicted_decrease
         if ratio < MIN_RATIO:

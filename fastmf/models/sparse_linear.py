@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common.arguments import number
+from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.models import _checks, _moments, _z_scores
@@ -78,6 +79,9 @@ class SparseLinearModel(Model):
     total_rows: float | None = None
     absent_square: float = 0.0
     row_weights: float | np.ndarray = 1.0
+
+    # X'X, of models that share their X: see `with_gram`.
+    _gram = None
 
     def __post_init__(self):
         X = self.X
@@ -294,6 +298,18 @@ class SparseLinearModel(Model):
         """
         of_features = w[..., : self.n_features] @ self.X.T
         return of_features - w[..., self.n_features :] if self.has_latent else of_features
+
+
+def with_gram(model, gram):
+    """The model, which takes X'X from a `Gram` of its X."""
+    object.__setattr__(model, "_gram", gram)
+    return model
+
+
+def gram_of(model):
+    """X'X in double precision."""
+    gram = Gram(model.X) if model._gram is None else model._gram
+    return gram.matrix()
 
 
 def _row_weights(value, n_rows):

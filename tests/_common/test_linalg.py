@@ -130,3 +130,12 @@ def test_a_triangle_is_mirrored_in_blocks(matrix):
         out = lower.copy()
         assert linalg.symmetrize(out, block_rows) is out
         np.testing.assert_array_equal(out, lower + np.tril(lower, -1).T)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_gram_matrix_is_computed_once_in_double_precision(rng, dtype):
+    X = rng.normal(size=(5, 4)).astype(dtype)
+    gram = linalg.Gram(X)
+    found = gram.matrix()
+    np.testing.assert_allclose(found, np.einsum("ij,ik->jk", X, X, dtype=float), rtol=1e-14)
+    assert found.dtype == np.float64 and gram.matrix() is found

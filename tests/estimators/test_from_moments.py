@@ -79,11 +79,10 @@ def test_correlations_of_other_features_are_diagnosed_and_not_followed():
     with pytest.warns(UserWarning, match="R does not fit z.*28, 32 have the wrong sign"):
         wrong = mf.SpikeSlabRegressor().fit_summary(z, R, 500)
     np.testing.assert_allclose(wrong.inclusion_probability_, right.inclusion_probability_, atol=0.2)
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="R does not fit z"):
         other = mf.SpikeSlabRegressor().fit_summary(np.roll(z, 20), R, 500)
-    # Many effects take the place of one that R cannot explain.
-    texts = " ".join(str(warning.message) for warning in said)
-    assert "R does not fit z" in texts and "was cut" in texts
+    # Several effects take the place of one that R cannot explain.
+    assert other.inclusion_probability_.sum() > 1.5
     assert other.mismatch_ > 0.02 and other.noise_variance_ == 1
 
 

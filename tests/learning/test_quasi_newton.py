@@ -100,3 +100,18 @@ def test_a_start_at_the_minimum_is_the_result(start):
     found = minimise(objective, np.full(4, start), *BOX, max_iter=1)
     np.testing.assert_array_equal(found, start)
     assert len(evaluated) == 1
+
+
+def test_another_objective_is_followed_from_where_it_is_told():
+    """From the second trial on another quadratic, whose values are all larger."""
+    centres, tried = np.array([[3.0, 1.0], [-2.0, 0.5]]), []
+
+    def objective(x):
+        tried.append(x)
+        late = int(len(tried) > 2)
+        change = x - centres[late]
+        return float(change @ change / 2) + 100 * late, change, len(tried) == 3
+
+    box = np.full(2, -9.0), np.full(2, 9.0)
+    found = minimise(objective, np.zeros(2), *box, tol=1e-12, max_iter=60)
+    np.testing.assert_allclose(found, centres[1], atol=1e-5)

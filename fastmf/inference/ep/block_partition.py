@@ -31,10 +31,13 @@ class FoundBlocks(NamedTuple):
     labels : int array of shape (n_features,)
     max_joins : int
         How often two of them may be joined: 0 for those that were cut.
+    deepens : bool
+        Whether patterns include more features where they need to.
     """
 
     labels: np.ndarray
     max_joins: int
+    deepens: bool = True
 
 
 def blocks_of(X, blocks, n_rows=None, scores=None):

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS, STALLED
 from fastmf.inference.ep.block_loop import block_double_loop, exhausted
-from fastmf.inference.ep.block_sites import block_problem
+from fastmf.inference.ep.block_sites import MAX_SHARE, block_problem, first_included
 from fastmf.inference.ep.block_sweeps import block_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import EPTrace, total
@@ -19,6 +19,9 @@ from fastmf.special import sigmoid
 # Numbers that the curvatures of all blocks of the double loop may hold: of larger blocks its steps
 # take seconds, and where parallel steps had not converged it did not either.
 MAX_CURVATURES = 1 << 20
+# Probability of two features of a block, below which patterns of more are no longer needed: below
+# that from which they are.
+SPARE_SHARE = MAX_SHARE / 5
 # Largest precision of a first site, in units of that of the slab, or of a latent variable.
 MAX_FIRST_PRECISION = 1e6
 
@@ -32,12 +35,13 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     members : list of int array
     init : None, array of shape (2, n_units) or ExpectationPropagation
     settings : tuple
-        Schedule and damping.
+        Schedule, damping, iterations without progress that end the parallel schedule, and whether
+        patterns include more features where they need to.
     options : tuple
         Smallest site precision, tol, max_iter and n_threads.
     trace : EPTrace
     """
-    schedule, damping = settings
+    schedule, damping, patience, deepens = settings
     blocks = Blocks(members, model.n_units)
     problem = block_problem(model, blocks, options, _included_before(blocks, init))
     state = None if init is None else problem.state_of(_sites_from(problem, init))
@@ -46,7 +50,7 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     if state is None:
         raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
     first = EPTrace(False) if schedule == "convergent" else trace
-    end = block_sweeps(problem, state, damping, first)
+    end = block_sweeps(problem, state, damping, first, patience=patience, deepens=deepens)
     problem = end[0].problem
     bounded = problem.min_site_precision > -np.inf
     if schedule == "convergent" or (end[1] != CONVERGED and schedule != "parallel" and not bounded):
@@ -55,12 +59,19 @@ def solve_with_blocks(model, members, init, settings, options, trace):
 
 
 def _included_before(blocks, init):
-    """Features that patterns of a result with the same blocks include; None without one."""
+    """Features that patterns of a result with the same blocks need; None without one."""
     given = getattr(init, "block_sites", None)
     if given is None or len(given) != len(blocks.members):
         return None
     same = (np.array_equal(a, b) for a, (b, _) in zip(blocks.members, given, strict=True))
-    return init.most_included if all(same) else None
+    if not all(same):
+        return None
+    # What was needed for other hyper-parameters may no longer be: if s features have probability q,
+    # two have about q^(2 / s).
+    sizes, most = np.diff(blocks.starts), init.most_included
+    share = init.full_probability ** (2 / np.maximum(most, 1))
+    spare = (most < sizes) & (share < SPARE_SHARE)
+    return np.where(spare, np.minimum(first_included(sizes), most), most)
 
 
 def _double_loop(problem, state, trace):

@@ -227,7 +227,7 @@ def block_problem(model, blocks, options, n_included=None):
     weight = log_odds + np.log(precision) / 2 - field**2 / (2 * precision)
     sizes = np.diff(blocks.starts)
     if n_included is None:
-        n_included = np.where(2.0**sizes > MAX_PATTERNS, 2, sizes)
+        n_included = first_included(sizes)
     singles = blocks.singles[blocks.singles < n_units(first)]
     parts = [take(first, singles), *others] if singles.size else others
     single = None
@@ -247,6 +247,11 @@ def block_problem(model, blocks, options, n_included=None):
     n_included = np.asarray(n_included, np.int64)
     patterns = SiteBlocks(blocks.starts, blocks.squares, n_included, prior)
     return BlockProblem(side, single, patterns, 1 / second, *options, evaluations=[0])
+
+
+def first_included(sizes):
+    """Features that patterns of blocks of these sizes include at first."""
+    return np.where(2.0**sizes > MAX_PATTERNS, 2, sizes)
 
 
 @lru_cache

@@ -1,17 +1,14 @@
 """Parallel updates of the sites of blocks, with Anderson's extrapolation.
 
-Sites of correlated blocks move in circles under parallel steps, which damping only slows down. The
-extrapolated sites are those combinations of the last ones, and of what they led to, of which the
-differences between tilted and Gaussian moments, in standard deviations, are smallest. A step after
-which these are much larger is not made.
+Sites of correlated blocks move in circles under parallel steps, which damping only slows down. A
+step after which the differences between tilted and Gaussian moments are much larger is not made.
 """
 
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
+from fastmf.inference.ep.extrapolation import AndersonExtrapolation
 
-# Steps that are kept.
-SWEEP_MEMORY = 8
 # Part of a step that is made, at first, and how it shrinks and grows.
 FIRST_LENGTH, SHRINKING, GROWTH = 0.9, 0.4, 1.5
 # How many times larger than the largest of the last ones differences of moments may become.
@@ -19,12 +16,9 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
 MAX_REJECTED, MAX_BARREN_ITERATIONS = 12, 16
-# What is added to the diagonal of the scaled normal equations of the extrapolation: results
-# would else depend on rounding.
-EXTRAPOLATION_RIDGE = 1e-8
 
 
-def block_sweeps(problem, state, damping, trace):
+def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIONS, deepens=True):
     """Update all sites at once until Gaussian and tilted units agree.
 
     Parameters
@@ -34,21 +28,26 @@ def block_sweeps(problem, state, damping, trace):
     damping : float or None
         Without extrapolation, if it is given.
     trace : EPTrace
+    patience : int, default 16
+        Iterations without a new low of the differences, that end it.
+    deepens : bool, default True
+        Whether patterns include more features where they need to.
 
     Returns
     -------
     tuple
         The fixed point, or the state of the smallest residual; outcome code; "parallel".
     """
-    sweeps, n_done = _Sweeps(problem, damping), 0
+    sweeps, n_done = _Sweeps(problem, damping, patience), 0
     while True:
         end = sweeps.run(state, trace, n_done)
         state, n_done = end[0], len(trace.residuals)
-        deeper = sweeps.problem.deepened(state.tilted)
-        if deeper is None:
+        deeper = sweeps.problem.deepened(state.tilted) if deepens else None
+        # Where there is no progress larger patterns do not help, if blocks can be joined.
+        if deeper is None or (end[1] != CONVERGED and patience < MAX_BARREN_ITERATIONS):
             return end
         state = deeper.state_of(state.site) or state
-        sweeps = _Sweeps(state.problem, damping)
+        sweeps = _Sweeps(state.problem, damping, patience)
         if state.problem is not deeper:
             return end
 
@@ -56,8 +55,8 @@ def block_sweeps(problem, state, damping, trace):
 class _Sweeps:
     """Updates with the same patterns."""
 
-    def __init__(self, problem, damping):
-        self.problem, self.adaptive = problem, damping is None
+    def __init__(self, problem, damping, patience):
+        self.problem, self.adaptive, self.patience = problem, damping is None, patience
         self.length = FIRST_LENGTH if damping is None else 1 - damping
         self.extrapolation = Extrapolation(problem) if damping is None else None
 
@@ -67,11 +66,11 @@ class _Sweeps:
         for k in range(n_done + 1, self.problem.max_iter + 1):
             residual = state.residual()
             trace.add(residual, lambda state=state: self.problem.energy(state))
-            if state.agrees(self.problem.tol):
+            if residual <= self.problem.tol and state.agrees(self.problem.tol):
                 return state, CONVERGED, "parallel"
             closest, since = (state, 0) if residual < smallest else (closest, since + 1)
             smallest = min(smallest, residual)
-            if since > MAX_BARREN_ITERATIONS or k == self.problem.max_iter:
+            if since > self.patience or k == self.problem.max_iter:
                 break
             recent = [*recent[1 - N_RECENT :], residual]
             state = self._step(state, max(recent))
@@ -100,11 +99,12 @@ class _Sweeps:
         return state.site + self.length * (state.proposal - state.site)
 
 
-class Extrapolation:
-    """Anderson's extrapolation of the sites."""
+class Extrapolation(AndersonExtrapolation):
+    """Anderson's extrapolation of the sites of blocks."""
 
     def __init__(self, problem):
-        self.problem, self.sites, self.steps, self.differences = problem, [], [], []
+        super().__init__()
+        self.problem = problem
         # Units that stand for several count as often: so steps are those of repeated rows.
         self._root = np.ones(problem.blocks.n_units)
         if problem.single is not None and problem.single.weights is not None:
@@ -112,17 +112,7 @@ class Extrapolation:
 
     def add(self, state):
         """Remember a state."""
-        kept = slice(1 - SWEEP_MEMORY, None)
-        self.sites = [*self.sites[kept], state.site]
-        self.steps = [*self.steps[kept], state.proposal - state.site]
-        self.differences = [*self.differences[kept], self._difference(state)]
-
-    def reset(self):
-        """Forget all but the last state; False if there were no others."""
-        n = len(self.sites)
-        self.sites, self.steps = self.sites[-1:], self.steps[-1:]
-        self.differences = self.differences[-1:]
-        return n > 1
+        self.remember(state.site, state.proposal - state.site, self._difference(state))
 
     def _difference(self, state):
         """Tilted less Gaussian moments, in standard deviations of the Gaussian."""
@@ -137,21 +127,3 @@ class Extrapolation:
             for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True)
         ]
         return np.concatenate([mean / deviation * self._root, var, *scaled])
-
-    def __call__(self, length):
-        """The next sites, of this part of the extrapolated step."""
-        site, step = self.sites[-1], self.steps[-1]
-        if len(self.sites) == 1:
-            return site + length * step
-        last = np.array(self.differences)
-        with np.errstate(over="ignore", invalid="ignore"):
-            changes = last[1:] - last[:-1]
-            gram, right = changes @ changes.T, changes @ last[-1]
-            scale = np.sqrt(gram.diagonal())
-        if not ((scale > 0) & (scale < np.inf)).all():
-            return site + length * step
-        gram = gram / scale / scale[:, None] + EXTRAPOLATION_RIDGE * np.eye(len(gram))
-        weights = np.linalg.solve(gram, right / scale) / scale
-        sites, steps = np.array(self.sites), np.array(self.steps)
-        moved = site - weights @ (sites[1:] - sites[:-1])
-        return moved + length * (step - weights @ (steps[1:] - steps[:-1]))

@@ -27,6 +27,7 @@ from fastmf.inference.ep.block_partition import (
     without_full_blocks,
 )
 from fastmf.inference.ep.block_schedules import solve_with_blocks
+from fastmf.inference.ep.block_sweeps import MAX_BARREN_ITERATIONS
 from fastmf.inference.ep.parallel import proper_start, run_one
 from fastmf.inference.ep.posterior_check import PosteriorCheck
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
@@ -40,6 +41,8 @@ from fastmf.priors._protocol import n_units, parts_of
 
 # Tolerance, and iterations, of the fit with single sites by which blocks are found.
 LEAD_TOL, LEAD_ITERATIONS = 1e-2, 15
+# Iterations without progress after which blocks are joined.
+JOIN_PATIENCE = 8
 
 
 def expectation_propagation(
@@ -78,7 +81,8 @@ def expectation_propagation(
         or no such features: single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
-        fall (parallel); 0 (sequential). The convergent schedule needs none.
+        fall, and sites are extrapolated near the end (parallel); 0 (sequential). The convergent
+        schedule needs none.
     site_precision_min : float, optional
         Smallest precision that a site may have, and a cavity in the convergent schedule: Eq. 13 of
         the paper. None: no bound; negative precisions are natural, and needed for the solution to
@@ -166,7 +170,8 @@ def expectation_propagation(
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     members = blocks_of(model.X, blocks, scores=lambda: lead_scores(model, options[-1]))
     if members:
-        settings = schedule, damping, bool(history)
+        deepens = blocks.deepens if isinstance(blocks, FoundBlocks) else True
+        settings = schedule, damping, bool(history), deepens
         options = bound, *options
         if isinstance(blocks, str):
             result = _with_cut_blocks(model, members, init, settings, options)
@@ -233,13 +238,15 @@ def _with_cut_blocks(model, members, init, settings, options):
 
 def _with_blocks(model, members, n_joins, init, settings, options):
     """The result with blocks, which may be joined where the parallel schedule does not converge."""
-    schedule, damping, history = settings
+    schedule, damping, history, deepens = settings
     if schedule == "convergent" or options[0] > -np.inf:
         n_joins = 0
     with one_blas_thread(model.n_units):
         while True:
             trace, name = EPTrace(history), "parallel" if n_joins else schedule
-            found = solve_with_blocks(model, members, init, (name, damping), options, trace)
+            patience = JOIN_PATIENCE if n_joins else MAX_BARREN_ITERATIONS
+            given = name, damping, patience, deepens
+            found = solve_with_blocks(model, members, init, given, options, trace)
             if found.converged or not n_joins:
                 break
             joined, init = joined_blocks(model.X, members, found), found

@@ -1,7 +1,8 @@
 """The parallel schedule of expectation propagation, for one problem or many in step.
 
 An iteration computes the moments of the Gaussian with sites t, the cavities, and from the tilted
-moments the sites t' that would match them; the next sites are t + (1 - damping) (t' - t).
+moments the sites t' that would match them; the next sites are t + (1 - damping) (t' - t), near the
+end extrapolated by Anderson's method if the damping is adaptive.
 
 The schedule is a generator that yields sites and is sent the state with these sites, or None where
 they leave no proper Gaussian. `run_one` runs one; `run_batch` runs many in step, so that the
@@ -11,6 +12,7 @@ Gaussians of all rows are computed together.
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
+from fastmf.inference.ep.extrapolation import AndersonExtrapolation
 from fastmf.inference.ep.sites import state_with_moments
 from fastmf.inference.gaussian.bipartite import Bipartite
 
@@ -22,6 +24,9 @@ NEW_LOW = 0.95
 MAX_HALVINGS = 30
 # How much longer a step may be than the last one, if that was not halved.
 GROWTH = 1.5
+# Largest difference of a mean, in standard deviations, or relative difference of a variance, from
+# which sites are extrapolated: which fixed point is found is decided before.
+NEAR = 0.1
 # How often site precisions are doubled in search of a proper Gaussian, and from where on.
 MAX_DOUBLINGS, MIN_START_PRECISION = 60, 1e-3
 
@@ -92,6 +97,9 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     """
     adaptive = damping is None
     damping = FIRST_DAMPING if adaptive else damping
+    extrapolation = AndersonExtrapolation() if adaptive else None
+    # Units that stand for several count as often: so steps are those of repeated rows.
+    root = 1.0 if problem.weights is None else np.sqrt(problem.weights)
     low, since_low, n_raises = np.inf, 0, 0
     last, n_falls, enough = np.inf, 0, DAMPING_PATIENCE
     closest, smallest = state, np.inf
@@ -99,7 +107,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     for k in range(1, problem.max_iter + 1):
         residual = state.residual()
         trace.add(residual, lambda state=state: problem.energy(state))
-        if state.agrees(problem.tol):
+        if residual <= problem.tol and state.agrees(problem.tol):
             return state, CONVERGED, "parallel"
         if residual < smallest:
             closest, smallest = state, residual
@@ -122,12 +130,33 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
             break
         # Where a step had to be halved, the next one most often has to be, too.
         length = min(1 - damping, longest)
-        new, longest = yield from _step(state, length)
-        longest *= GROWTH if longest == length else 1
+        new = (yield from _extrapolated(extrapolation, state, length, root)) if adaptive else None
+        if new is None:
+            new, longest = yield from _step(state, length)
+            longest *= GROWTH if longest == length else 1
         if new is None:
             return closest, IMPROPER, "parallel"
         state = new
     return closest, OUT_OF_ITERATIONS, "parallel"
+
+
+def _extrapolated(extrapolation, state, length, root):
+    """Generator: the state with extrapolated sites; None where it is too early, or no nearer."""
+    mean, var = state.tilted - state.gaussian
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = np.stack([mean / np.sqrt(state.gaussian[1]), var / state.gaussian[1]])
+    if not abs(difference).max() < NEAR:
+        extrapolation.reset(0)
+        return None
+    step = state.proposal - state.site
+    extrapolation.remember(state.site.ravel(), step.ravel(), (difference * root).ravel())
+    if len(extrapolation.sites) == 1:
+        return None
+    new = yield extrapolation(length).reshape(step.shape)
+    if new is not None and new.residual() < state.residual():
+        return new
+    extrapolation.reset()
+    return None
 
 
 def _step(state, length):

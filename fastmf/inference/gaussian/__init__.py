@@ -26,6 +26,7 @@ from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.inference.gaussian.stored import StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
+from fastmf.models.sparse_linear import gram_of
 
 # Up to so many units matrices of units are cheaper than the Woodbury identity, and more precise.
 MAX_WOODBURY_UNITS = 64
@@ -40,7 +41,9 @@ def gaussian_side(model, n_threads=None):
         if model.has_latent and kind is not Latent:
             X = with_latent_columns(X)
         arguments = X, model.y, model.noise_variance
-        return Dense.of_regression(*arguments) if kind is Dense else kind(*arguments, n_threads)
+        if kind is Dense:
+            return Dense.of_regression(*arguments, None if model.has_latent else gram_of(model))
+        return kind(*arguments, n_threads)
     if isinstance(model, RBM):
         if model.n_hidden:
             return Bipartite(model.weights.astype(np.float64))

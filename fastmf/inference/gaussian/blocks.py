@@ -22,6 +22,7 @@ from fastmf.inference.gaussian.dense import Dense, DenseInverse
 from fastmf.inference.gaussian.latent import with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.inference.gaussian.side import with_zeros
+from fastmf.models.sparse_linear import gram_of
 
 # With blocks, matrices of units are cheaper than the Woodbury identity up to so many for each row.
 MAX_DENSE_RATIO = 2.5
@@ -30,11 +31,12 @@ MAX_DENSE_RATIO = 2.5
 def block_side(model, blocks, n_threads=None):
     """The Gaussian side of a linear model with blocks."""
     y, noise_variance = model.y, model.noise_variance
-    side = gaussian_side(model, n_threads)
     stored = isinstance(model.X, StoredColumns)
     few = not (model.has_latent or stored) and model.n_units <= MAX_DENSE_RATIO * model.n_samples
-    if few and not isinstance(side, Dense):
-        side = side.dense()
+    if few:
+        side = Dense.of_regression(model.X, y, noise_variance, gram_of(model))
+    else:
+        side = gaussian_side(model, n_threads)
     kind, X = type(side), model.X
     if kind is LowRank and model.has_latent:
         X = with_latent_columns(X)
@@ -242,7 +244,7 @@ class BlockSide(NamedTuple):
     def _precision(self, site):
         """The matrix of precisions of all units, sites included."""
         _, single, elements = self.blocks.parts(site)
-        precision = np.array(self.side.precision, order="F")
+        precision = np.array(self.side.precision.T, order="F")  # symmetric: memory is copied
         singles = self.blocks.singles
         precision[singles, singles] += single
         for M, units in zip(self.blocks.matrices(elements), self.blocks.groups, strict=True):

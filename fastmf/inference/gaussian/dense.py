@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.linalg import Cholesky, cholesky
+from fastmf._common.linalg import Cholesky, Gram, cholesky
 from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide, with_zeros
 
 
@@ -29,11 +29,12 @@ class Dense(GaussianSide):
         self.n_units = len(field)
 
     @classmethod
-    def of_regression(cls, X, y, noise_variance):
-        """The Gaussian side of a linear model, with matrices of units."""
+    def of_regression(cls, X, y, noise_variance, gram=None):
+        """The Gaussian side of a linear model, with matrices of units; `gram` is X'X, if known."""
+        gram = Gram(X).matrix() if gram is None else gram
         X = X.astype(np.float64, copy=False)
         constant = y @ y / noise_variance + len(y) * np.log(2 * np.pi * noise_variance)
-        return cls(X.T @ X / noise_variance, X.T @ y / noise_variance, -constant / 2)
+        return cls(gram / noise_variance, X.T @ y / noise_variance, -constant / 2)
 
     def dense(self):
         """Itself."""

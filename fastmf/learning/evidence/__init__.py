@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import column_squares
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
 from fastmf.models import SparseLinearModel
+from fastmf.models.sparse_linear import with_gram
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
 from fastmf.priors._protocol import parts_of
 
@@ -24,7 +26,7 @@ NEVER_ZERO = 40.0
 # error of a coefficient if all others were known. With little noise a larger one would be of the
 # order of the standard errors: a state then passes for the fixed point of the next noise variance,
 # too, and the evidence seems to grow as the noise falls, down to its bound.
-SEARCH_TOL, RELATIVE_TOL = 1e-4, 1e-2
+SEARCH_TOL, RELATIVE_TOL = 4e-4, 1e-2
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
 MAX_ITER = 100
@@ -72,6 +74,8 @@ class Regression(NamedTuple):
         What the sum of squares of y has beyond that of its elements.
     blocks : int array of shape (n_features,), optional
         Labels of the features that have a site together. None: each has its own.
+    gram : Gram, optional
+        X'X, for all models of the search.
     """
 
     X: np.ndarray
@@ -80,6 +84,7 @@ class Regression(NamedTuple):
     n_rows: float | None = None
     absent_square: float = 0.0
     blocks: np.ndarray | None = None
+    gram: Gram | None = None
 
     @property
     def parts(self):
@@ -119,7 +124,8 @@ class Regression(NamedTuple):
         """The model with these hyper-parameters."""
         prior = hyperparameters.prior(self.groups)
         noise_variance, rows = hyperparameters.noise_variance, self.total_rows
-        return SparseLinearModel(self.X, self.y, noise_variance, prior, rows, self.absent_square)
+        model = SparseLinearModel(self.X, self.y, noise_variance, prior, rows, self.absent_square)
+        return with_gram(model, self.gram)
 
 
 class Loci(NamedTuple):
@@ -336,7 +342,7 @@ class FixedPoints(NamedTuple):
         return all(result.converged for result in self.results)
 
 
-def fixed_points(task, here, starts=None, n_threads=None):
+def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0):
     """Fixed points with these hyper-parameters, near those of others if there are any.
 
     Parameters
@@ -345,6 +351,8 @@ def fixed_points(task, here, starts=None, n_threads=None):
     here : Hyperparameters
     starts : tuple of ExpectationPropagation, optional
     n_threads : int, optional
+    looseness : float, default 1.0
+        How many times the tolerance of the fixed points is that of a search near its end.
 
     Returns
     -------
@@ -355,7 +363,8 @@ def fixed_points(task, here, starts=None, n_threads=None):
     options = {"max_iter": MAX_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         model = part.model(here)
-        options |= {"tol": search_tolerance(part.X, here.noise_variance), "blocks": part.blocks}
+        tol = looseness * search_tolerance(part.X, here.noise_variance)
+        options |= {"tol": tol, "blocks": part.blocks}
         # The double loop of blocks would take longer than the rest of the search.
         options["schedule"] = "auto" if part.blocks is None else "parallel"
         solve = robust_solution if starts is None else solution_from

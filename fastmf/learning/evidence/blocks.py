@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from fastmf._common.linalg import Gram
+from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.ep.block_partition import (
     FoundBlocks,
     blocks_of,
@@ -11,7 +13,7 @@ from fastmf.inference.ep.block_partition import (
 )
 from fastmf.inference.ep.expectation_propagation import lead_scores
 from fastmf.inference.gaussian.blocks import labels_of
-from fastmf.learning.evidence import Loci
+from fastmf.learning.evidence import Loci, Regression
 
 # How often blocks are joined for one value of the parameters, during the search.
 SEARCH_JOINS = 2
@@ -26,6 +28,17 @@ def quiet_parameters(task, start, fixed):
         return start
     noise_variance = max(start.noise_variance, FIRST_NOISE * task.scale)
     return start._replace(noise_variance=noise_variance)
+
+
+def with_grams(task):
+    """The task whose models share the products of the features, as long as it is in use."""
+    parts = [
+        part._replace(gram=Gram(part.X))
+        if isinstance(part, Regression) and not isinstance(part.X, StoredColumns)
+        else part
+        for part in task.parts
+    ]
+    return _with_parts(task, parts)
 
 
 def has_blocks(task):
@@ -91,6 +104,14 @@ def with_blocks_of(task, results):
     return _with_parts(task, parts)
 
 
+def same_blocks(results, others):
+    """Whether two results of each part have the same blocks, with patterns of the same sizes."""
+    return all(
+        np.array_equal(one.most_included, other.most_included)
+        for one, other in zip(results, others, strict=True)
+    )
+
+
 def with_joins(task, max_joins):
     """The task whose blocks may be joined so often."""
     parts = []
@@ -98,6 +119,17 @@ def with_joins(task, max_joins):
         if isinstance(part.blocks, FoundBlocks):
             part = part._replace(blocks=part.blocks._replace(max_joins=max_joins))
         parts.append(part)
+    return _with_parts(task, parts)
+
+
+def with_small_patterns(task):
+    """The task whose blocks keep patterns of few features."""
+    parts = [
+        part._replace(blocks=part.blocks._replace(deepens=False))
+        if isinstance(part.blocks, FoundBlocks)
+        else part
+        for part in task.parts
+    ]
     return _with_parts(task, parts)
 
 

@@ -9,12 +9,19 @@ from scipy.special import expit
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.evidence import Hyperparameters, fixed_points
-from fastmf.learning.evidence.blocks import with_blocks_of
+from fastmf.learning.evidence.blocks import (
+    same_blocks,
+    with_blocks_of,
+    with_small_patterns,
+)
 from fastmf.learning.quasi_newton import minimise
 
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
-# then a tenth of their standard errors from its maximum: the gain is half of the square.
-EVIDENCE_TOL = 5e-3
+# then less than a tenth of their standard errors from its maximum: the gain is half of the square.
+EVIDENCE_TOL = 2e-3
+# Tolerance of fixed points, in units of that at the end, until a step is expected to raise the
+# log-evidence by less than this; patterns of blocks stay small as long.
+LOOSENESS, LARGE_GAIN = 5.0, 1.0
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
 # Bounds of the search, in units of the variance of y, of the slab over the mean square of the
@@ -70,6 +77,7 @@ class _Search:
         self.best, self._best_density = None, -np.inf
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
         self._n_included = np.zeros(len(start.log_odds))
+        self._loose, self._changed = True, False
 
     def hyperparameters(self, x):
         """Hyper-parameters with values x of the learned ones."""
@@ -80,10 +88,14 @@ class _Search:
     def objective(self, x):
         """Minus the log-density of data and priors, and its gradient.
 
-        Infinite where the solver does not converge.
+        Infinite where the solver does not converge. The third result says whether blocks, or their
+        patterns, are others than before.
         """
         here, first = self.hyperparameters(x), self.best is None
-        found = fixed_points(self._task, here, self.best, self._n_threads)
+        task = with_small_patterns(self._task) if self._loose else self._task
+        looseness = LOOSENESS if self._loose else 1.0
+        found = fixed_points(task, here, self.best, self._n_threads, looseness)
+        self._changed |= not (first or same_blocks(self.best, found.results))
         self._task = with_blocks_of(self._task, found.results)
         if first:
             self.best = found.results
@@ -95,10 +107,17 @@ class _Search:
         # There may be several fixed points: the next search starts from the best one, not from
         # that of a trial which was rejected.
         density = found.log_evidence + prior
-        if not all(result.converged for result in self.best) or density > self._best_density:
+        known = all(result.converged for result in self.best) and not self._changed
+        if not known or density > self._best_density:
             self.best, self._best_density = found.results, density
         self._n_included = found.gradient[2:] + self._n_of_groups * expit(here.log_odds)
-        return -density, -(found.gradient + by_prior)[self.free]
+        gradient = -(found.gradient + by_prior)[self.free]
+        if self._loose:
+            low, high = self.bounds[self.free].T
+            step = np.clip(x - gradient / self.information(), low, high) - x
+            self._loose = not -gradient @ step / 2 < LARGE_GAIN
+        changed, self._changed = self._changed, False
+        return -density, gradient, changed
 
     def information(self):
         """What the evidence would have if it were known which coefficients are zero."""

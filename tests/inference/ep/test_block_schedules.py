@@ -192,3 +192,27 @@ def test_one_block_of_all_converges(seed):
     np.testing.assert_allclose(result.inclusion_probability, exact(model)[1], atol=1e-6)
     ((_, T),) = result.block_sites
     assert (T == T.T).all()
+
+
+def test_patterns_that_are_no_longer_needed_become_small_again():
+    """Where a prior that is much sparser leaves two effects in a block at most."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 12)) + rng.normal(size=(60, 1))
+    y = X[:, :3].sum(1) + rng.normal(size=60)
+    labels = np.repeat(0, 12)
+
+    def solve(noise, log_odds, init=None):
+        prior = mf.GaussBernoulli(np.zeros(12), np.ones(12), np.full(12, log_odds))
+        model = mf.SparseLinearModel(X, y, noise, prior)
+        return mf.expectation_propagation(model, init, blocks=labels)
+
+    many = solve(1.0, -1.0)
+    assert many.most_included[0] > 3
+    few = solve(200.0, -8.0, many)
+    assert few.most_included[0] == many.most_included[0]  # until it is known that two suffice
+    few = solve(200.0, -8.0, few)
+    assert few.most_included[0] == 2
+    np.testing.assert_allclose(few.mean, solve(200.0, -8.0).mean, atol=1e-7)
+    again = solve(1.0, -1.0, few)
+    assert again.most_included[0] == many.most_included[0]
+    np.testing.assert_allclose(again.mean, many.mean, atol=1e-6)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf._outcomes import CONVERGED
+from fastmf._outcomes import CONVERGED, OUT_OF_ITERATIONS
 from fastmf.inference.ep.block_sites import block_problem, most_included
-from fastmf.inference.ep.block_sweeps import Extrapolation, block_sweeps
+from fastmf.inference.ep.block_sweeps import _Sweeps, block_sweeps
 from fastmf.inference.ep.sites import EPTrace
 from fastmf.inference.gaussian.blocks import Blocks
 
@@ -58,22 +58,19 @@ def test_patterns_grow_where_they_are_full():
     np.testing.assert_allclose(state.gaussian, full.gaussian, atol=1e-7)
 
 
-def test_a_linear_iteration_is_solved_in_as_many_steps_as_it_has_dimensions():
-    """Anderson's extrapolation of a linear map of rank two, here of made-up states."""
+def test_patterns_stay_small_if_they_shall():
     given = problem()
-    state = start(given)
-    rng = np.random.default_rng(1)
-    n = len(state.site)
-    directions = rng.normal(size=(2, n))
-    goal = rng.normal(size=n)
-    coefficients, site = np.array([3.0, -2.0]), None
-    extrapolation = Extrapolation(given)
-    extrapolation._difference = lambda made: made.proposal - made.site
-    rates = np.array([0.5, -0.7])
-    for _ in range(3):
-        site = goal + coefficients @ directions if site is None else site
-        coordinates = np.linalg.lstsq(directions.T, site - goal, rcond=None)[0]
-        step = (rates - 1) * coordinates @ directions
-        extrapolation.add(state._replace(site=site, proposal=site + step))
-        site = extrapolation(1.0)
-    np.testing.assert_allclose(site, goal, atol=1e-6)
+    state, outcome, _ = block_sweeps(given, start(given), None, EPTrace(False), deepens=False)
+    assert outcome == CONVERGED and state.problem.patterns.largest.tolist() == [4, 2]
+    assert state.tilted.full[1] > 0.1
+
+
+@pytest.mark.parametrize("patience", [3, 6])
+def test_without_a_new_low_they_end(patience, monkeypatch):
+    given = problem([4, 8])
+    first = start(given)
+    monkeypatch.setattr(_Sweeps, "_step", lambda *_: first)
+    trace = EPTrace(False)
+    state, outcome, _ = block_sweeps(given, first, None, trace, patience=patience)
+    assert outcome == OUT_OF_ITERATIONS and state is first
+    assert len(trace.residuals) == patience + 2

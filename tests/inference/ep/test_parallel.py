@@ -40,6 +40,17 @@ def test_it_ends_at_a_fixed_point(task, damping):
     assert trace.residuals[-1] == state.residual()
 
 
+def test_near_its_end_it_takes_fewer_iterations_than_with_the_same_damping_alone():
+    model, _ = problem(60, 200, 5)
+    task = problem_of(model, tol=1e-10)
+    ends = [swept(task, damping) for damping in (None, parallel.FIRST_DAMPING)]
+    assert all(end[1] == CONVERGED for end in ends)
+    np.testing.assert_allclose(ends[0][0].tilted, ends[1][0].tilted, atol=1e-8)
+    fast, slow = (end[3].residuals for end in ends)
+    far = [r for r in slow if r > 0.1]
+    assert fast[: len(far)] == far and len(fast) < len(slow)
+
+
 def test_where_dampings_do_not_help_it_ends_early_at_the_best_state():
     task = problem_of(problem(10, 25, 2, noise=0.005, inclusion_probability=0.2)[0])
     state, outcome, _, trace = swept(task, None, max_raises=0)
@@ -93,6 +104,7 @@ def lengths_of_steps(residuals):
 
     class State:
         site, proposal = np.zeros(1), np.ones(1)
+        gaussian, tilted = np.ones((2, 1)), np.full((2, 1), 9.0)  # too far for extrapolation
 
         def __init__(self, residual):
             self.residual, self.agrees = lambda: residual, lambda tol: residual <= tol

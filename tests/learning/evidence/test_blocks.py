@@ -3,12 +3,17 @@
 import numpy as np
 import pytest
 
+import fastmf as mf
+from fastmf._common.stored_columns import StoredColumns
 from fastmf.learning.evidence import Classification, Hyperparameters, Loci, Regression
 from fastmf.learning.evidence.blocks import (
     has_blocks,
     labels_of_task,
     quiet_parameters,
+    same_blocks,
     with_blocks,
+    with_grams,
+    with_small_patterns,
 )
 
 
@@ -64,3 +69,45 @@ def test_the_first_noise_is_large_unless_it_is_given():
     free, given = (Hyperparameters(known, False, False) for known in (False, True))
     assert quiet_parameters(task, start, free).noise_variance == pytest.approx(0.6 * 4)
     assert quiet_parameters(task, start, given) is start
+
+
+def test_models_of_a_task_share_the_products_of_the_features():
+    y, here = np.arange(60.0), Hyperparameters(0.5, 1.0, np.zeros(1))
+    task = Regression(columns(), y, np.zeros(5, int))
+    shared = with_grams(task)
+    expected, found = (
+        mf.expectation_propagation(task.model(here), blocks=[0, 1, 2, 3, 1])
+        for task in (task, shared)
+    )
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
+    gram = shared.gram.matrix()
+    np.testing.assert_allclose(gram, columns().T @ columns(), atol=1e-12)
+    gram *= 4  # as if the features were twice as large
+    twice = mf.expectation_propagation(shared.model(here), blocks=[0, 1, 2, 3, 1])
+    assert abs(twice.var / expected.var).max() < 0.9
+    loci = with_grams(Loci((task, task), (np.arange(5), np.arange(5, 10)), np.zeros(10, int)))
+    assert all(part.gram is not None for part in loci.parts)
+    stored = StoredColumns(columns(), np.ones(60), np.ones(5), np.zeros((60, 0)), np.zeros((0, 5)))
+    assert with_grams(task._replace(X=stored)).gram is None
+    classes = Classification.of(columns(), np.ones(60), np.zeros(5, int))
+    assert with_grams(classes) is classes
+
+
+def test_small_patterns_are_those_of_found_blocks():
+    task = Regression(columns(), np.ones(60), np.zeros(5, int))
+    found = with_small_patterns(with_blocks(task, "auto"))
+    assert not found.blocks.deepens and with_blocks(task, "auto").blocks.deepens
+    given = with_blocks(task, [0, 0, 1, 2, 3])
+    assert with_small_patterns(given).blocks is given.blocks
+
+
+def test_blocks_differ_if_they_are_joined_or_have_larger_patterns():
+    rng = np.random.default_rng(0)
+    prior = mf.GaussBernoulli(np.zeros(5), np.ones(5), np.zeros(5))
+    model = mf.SparseLinearModel(columns(), rng.normal(size=60), 1.0, prior)
+    one, other, none = (
+        mf.expectation_propagation(model, blocks=blocks)
+        for blocks in ([0, 0, 1, 1, 2], [0, 0, 0, 0, 2], None)
+    )
+    assert same_blocks([one, none], [one, none])
+    assert not same_blocks([one], [other])

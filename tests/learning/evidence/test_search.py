@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 import fastmf as mf
 from fastmf.learning import evidence
 from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient, search
+from fastmf.learning.evidence.blocks import with_blocks
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import (
     EVIDENCE_TOL,
@@ -145,3 +146,29 @@ def test_optima_on_bounds_are_named():
     ]
     some = Hyperparameters(True, False, True)
     assert on_bounds(task, here, some) == [("slab variance", "lower bound")]
+
+
+def test_fixed_points_are_sought_closely_near_the_end_only(monkeypatch):
+    """And the hyper-parameters are those of a search by close ones alone."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(80, 15)), 4, axis=1) + 0.5 * rng.normal(size=(80, 60))
+    y = 2 * X[:, 3] - X[:, 41] + rng.normal(size=80)
+    task = with_blocks(Regression(X - X.mean(0), y - y.mean(), np.zeros(60, int)), "auto")
+    start = Hyperparameters(3.0, 0.1, np.zeros(1))
+    settings = task, start, Hyperparameters(False, False, False)
+    options = dict(priors=ParameterPriors.of(task), max_iter=50)
+    tried, solve = [], search.fixed_points
+
+    def recorded(task, here, starts, n_threads, looseness):
+        tried.append((looseness, task.blocks.deepens))
+        return solve(task, here, starts, n_threads, looseness)
+
+    monkeypatch.setattr(search, "fixed_points", recorded)
+    found, _ = maximise_evidence(*settings, **options)
+    n_loose = sum(looseness > 1 for looseness, _ in tried)
+    assert 0 < n_loose < len(tried)
+    assert tried == [(search.LOOSENESS, False)] * n_loose + [(1.0, True)] * (len(tried) - n_loose)
+    monkeypatch.setattr(search, "LARGE_GAIN", np.inf)
+    close, _ = maximise_evidence(*settings, **options)
+    np.testing.assert_allclose(np.log(found[:2]), np.log(close[:2]), atol=0.1)
+    np.testing.assert_allclose(found.log_odds, close.log_odds, atol=0.1)
