@@ -79,20 +79,22 @@ class EliminationPlan(NamedTuple):
         return 8 * (total + largest_step if kept == "messages" else most)
 
 
-def elimination_plan(n_states, edges):
+def elimination_plan(n_states, edges, max_bits=MAX_BITS):
     """The plan with the smallest tables among some min-fill orders.
 
     Parameters
     ----------
     n_states : int array of shape (n_units,)
     edges : int array of shape (n_edges, 2)
+    max_bits : float
+        Logarithm of the largest table of use: plans with larger ones may be incomplete.
 
     Returns
     -------
     EliminationPlan
     """
     bits = np.log2(n_states)
-    k = int(MAX_BITS / bits.min(initial=np.inf)) if len(bits) else 0
+    k = max(int(max_bits / bits.min(initial=np.inf)), 1) if len(bits) else 0
     if _has_core(np.asarray(edges), len(bits), k):
         least = k * bits.min()
         return EliminationPlan([], [], [], k, least, least, False)

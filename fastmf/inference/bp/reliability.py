@@ -6,11 +6,14 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmf.inference.bp.loop_series import loop_correction, spin_correlations
+from fastmf.inference.mean_field.exact_check import (
+    MAX_NATS,
+    reason_of_sums,
+    reasons_by_exact_sums,
+)
 from fastmf.inference.mean_field.naive_bound import bounds_from, starts_elsewhere
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.models import RBM
-from fastmf.models.exact import exact
 from fastmf.priors._queries import two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solver.
@@ -26,18 +29,10 @@ ELSEWHERE = (
     "naive mean field finds a solution elsewhere whose bound is {:.2g} nats below its "
     "log-partition: both have a share of the weight"
 )
-# Numbers of all rows together up to which the states of one layer are enumerated.
-MAX_NUMBERS = 2**21
-# Nats, and probabilities on average and of one state, by which exact sums may differ.
-MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
 LOOPS = (
     "the next term of the loop series (loop_correction) changes its log-partition by {:+.2g} nats"
 )
 NO_MINIMUM = "the fixed point is no stable minimum of the Bethe free energy; try n_starts=20"
-SUMS = (
-    "the exact log-partition, which is quickly found here, is {:+.2g} nats away and probabilities "
-    "of states differ by up to {:.2g}; take algorithm='auto'"
-)
 OTHERS = (
     "from 20 starts the log-partition is {:+.2g} nats away and probabilities differ by up to "
     "{:.2g}: other fixed points have a share of the weight; take n_starts=20"
@@ -83,21 +78,24 @@ class BeliefsCheck(NamedTuple):
         values, means = np.atleast_1d(found.log_partition), np.atleast_2d(found.mean[0])
         reasons = [""] * len(values)
         rows = np.flatnonzero(np.atleast_1d(found.converged) & np.isfinite(values))
-        few = len(rows) * 2.0 ** min(model.weights.shape) * sum(model.weights.shape) <= MAX_NUMBERS
-        sums = [self._exact(found, row) for row in rows] if few and self._is_binary() else None
-        loops = found.loop_correction if sums is None else None
-        for k, row in enumerate(rows):
+        if not len(rows):
+            return reasons
+        joined = np.hstack([np.atleast_2d(mean)[rows] for mean in found.mean])
+        known = reasons_by_exact_sums(model, self._tilt_of(rows), joined, values[rows])
+        loops = found.loop_correction if known is None else None
+        for wrong, row in zip(known or [None] * len(rows), rows, strict=True):
+            if wrong == "":
+                continue
             starts = np.vstack([means[row], starts_elsewhere(model, means[row])])
-            tilt = self._tilt_of_row(row)
+            tilt = self._tilt_of([row])
             naive, bounds, sizes = bounds_from(tap, model, starts, tilt, np.zeros(tilt.field.shape))
             best = bounds.argmax()
             if bounds[best] - values[row] > BOUND_MARGIN + RELATIVE_MARGIN * sizes[best]:
                 reasons[row] = REASON.format(bounds[best] - values[row])
             elif self.stable is not None:
                 reasons[row] = self._of_starts(row, values[row], found, naive.mean[0], bounds)
-            if sums is not None:
-                wrong = reason_of_sums(*sums[k])
-                reasons[row] = wrong and (reasons[row] or wrong)
+            if wrong is not None:
+                reasons[row] = "; ".join(filter(None, (wrong, reasons[row])))
                 continue
             if not reasons[row] and loops is not None:
                 reasons[row] = reason_of_loops(np.atleast_1d(loops)[row])
@@ -109,7 +107,7 @@ class BeliefsCheck(NamedTuple):
         """Reason why a row with one start is not reliable, by more of them."""
         if np.count_nonzero(self.model.weights) > MAX_EDGES or found.unique:
             return ""
-        tilt = self._tilt_of_row(row).field[0]
+        tilt = self._tilt_of([row]).field[0]
         fields = np.split(tilt, self.model.weights.shape[:1])
         others = self.several(self.model, fields, None)
         if not others.converged or others.solutions is None:
@@ -131,19 +129,6 @@ class BeliefsCheck(NamedTuple):
         p = np.concatenate(parts, axis=1)
         # Smaller ones are the rounding errors of means.
         return np.where(p < 4 * np.finfo(self.model.dtype).eps, 0, p)
-
-    def _exact(self, found, row):
-        """What a row's log-partition and probabilities lack, by enumeration."""
-        tilt = self._tilt_of_row(row).field[0]
-        parts = np.split(tilt, self.model.weights.shape[:1])
-        layers = [
-            prior._replace(field=prior.field.astype(np.float64) + own)
-            for prior, own in zip(self.model.layers, parts, strict=True)
-        ]
-        sums = exact(RBM(self.model.weights.astype(np.float64), *layers))
-        p = self._probabilities([np.atleast_2d(mean)[row] for mean in found.mean])
-        lacking = self._probabilities(sums.mean) - p
-        return sums.log_partition - np.atleast_1d(found.log_partition)[row], lacking
 
     def corrections(self, found):
         """What the next term of the loop series adds to the log-partition of each row, or None."""
@@ -178,12 +163,15 @@ class BeliefsCheck(NamedTuple):
         low, high = two_values(self.model.visible)
         return solution_elsewhere(value, means, bounds, solutions.visible, high - low)[1]
 
-    def _tilt_of_row(self, row):
+    def _tilt_of(self, rows):
+        """The `Tilt` of some rows: one row if all have the same."""
         parts = []
         for field, n in zip(self.fields, self.model.weights.shape, strict=True):
             field = np.zeros((1, n)) if field is None else np.atleast_2d(field)
-            parts.append(field[[min(row, len(field) - 1)]])
-        field = np.hstack(parts).astype(np.float64)
+            parts.append(field[rows] if len(field) > 1 else field)
+        n_rows = max(map(len, parts))
+        field = np.hstack([np.broadcast_to(part, (n_rows, part.shape[1])) for part in parts])
+        field = field.astype(np.float64)
         return Tilt(field, np.zeros(field.shape), np.zeros(field.shape, bool))
 
 
@@ -221,20 +209,3 @@ def reason_of_loops(correction):
     if np.isnan(correction):
         return NO_MINIMUM
     return LOOPS.format(correction) if abs(correction) > MAX_NATS else ""
-
-
-def reason_of_sums(nats, differences, text=SUMS):
-    """Reason by sums that are exact or of more fixed points, "" if they are about the same.
-
-    Parameters
-    ----------
-    nats : float
-        What the log-partition lacks.
-    differences : array of shape (n_states,)
-        What probabilities of states lack.
-    text : str
-    """
-    sizes = abs(differences)
-    largest = sizes.max(initial=0.0)
-    right = abs(nats) <= MAX_NATS and sizes.mean() <= MAX_MEAN and largest <= MAX_PROBABILITY
-    return "" if right else text.format(nats, largest)

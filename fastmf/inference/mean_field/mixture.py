@@ -8,6 +8,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf.inference.fixed_point import ending_of, replaced, with_check, with_solutions
 from fastmf.inference.mean_field.naive_bound import random_starts
+from fastmf.inference.mean_field.reliability import check_of_whole
 from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
 from fastmf.inference.mean_field.solutions import Solutions, distinct
 
@@ -54,7 +55,16 @@ def mixture_of_starts(solve, model, starts, tilts, options):
         rows.append(_mixed_row(partial(solve, model, **own), _starts(model, n_starts, rng), rng))
     found = _joined(rows) if lengths else rows[0][0]
     with_solutions(found, [row[1] for row in rows], not lengths)
-    return with_check(found, lambda _: [reason for row in rows for reason in [row[2]()]])
+    return with_check(found, partial(_reasons, solve, model, tuple(tilts.values()), rows))
+
+
+def _reasons(solve, model, tilts, rows, found):
+    """Reason why each row is not reliable, by exact sums or by those of its solutions."""
+    known = check_of_whole(solve, model, tilts).by_exact_sums(found)
+    return [
+        "" if why == "" else "; ".join(filter(None, (why, row[2]())))
+        for why, row in zip(known, rows, strict=True)
+    ]
 
 
 def _starts(model, n_starts, rng):

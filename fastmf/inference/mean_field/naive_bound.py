@@ -90,7 +90,7 @@ def naive_bound(sides, b, tilt, values=None):
         if clamped.any():
             x = np.broadcast_to(values[:, units], clamped.shape).astype(np.float64)
         tilts = b[:, units], field.astype(np.float64), precision.astype(np.float64)
-        mean, own = _units(prior, tilts, clamped, x)
+        mean, own = terms_of_units(prior, *tilts, clamped, x)
         means.append(mean)
         total = total + own.sum(1)
         size = size + abs(own).sum(1)
@@ -102,15 +102,30 @@ def naive_bound(sides, b, tilt, values=None):
     return np.where(finite, total, -np.inf), np.where(finite, size, 0.0)
 
 
-def _units(prior, tilts, clamped, values):
-    """Means of the units, and the terms of the bound that sum to those of the units."""
-    b, field, precision = tilts
+def terms_of_units(prior, b, field, precision, clamped, values=None):
+    """Means of the units, and the terms of the bound that sum to those of the units.
+
+    With b = field these are the log-partitions of the units.
+
+    Parameters
+    ----------
+    prior : unit prior
+    b, field, precision : array of shape (n_rows, n_units)
+    clamped : bool array of shape (n_rows, n_units)
+    values : array of shape (n_rows or 1, n_units), optional
+        Values of clamped units.
+
+    Returns
+    -------
+    mean : array of shape (n_rows, n_units)
+    terms : array of shape (n_rows, n_terms)
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         mean = prior.moments(b, precision)[0]
         # One for each group of states.
         alone = prior.log_partition(b, precision)
         own = (field - b) * mean
-    if values is not None:
+    if values is not None and clamped.any():
         sizes = column_sizes(prior)
         alone = np.where(clamped[:, np.cumsum(sizes) - sizes], 0, alone)
         x = mean = np.where(clamped, values, mean)

@@ -1,6 +1,7 @@
 """Checks of converged fixed points, made when their `reliable` or `message` is read.
 
-A row is not reliable if
+Where exact sums are quick, they decide (`fastmf.inference.mean_field.exact_check`). Otherwise a row
+is not reliable if
 
 - its log-partition is below a naive mean-field bound, found by descending from near its means, and
   from several other starts if it has no start of its own;
@@ -24,7 +25,9 @@ import numpy as np
 from scipy.sparse import csr_array, issparse, triu
 
 from fastmf.inference.mean_field import _sparse_checks, gaussian_layers
+from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
+from fastmf.inference.mean_field.exact_check import reasons_by_exact_sums
 from fastmf.inference.mean_field.naive_bound import (
     N_BOUND_SWEEPS,
     best_bound,
@@ -87,16 +90,54 @@ class FixedPointCheck(NamedTuple):
         -------
         list of str, one a row, or None
         """
-        if found.log_partition is None or gaussian_layers.is_integrated(self.model):
+        if found.log_partition is None:
             return None
-        values = np.atleast_1d(found.log_partition)
-        reasons, rows = [""] * len(values), np.flatnonzero(np.atleast_1d(found.converged))
+        known = self.by_exact_sums(found)
+        # Nothing else is known of units that are integrated out.
+        if gaussian_layers.is_integrated(self.model):
+            ended = np.atleast_1d(found.converged)
+            unknown = any(why is None for why, ok in zip(known, ended, strict=True) if ok)
+            return None if unknown else [why or "" for why in known]
+        reasons = [why or "" for why in known]
+        doubtful = np.array([why != "" for why in known])
+        rows = np.flatnonzero(doubtful & np.atleast_1d(found.converged))
+        for row, why in zip(rows, self._other_reasons(found, rows), strict=True):
+            reasons[row] = "; ".join(filter(None, (reasons[row], why)))
+        return reasons
+
+    def by_exact_sums(self, found):
+        """Reason why each row is wrong by exact sums, "" if it is right; None if not known.
+
+        Parameters
+        ----------
+        found : FixedPoint
+
+        Returns
+        -------
+        list of str or None, one a row
+        """
+        values, known = np.atleast_1d(found.log_partition), [None] * np.size(found.converged)
+        rows = np.flatnonzero(np.atleast_1d(found.converged) & np.isfinite(values))
+        mean = _joined(layout_of_checks(self.model), found.mean)[rows]
+        some = reasons_by_exact_sums(
+            self.model, self._tilt_of(rows), mean, values[rows], self.whole
+        )
+        for row, why in zip(rows, some or (), strict=some is not None):
+            known[row] = why
+        return known
+
+    def _tilt_of(self, rows):
+        return self.tilt._make(part[rows] if len(part) > 1 else part for part in self.tilt)
+
+    def _other_reasons(self, found, rows):
+        """Reason why each of some rows is not reliable, without exact sums."""
+        reasons = [""] * len(rows)
         if not len(rows):
             return reasons
         layout, sides = layout_of_checks(self.model), sides_of(self.model)
         parts = found.mean, found.var, found.b, found.a
         state = np.stack([_joined(layout, part)[rows] for part in parts])
-        tilt = self.tilt._make(part[rows] if len(part) > 1 else part for part in self.tilt)
+        tilt, values = self._tilt_of(rows), np.atleast_1d(found.log_partition)
         below = self._below_bound(layout, sides, state, tilt, values[rows])
         why = "its log-partition is {:.3g} nats below a naive mean-field bound"
         checks = [(below > 0, [why.format(x) for x in below])]
@@ -115,7 +156,7 @@ class FixedPointCheck(NamedTuple):
         for failed, why in checks:
             for k in np.flatnonzero(failed):
                 reason = why if isinstance(why, str) else why[k]
-                reasons[rows[k]] += ("; " if reasons[rows[k]] else "") + reason
+                reasons[k] += ("; " if reasons[k] else "") + reason
         return reasons
 
     def _strong_pairs(self, sides, state, tilt):
@@ -150,6 +191,21 @@ class FixedPointCheck(NamedTuple):
                 bounds[k], sizes[k] = best, size
         excess = bounds - values - BOUND_MARGIN - RELATIVE_MARGIN * sizes
         return np.where(excess > 0, bounds - values, 0.0)
+
+
+def check_of_whole(solve, model, tilts):
+    """The `FixedPointCheck` of rows that stand for the whole machine, at tilts as users pass them.
+
+    Parameters
+    ----------
+    solve : callable
+        `fastmf.tap`.
+    model : RBM, DBM or BoltzmannMachine
+    tilts : tuple (field, precision, clamp)
+        As for `tap`.
+    """
+    tilt = start_and_tilt(model, layout_of_checks(model), None, *tilts, None)[1]
+    return FixedPointCheck(solve, model, tilt, third_order=False, whole=True)
 
 
 def _joined(layout, parts):

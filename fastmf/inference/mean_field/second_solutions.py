@@ -12,7 +12,7 @@ from fastmf.inference.mean_field.naive_bound import (
     random_starts,
     solutions_from,
 )
-from fastmf.priors._groups import column_is_group, column_sizes, has_groups
+from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import n_units
 from fastmf.priors._queries import columns_of_values, two_values
 
@@ -95,7 +95,7 @@ def second_solutions(solve, model, mean, var, tilt):
     init = (starts,), (np.zeros_like(starts),)
     found = solutions_from(solve, model, layout, init, tilt, mean, **options)
     moved = [
-        (abs(there - here) / _widths(prior)).max(1, initial=0)
+        (abs(there - here) / widths(prior)).max(1, initial=0)
         for prior, there, here in zip(
             model.layers, _parts(found.mean), _parts(own.mean), strict=True
         )
@@ -128,10 +128,8 @@ def _opposite(prior, mean):
     return out
 
 
-def _widths(prior):
-    """Distance of the lowest and the highest value of each unit."""
-    if not has_groups(prior):
-        return np.array([np.ptp(values) for values in columns_of_values(prior)])
+def widths(prior):
+    """Distance of the lowest and the highest value of each unit of a discrete prior, or 1."""
     columns = zip(columns_of_values(prior), column_is_group(prior), strict=True)
-    widths = [np.ones(len(v)) if group else [np.ptp(v)] for v, group in columns]
-    return np.concatenate(widths)
+    found = [np.ones(len(v)) if group else [np.ptp(v) or 1.0] for v, group in columns]
+    return np.concatenate([np.zeros(0), *found])

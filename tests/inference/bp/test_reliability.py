@@ -71,7 +71,7 @@ def test_results_without_checks_say_none():
 
 
 def test_other_starts_and_loops_where_sums_are_not_exact(monkeypatch):
-    monkeypatch.setattr("fastmf.inference.bp.reliability.MAX_NUMBERS", 0)
+    monkeypatch.setattr("fastmf.inference.mean_field.exact_check.MAX_NUMBERS", 0)
     silent, reasons = [], ""
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from fastmf.inference.bp.graphs.elimination import eliminated
+from fastmf.inference.bp.graphs.elimination import eliminated_units
 from fastmf.inference.bp.graphs.moves import likely_state
 from fastmf.inference.bp.loop_series import loop_correction, spin_correlations, state_covariances
 from fastmf.inference.bp.reliability import (
@@ -17,17 +17,15 @@ from fastmf.inference.bp.reliability import (
     REASON,
     RELATIVE_MARGIN,
     reason_of_loops,
-    reason_of_sums,
     solution_elsewhere,
 )
+from fastmf.inference.mean_field.exact_check import MAX_ENTRIES, is_small, reason_of_sums
 from fastmf.priors._queries import two_values
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
 N_NAIVE_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
 # Largest number of values of tables of graphs that naive mean field checks.
 MAX_VALUES = 2_000_000
-# Entries of the tables of all rows together up to which beliefs are compared with exact ones.
-MAX_ENTRIES = 2**23
 # Nats of the loop correction up to which a naive mean-field solution elsewhere is no reason, if no
 # start leads elsewhere: such solutions are common where phases overlap.
 SMALL_LOOPS = 0.05
@@ -87,13 +85,18 @@ class GraphCheck(NamedTuple):
         if large and exact is loops is couplings is None and not (found.unique or any(reasons)):
             return None
         for row in rows:
-            why, doubt, elsewhere = self._of_bounds(row, values[row], couplings)
-            doubt = reasons[row] or doubt
+            wrong = None
             if exact is not None:
                 beliefs = np.exp(_log_weights(found, row)) @ self.beliefs[row]
                 sums = exact[row].log_partition - values[row], exact[row].beliefs - beliefs
                 wrong = reason_of_sums(*sums)
-                reasons[row] = wrong and (why or doubt or wrong)
+            if wrong == "":
+                reasons[row] = ""
+                continue
+            why, doubt, elsewhere = self._of_bounds(row, values[row], couplings)
+            doubt = reasons[row] or doubt
+            if wrong is not None:
+                reasons[row] = "; ".join(filter(None, (wrong, why or doubt)))
                 continue
             loop = np.nan if loops is None else np.atleast_1d(loops)[row]
             if not why and loops is not None:
@@ -125,9 +128,11 @@ class GraphCheck(NamedTuple):
 
     def _exact(self, rows):
         """The `Eliminated` sums of some rows by their numbers; None if they take long."""
-        found = {}
+        found, plans, graph = {}, {}, self.units.graph
+        if not is_small(len(graph.n_states), len(graph.edges), len(rows)):
+            return None
         for row in rows:
-            found[row] = eliminated(self.units.row(row), MAX_ENTRIES / len(rows))
+            found[row] = eliminated_units(self.units.row(row), MAX_ENTRIES / len(rows), plans)
             if found[row] is None:
                 return None
         return found

@@ -14,7 +14,7 @@ def test_sums_are_those_of_enumeration():
         clamp = np.full(n, -1)
         clamp[n // 2] = 0
         for held in (None, clamp):
-            found = elimination.eliminated(GraphUnits(graph.machine(), clamp=held), 2**20)
+            found = elimination.eliminated_units(GraphUnits(graph.machine(), clamp=held), 2**20, {})
             log_partition, marginals, pairs, _ = graph.solve(clamp=held)
             assert np.isclose(found.log_partition, log_partition, rtol=1e-12)
             assert np.allclose(found.beliefs, marginals, atol=1e-12)
@@ -22,16 +22,14 @@ def test_sums_are_those_of_enumeration():
             assert np.allclose(found.pairs, right, atol=1e-12)
 
 
-def test_nothing_where_tables_are_large_or_no_state_is_left(monkeypatch):
+def test_nothing_where_tables_are_large_or_no_state_is_left():
     wide = mf.BoltzmannMachine(grid_couplings(8), mf.Ising(np.zeros(64)))
-    assert elimination.eliminated(GraphUnits(wide), 100.0) is None
+    assert elimination.eliminated_units(GraphUnits(wide), 100.0, {}) is None
     impossible = mf.BoltzmannMachine(
         _forbidden(),
         mf.Categorical(np.zeros((2, 2))),
     )
-    assert elimination.eliminated(GraphUnits(impossible), 2**20) is None
-    monkeypatch.setattr(elimination, "MAX_UNITS", 63)
-    assert elimination.eliminated(GraphUnits(wide), np.inf) is None
+    assert elimination.eliminated_units(GraphUnits(impossible), 2**20, {}) is None
 
 
 def _forbidden():

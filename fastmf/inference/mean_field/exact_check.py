@@ -1,0 +1,262 @@
+"""Exact sums over the states of small machines, with which all solvers compare converged rows.
+
+States of all units, or of the smaller of two sides without couplings inside, are enumerated; of
+other fully visible machines one unit after the other is eliminated. Where sums would take longer
+than some tenths of a second for all rows together, none are made.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
+from fastmf.inference.mean_field.second_solutions import widths
+from fastmf.models import BoltzmannMachine
+from fastmf.models._elimination import Tables, sum_over_states
+from fastmf.models._elimination_order import elimination_plan
+from fastmf.models._graph import pairwise_graph
+from fastmf.models._state_tables import coupling_tables, marginals_of_all, restricted, unit_tables
+from fastmf.models.exact import states_of
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import has_log_prob, parts_of
+from fastmf.priors._queries import columns_of_values, number_of_states
+
+# Numbers of all rows together up to which states are enumerated, and entries of the tables of all
+# rows, and steps, up to which units are eliminated.
+MAX_NUMBERS, MAX_ENTRIES, MAX_STEPS = 2**21, 2**23, 8000
+# Units and edges of the largest graphs for which an order of elimination is sought.
+MAX_UNITS, MAX_EDGES = 2000, 6000
+# Nats, and probabilities on average and of one state, by which exact sums may differ; of means
+# fractions of the range of a unit, or of so many standard deviations of an unbounded one.
+MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
+DEVIATIONS = 4.0
+SUMS = (
+    "the exact log-partition, which is quickly found here, is {:+.2g} nats away and means or "
+    "probabilities differ by up to {:.2g} of their range; take exact sums (fastmf.exact, or "
+    "algorithm='auto' of belief_propagation)"
+)
+
+
+class ExactRows(NamedTuple):
+    """Exact sums of rows.
+
+    Parameters
+    ----------
+    log_partition : array of shape (n_rows,)
+        NaN where there are no sums.
+    mean : array of shape (n_rows, n_units)
+    width : array of shape (n_rows or 1, n_units)
+        Distance of the lowest and the highest value of each unit; `DEVIATIONS` standard deviations
+        of units that are not discrete.
+    """
+
+    log_partition: np.ndarray
+    mean: np.ndarray
+    width: np.ndarray
+
+
+def reasons_by_exact_sums(model, tilt, mean, values, whole=True):
+    """Reason why each row is wrong, by exact sums.
+
+    A row that stands for one solution of several has a share w = exp(-d) of the weight, if its
+    log-partition is d nats too low, so that means may differ by 1 - w more.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    tilt : Tilt
+        With one or `n_rows` rows, in the order of `sides_of`.
+    mean : array of shape (n_rows, n_units)
+        Means of the rows, which are the values of clamped units.
+    values : array of shape (n_rows,)
+        Log-partitions of the rows.
+    whole : bool
+        Whether rows stand for the whole machine.
+
+    Returns
+    -------
+    list of str or None, or None
+        "" for a row that is right, None for one of which sums do not tell whether it is; None for
+        all if sums are not quick.
+    """
+    sums = exact_rows(model, tilt, mean)
+    if sums is None:
+        return None
+    lacking = sums.log_partition - values
+    differences = (sums.mean - mean) / sums.width
+    out = []
+    for nats, of_row in zip(lacking, differences, strict=True):
+        if not np.isfinite(nats):
+            out.append(None)
+            continue
+        why = reason_of_sums(nats, of_row)
+        if why and not whole and nats > 0:
+            others = 1 - np.exp(-nats)
+            contradicts = reason_of_sums(0.0, np.maximum(abs(of_row) - others, 0))
+            why = why if contradicts else None
+        out.append(why)
+    return out
+
+
+def reason_of_sums(nats, differences, text=SUMS):
+    """Reason by sums that are exact or of more fixed points, "" if they are about the same.
+
+    Parameters
+    ----------
+    nats : float
+        What the log-partition lacks.
+    differences : array of shape (n_states,) or (n_units,)
+        What probabilities of states lack, or means as fractions of their range.
+    text : str
+    """
+    sizes = abs(differences)
+    largest = sizes.max(initial=0.0)
+    average = sizes.mean() if sizes.size else 0.0
+    right = abs(nats) <= MAX_NATS and average <= MAX_MEAN and largest <= MAX_PROBABILITY
+    return "" if right else text.format(nats, largest)
+
+
+def exact_rows(model, tilt, values):
+    """The `ExactRows` of a machine, None if they are not quick.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    tilt : Tilt
+        With one or `n_rows` rows, in the order of `sides_of`.
+    values : array of shape (n_rows, n_units)
+        Values of clamped units.
+    """
+    sides, n_rows = sides_of(model), len(values)
+    values = values.astype(np.float64)
+    own = tilt._make(part.astype(part.dtype if part.dtype == bool else np.float64) for part in tilt)
+    n_own = n_rows if tilt.clamped.any() else max(map(len, tilt))
+    summed = _enumerated_side(sides, n_own)
+    if summed is not None:
+        found = _enumerated(sides, summed, own, values[:n_own])
+    elif len(sides.priors) == 1:
+        found = _eliminated(sides, own, values[:n_own])
+    else:
+        found = None
+    if found is None or n_own == n_rows:
+        return found
+    return ExactRows(*(np.repeat(part, n_rows, axis=0) for part in found[:2]), found.width)
+
+
+def _enumerated_side(sides, n_rows):
+    """Side of which the states are few enough for all rows, None if there is none."""
+    two = len(sides.priors) == 2
+    width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
+    counts = [
+        number_of_states(p) if all(map(has_log_prob, parts_of(p))) else np.inf for p in sides.priors
+    ]
+    best = int(np.argmin(counts))
+    return best if counts[best] * width <= MAX_NUMBERS else None
+
+
+def _enumerated(sides, summed, tilt, values):
+    """The `ExactRows` by the states of one side; the other, if any, is summed analytically."""
+    prior, here = sides.priors[summed], sides.slices[summed]
+    x = np.vstack(list(states_of(prior, 1)))
+    couplings = sides.couplings.T if summed else sides.couplings
+    fields, log_weights = x @ couplings, prior.log_prob(x).sum(1)
+    other = sides.slices[1 - summed] if len(sides.priors) == 2 else None
+    if other is None:
+        log_weights = log_weights + (fields * x).sum(1) / 2
+    n_rows, square = len(values), x**2
+    log_partition, mean = np.full(n_rows, np.nan), np.zeros(values.shape)
+    width = np.ones(values.shape)
+    for k in range(n_rows):
+        field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
+        logs = log_weights + x @ field[here] - square @ precision[here] / 2
+        fixed = clamped[here]
+        logs = np.where((x[:, fixed] == values[k, here][fixed]).all(1), logs, -np.inf)
+        if other is not None:
+            prior_there = sides.priors[1 - summed]
+            b = fields + field[other]
+            parts = (np.broadcast_to(part[other], b.shape) for part in (precision, clamped))
+            there, terms = terms_of_units(prior_there, b, b, *parts, values[k, other])
+            logs = logs + terms.sum(1)
+        largest = logs.max()
+        if not np.isfinite(largest):  # no state is possible, or units have no moments
+            continue
+        w = np.exp(logs - largest)
+        log_partition[k] = largest + np.log(w.sum())
+        w /= w.sum()
+        mean[k, here], width[k, here] = w @ x, widths(prior)
+        if other is not None:
+            mean[k, other] = w @ there
+            width[k, other] = _widths_or_deviations(prior_there, b, precision[other], w, there)
+    return ExactRows(log_partition, mean, width)
+
+
+def _widths_or_deviations(prior, b, precision, w, mean):
+    """Widths of units; of those that are not discrete by their variances."""
+    if columns_of_values(prior) is not None:
+        return widths(prior)
+    var = prior.moments(b, np.broadcast_to(precision, b.shape))[1]
+    total = w @ var + np.maximum(w @ mean**2 - (w @ mean) ** 2, 0)
+    return np.maximum(DEVIATIONS * np.sqrt(total), 1e-300)
+
+
+def _eliminated(sides, tilt, values):
+    """The `ExactRows` of a fully visible machine, None if its tables are large."""
+    prior, n_rows = sides.priors[0], len(values)
+    if columns_of_values(prior) is None or not all(map(has_log_prob, parts_of(prior))):
+        return None
+    machine = BoltzmannMachine(sides.couplings, prior)
+    fields, states = unit_tables(machine)
+    graph, plans = pairwise_graph(machine), {}
+    if not is_small(len(fields), len(graph.edges), n_rows):
+        return None
+    couplings = coupling_tables(graph, states)
+    log_partition, mean = np.full(n_rows, np.nan), np.zeros(values.shape)
+    ends = np.cumsum(column_sizes(prior))
+    for k in range(n_rows):
+        field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
+        own = []
+        for logs, x, end in zip(fields, states, ends, strict=True):
+            at = slice(end - x.shape[1], end)
+            logs = logs + x @ field[at] - x**2 @ precision[at] / 2
+            wrong = ((x != values[k, at]) & clamped[at]).any(1)
+            own.append(np.where(wrong, -np.inf, logs))
+        found = eliminated(Tables(own, graph.edges, couplings), MAX_ENTRIES / n_rows, plans)
+        if found is None:
+            return None
+        log_partition[k] = found.log_partition
+        mean[k] = np.concatenate([p @ x for p, x in zip(found.units, states, strict=True)])
+    return ExactRows(log_partition, mean, widths(prior)[None])
+
+
+def is_small(n_units, n_edges, n_rows):
+    """Whether an order of elimination is sought for a graph with so many rows."""
+    return n_units <= MAX_UNITS and n_edges <= MAX_EDGES and n_units * n_rows <= MAX_STEPS
+
+
+def eliminated(tables, max_entries, plans):
+    """Exact `Marginals` of a graph; None if they are large, or no state is possible.
+
+    Parameters
+    ----------
+    tables : Tables
+    max_entries : float
+        Largest number of entries of all tables together.
+    plans : dict
+        Orders of elimination of the same edges, for other rows.
+    """
+    allowed = [logs > -np.inf for logs in tables.fields]
+    n_allowed = np.array([np.count_nonzero(a) for a in allowed])
+    if not n_allowed.all():
+        return None
+    if n_allowed.tobytes() not in plans:
+        free = n_allowed > 1
+        edges = (np.cumsum(free) - 1)[tables.edges[free[tables.edges].all(1)]]
+        most = np.log2(max_entries) if max_entries > 1 else 0.0
+        plans[n_allowed.tobytes()] = elimination_plan(n_allowed[free], edges, most)
+    plan = plans[n_allowed.tobytes()]
+    if not plan.complete or 2.0 ** min(plan.log2_total, 60.0) > max_entries:
+        return None
+    left = restricted(tables, allowed)
+    found = sum_over_states(left.tables, plan, "cliques")
+    found = marginals_of_all(left, tables.edges, found)
+    return None if found.log_partition == -np.inf else found
