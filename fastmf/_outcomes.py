@@ -20,8 +20,7 @@ INFEASIBLE = 13
 MESSAGES = {
     CONVERGED: "converged",
     OUT_OF_ITERATIONS: "not converged: max_iter iterations done while still moving; raise max_iter",
-    CYCLING: "not converged: cycling; leave damping=None, raise damping or max_iter, or for "
-    "sum-product pass on_failure='minimise'",
+    CYCLING: "not converged: cycling; leave damping=None, or raise damping or max_iter",
     DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive, "
     "or its mean grows without bound)",
     MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
@@ -42,7 +41,8 @@ MESSAGES = {
     INFEASIBLE: "infeasible: forbidden states and pairs of states leave none to some unit, so that "
     "the log-partition is -inf and there are no marginals (means are 0)",
 }
-# Added to the message of a decoded assignment.
+# Added to the message of sum-product that cycles, and to that of a decoded assignment.
+MINIMISE = "; or pass on_failure='minimise'"
 POLISHED = "; the assignment is polished: no flip of one visible unit improves it"
 CONVERGED_STATES = (CONVERGED, MINIMISED, RESTARTED, SOLVED)
 

@@ -224,7 +224,7 @@ def belief_propagation(
     Reading `reliable` or `message` of the result of sum-product checks converged rows. Where exact
     sums are quick (tables of 2^23 entries, or an RBM's smaller layer of about 15 units), `reliable`
     says whether the log-partition is within 1 nat of them, and probabilities within 0.05 on average
-    and 0.2 each. Elsewhere a row is flagged if its log-partition is below a naive mean-field bound;
+    and 0.2 each. Elsewhere an RBM with categorical visible units is not checked, and any other row is flagged if its log-partition is below a naive mean-field bound;
     if the next term of the loop series (`loop_correction`) exceeds 1 nat; if 20 starts lead
     elsewhere (up to 20,000 coupled pairs); and on a graph if messages settle with damping only, or
     naive mean field has a solution elsewhere, unless no start leads there and the next term is
@@ -284,7 +284,8 @@ def belief_propagation(
             return propagate_on_layers(options, model, field, clamp, init)
         if init is not None or starts is not None:
             raise ValueError("init and starts: not available with categorical visible units.")
-        return propagate(options, model, fields, n_rows)
+        found = propagate(options, model, fields, n_rows)
+        return _checked(found, model, fields) if algorithm == "sum" else found
     if n_starts is not None:
         return _from_starts(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)

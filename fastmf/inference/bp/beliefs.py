@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common.html import extent, number
-from fastmf._outcomes import POLISHED, is_converged, messages_of
+from fastmf._outcomes import CYCLING, MINIMISE, POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._decoding import spectral_radius_bound
 from fastmf.inference.fixed_point import FixedPoint, trace_of
@@ -131,6 +131,8 @@ def beliefs_of(
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
     ]
     converged, message = is_converged(record.status), messages_of(record.status)
+    if options.algorithm == "sum":
+        message = np.where(record.status == CYCLING, np.char.add(message, MINIMISE), message)
     if local_maximum is not None:
         polished = np.char.add(message, POLISHED)
         message = np.where(local_maximum & ~converged, polished, message)

@@ -82,6 +82,8 @@ class BeliefsCheck(NamedTuple):
             return reasons
         joined = np.hstack([np.atleast_2d(mean)[rows] for mean in found.mean])
         known = reasons_by_exact_sums(model, self._tilt_of(rows), joined, values[rows])
+        if not self._is_binary():
+            return self._of_other_units(known, reasons, rows)
         loops = found.loop_correction if known is None else None
         for wrong, row in zip(known or [None] * len(rows), rows, strict=True):
             if wrong == "":
@@ -101,6 +103,15 @@ class BeliefsCheck(NamedTuple):
                 reasons[row] = reason_of_loops(np.atleast_1d(loops)[row])
             if not reasons[row] and self.several is not None:
                 reasons[row] = self._of_others(row, values[row], found)
+        return reasons
+
+    @staticmethod
+    def _of_other_units(known, reasons, rows):
+        """The reasons by exact sums alone, None where some are not known."""
+        if known is None or None in known:
+            return None
+        for wrong, row in zip(known, rows, strict=True):
+            reasons[row] = wrong
         return reasons
 
     def _of_others(self, row, value, found):

@@ -30,10 +30,12 @@ MAX_UNITS, MAX_EDGES = 2000, 6000
 # fractions of the range of a unit, or of so many standard deviations of an unbounded one.
 MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
 DEVIATIONS = 4.0
+# Share of the weight up to which a row with a start of its own is one solution of several.
+MAX_WEIGHT = 0.75
 SUMS = (
     "the exact log-partition, which is quickly found here, is {:+.2g} nats away and means or "
-    "probabilities differ by up to {:.2g} of their range; take exact sums (fastmf.exact, or "
-    "algorithm='auto' of belief_propagation)"
+    "probabilities differ by up to {:.2g} of their range; take fastmf.exact, or belief_propagation "
+    "with algorithm='auto'"
 )
 
 
@@ -59,7 +61,8 @@ def reasons_by_exact_sums(model, tilt, mean, values, whole=True):
     """Reason why each row is wrong, by exact sums.
 
     A row that stands for one solution of several has a share w = exp(-d) of the weight, if its
-    log-partition is d nats too low, so that means may differ by 1 - w more.
+    log-partition is d nats too low, so that means may differ by 1 - w more. From three quarters of
+    the weight on it has to stand for the whole machine.
 
     Parameters
     ----------
@@ -90,9 +93,9 @@ def reasons_by_exact_sums(model, tilt, mean, values, whole=True):
             out.append(None)
             continue
         why = reason_of_sums(nats, of_row)
-        if why and not whole and nats > 0:
-            others = 1 - np.exp(-nats)
-            contradicts = reason_of_sums(0.0, np.maximum(abs(of_row) - others, 0))
+        weight = np.exp(-max(nats, 0.0))
+        if why and not whole and weight <= MAX_WEIGHT:
+            contradicts = reason_of_sums(0.0, np.maximum(abs(of_row) - (1 - weight), 0))
             why = why if contradicts else None
         out.append(why)
     return out
@@ -205,10 +208,10 @@ def _eliminated(sides, tilt, values):
     if columns_of_values(prior) is None or not all(map(has_log_prob, parts_of(prior))):
         return None
     machine = BoltzmannMachine(sides.couplings, prior)
-    fields, states = unit_tables(machine)
     graph, plans = pairwise_graph(machine), {}
-    if not is_small(len(fields), len(graph.edges), n_rows):
+    if not is_small(len(graph.n_states), len(graph.edges), n_rows):
         return None
+    fields, states = unit_tables(machine)
     couplings = coupling_tables(graph, states)
     log_partition, mean = np.full(n_rows, np.nan), np.zeros(values.shape)
     ends = np.cumsum(column_sizes(prior))

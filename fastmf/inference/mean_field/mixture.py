@@ -61,10 +61,7 @@ def mixture_of_starts(solve, model, starts, tilts, options):
 def _reasons(solve, model, tilts, rows, found):
     """Reason why each row is not reliable, by exact sums or by those of its solutions."""
     known = check_of_whole(solve, model, tilts).by_exact_sums(found)
-    return [
-        "" if why == "" else "; ".join(filter(None, (why, row[2]())))
-        for why, row in zip(known, rows, strict=True)
-    ]
+    return [row[2]() if why is None else why for why, row in zip(known, rows, strict=True)]
 
 
 def _starts(model, n_starts, rng):
