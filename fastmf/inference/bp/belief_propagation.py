@@ -218,21 +218,20 @@ def belief_propagation(
     weights proportional to exp(log_partition), which is right for phases that hardly overlap; of
     phases that do, too much is counted, up to the logarithm of their number. Time and memory are
     those of `n_starts` rows with messages for a row, one row after another.
-
     A fixed point without preference, as of a ferromagnet without a field, need not be stable.
 
     Reading `reliable` or `message` of the result of sum-product checks converged rows. Where exact
     sums are quick (tables of 2^23 entries, or an RBM's smaller layer of about 15 units), `reliable`
     says whether the log-partition is within 1 nat of them, and probabilities within 0.05 on average
-    and 0.2 each. Elsewhere an RBM with categorical visible units is not checked, and any other row is flagged if its log-partition is below a naive mean-field bound;
-    if the next term of the loop series (`loop_correction`) exceeds 1 nat; if 20 starts lead
-    elsewhere (up to 20,000 coupled pairs); and on a graph if messages settle with damping only, or
-    naive mean field has a solution elsewhere, unless no start leads there and the next term is
-    below 0.05 nats. Of 960 random graphs of 14 to 25 units 13 were then wrong and reliable, by at
-    most 0.18 in the mean of the marginals, and 18 right and flagged. Of 50 digits, half of each
-    free in an RBM of 16 hidden units learned from MNIST, 36 are reliable, within 0.25 nats; of the
-    14 flagged 10 are off by 0.4 to 6 nats. `unique` says whether the fixed point was proved to be
-    the only one (Mooij and Kappen 2007). None of this is computed before it is read.
+    and 0.2 each. Elsewhere (an RBM of categorical units is not checked there) a row is flagged if
+    its log-partition is below a naive mean-field bound; if the next term of the loop series
+    (`loop_correction`) exceeds 1 nat; if 20 starts lead elsewhere (up to 20,000 coupled pairs); and
+    on a graph if messages settle with damping only, or naive mean field has a solution elsewhere,
+    unless no start leads there and the next term is below 0.05 nats. Of 960 random graphs of 14 to
+    25 units 13 were then wrong and reliable, by at most 0.18 in the mean of the marginals, and 18
+    right and flagged. Of 50 digits, half of each free in an RBM of 16 hidden units learned from
+    MNIST, 36 are reliable, within 0.25 nats; of the 14 flagged 10 are off by 0.4 to 6 nats.
+    `unique` says whether the fixed point was proved to be the only one (Mooij and Kappen 2007).
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing long
     after the beliefs have stopped; the undamped sweep that confirms convergence sets them to their

@@ -90,6 +90,7 @@ def adaptive_tap(
     parallel schedule does not converge, whatever the damping; then "auto" descends on the energy,
     for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
     cost per iteration, of which ten to fifty are needed.
+    Checks behind `reliable` are those of `tap`: exact sums where these are quick, else bounds.
 
     Examples
     --------
