@@ -221,17 +221,16 @@ def belief_propagation(
     A fixed point without preference, as of a ferromagnet without a field, need not be stable.
 
     Reading `reliable` or `message` of the result of sum-product checks converged rows. Where exact
-    sums are quick (tables of 2^23 entries, or an RBM's smaller layer of about 15 units), `reliable`
-    says whether the log-partition is within 1 nat of them, and probabilities within 0.05 on average
-    and 0.2 each. Elsewhere (an RBM of categorical units is not checked there) a row is flagged if
-    its log-partition is below a naive mean-field bound; if the next term of the loop series
-    (`loop_correction`) exceeds 1 nat; if 20 starts lead elsewhere (up to 20,000 coupled pairs); and
-    on a graph if messages settle with damping only, or naive mean field has a solution elsewhere,
-    unless no start leads there and the next term is below 0.05 nats. Of 960 random graphs of 14 to
-    25 units 13 were then wrong and reliable, by at most 0.18 in the mean of the marginals, and 18
-    right and flagged. Of 50 digits, half of each free in an RBM of 16 hidden units learned from
-    MNIST, 36 are reliable, within 0.25 nats; of the 14 flagged 10 are off by 0.4 to 6 nats.
-    `unique` says whether the fixed point was proved to be the only one (Mooij and Kappen 2007).
+    sums are quick (tables of 2^23 entries, or a layer of about 15 units), it says whether the log-
+    partition is within 1 nat of them, and probabilities within 0.05 on average and 0.2 each.
+    Elsewhere (not of an RBM with categorical units) rows are flagged if their log-partition is
+    below a naive mean-field bound; if the next term of the loop series (`loop_correction`) exceeds
+    1 nat; if 20 starts lead elsewhere (up to 20,000 coupled pairs); and on a graph if messages
+    settle with damping only, or naive mean field has a solution elsewhere, unless no start leads
+    there and the next term is below 0.05 nats. Of 960 random graphs of 14 to 25 units 13 were then
+    wrong and reliable, by at most 0.18 in the mean of the marginals, and 18 right and flagged. Of
+    50 digits, half of each free in an RBM of 16 hidden units learned from MNIST, 36 are reliable,
+    within 0.25 nats; of the 14 flagged 10 are off by 0.4 to 6 nats. See `Beliefs.unique`.
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing long
     after the beliefs have stopped; the undamped sweep that confirms convergence sets them to their
@@ -283,8 +282,7 @@ def belief_propagation(
             return propagate_on_layers(options, model, field, clamp, init)
         if init is not None or starts is not None:
             raise ValueError("init and starts: not available with categorical visible units.")
-        found = propagate(options, model, fields, n_rows)
-        return _checked(found, model, fields) if algorithm == "sum" else found
+        return _checked(propagate(options, model, fields, n_rows), model, fields)
     if n_starts is not None:
         return _from_starts(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
@@ -308,11 +306,13 @@ def belief_propagation(
         local_maximum=optimal,
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
-    return _checked(found, model, fields) if algorithm == "sum" else found
+    return _checked(found, model, fields)
 
 
 def _checked(found, model, fields, stable=None):
     """The same `Beliefs` with what is computed when it is read."""
+    if found.objective is not None:  # decoded
+        return found
     options = BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0)
     several = functools.partial(_from_starts, options) if stable is None else None
     check = BeliefsCheck(model, fields, stable, several)

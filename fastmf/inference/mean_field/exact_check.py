@@ -23,15 +23,15 @@ from fastmf.priors._queries import columns_of_values, number_of_states
 
 # Numbers of all rows together up to which states are enumerated, and entries of the tables of all
 # rows, and steps, up to which units are eliminated.
-MAX_NUMBERS, MAX_ENTRIES, MAX_STEPS = 2**21, 2**23, 8000
+MAX_NUMBERS, MAX_ENTRIES, MAX_ELIMINATIONS = 2**21, 2**23, 8000
 # Units and edges of the largest graphs for which an order of elimination is sought.
-MAX_UNITS, MAX_EDGES = 2000, 6000
+MAX_UNITS, MAX_COUPLED_PAIRS = 2000, 6000
 # Nats, and probabilities on average and of one state, by which exact sums may differ; of means
 # fractions of the range of a unit, or of so many standard deviations of an unbounded one.
 MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
 DEVIATIONS = 4.0
 # Share of the weight up to which a row with a start of its own is one solution of several.
-MAX_WEIGHT = 0.75
+LARGEST_SHARE = 0.75
 SUMS = (
     "the exact log-partition, which is quickly found here, is {:+.2g} nats away and means or "
     "probabilities differ by up to {:.2g} of their range; take fastmf.exact, or belief_propagation "
@@ -94,7 +94,7 @@ def reasons_by_exact_sums(model, tilt, mean, values, whole=True):
             continue
         why = reason_of_sums(nats, of_row)
         weight = np.exp(-max(nats, 0.0))
-        if why and not whole and weight <= MAX_WEIGHT:
+        if why and not whole and weight <= LARGEST_SHARE:
             contradicts = reason_of_sums(0.0, np.maximum(abs(of_row) - (1 - weight), 0))
             why = why if contradicts else None
         out.append(why)
@@ -209,7 +209,7 @@ def _eliminated(sides, tilt, values):
         return None
     machine = BoltzmannMachine(sides.couplings, prior)
     graph, plans = pairwise_graph(machine), {}
-    if not is_small(len(graph.n_states), len(graph.edges), n_rows):
+    if not is_small(graph, n_rows):
         return None
     fields, states = unit_tables(machine)
     couplings = coupling_tables(graph, states)
@@ -231,9 +231,11 @@ def _eliminated(sides, tilt, values):
     return ExactRows(log_partition, mean, widths(prior)[None])
 
 
-def is_small(n_units, n_edges, n_rows):
-    """Whether an order of elimination is sought for a graph with so many rows."""
-    return n_units <= MAX_UNITS and n_edges <= MAX_EDGES and n_units * n_rows <= MAX_STEPS
+def is_small(graph, n_rows=1):
+    """Whether an order of elimination is sought for a `PairwiseGraph` with so many rows."""
+    n_units = len(graph.n_states)
+    small = n_units <= MAX_UNITS and len(graph.edges) <= MAX_COUPLED_PAIRS
+    return small and n_units * n_rows <= MAX_ELIMINATIONS
 
 
 def eliminated(tables, max_entries, plans):

@@ -8,7 +8,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf.inference.fixed_point import ending_of, replaced, with_check, with_solutions
 from fastmf.inference.mean_field.naive_bound import random_starts
-from fastmf.inference.mean_field.reliability import check_of_whole
+from fastmf.inference.mean_field.reliability import check_at_tilts
 from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
 from fastmf.inference.mean_field.solutions import Solutions, distinct
 
@@ -60,7 +60,7 @@ def mixture_of_starts(solve, model, starts, tilts, options):
 
 def _reasons(solve, model, tilts, rows, found):
     """Reason why each row is not reliable, by exact sums or by those of its solutions."""
-    known = check_of_whole(solve, model, tilts).by_exact_sums(found)
+    known = check_at_tilts(solve, model, tilts, whole=True).by_exact_sums(found)
     return [row[2]() if why is None else why for why, row in zip(known, rows, strict=True)]
 
 

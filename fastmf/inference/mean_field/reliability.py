@@ -193,8 +193,8 @@ class FixedPointCheck(NamedTuple):
         return np.where(excess > 0, bounds - values, 0.0)
 
 
-def check_of_whole(solve, model, tilts):
-    """The `FixedPointCheck` of rows that stand for the whole machine, at tilts as users pass them.
+def check_at_tilts(solve, model, tilts, whole):
+    """The `FixedPointCheck` of rows at tilts as users pass them.
 
     Parameters
     ----------
@@ -203,9 +203,10 @@ def check_of_whole(solve, model, tilts):
     model : RBM, DBM or BoltzmannMachine
     tilts : tuple (field, precision, clamp)
         As for `tap`.
+    whole : bool
     """
     tilt = start_and_tilt(model, layout_of_checks(model), None, *tilts, None)[1]
-    return FixedPointCheck(solve, model, tilt, third_order=False, whole=True)
+    return FixedPointCheck(solve, model, tilt, False, whole)
 
 
 def _joined(layout, parts):

@@ -27,7 +27,7 @@ from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.inference.mean_field.reliability import FixedPointCheck, check_of_whole
+from fastmf.inference.mean_field.reliability import FixedPointCheck, check_at_tilts
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
@@ -217,24 +217,12 @@ def tap(
     onsager_every = check.count("onsager_every", onsager_every)
     if gaussian_layers.is_integrated(model):
         tilts = field, precision, clamp
-        found = gaussian_layers.solve(
-            model,
-            tap,
-            init,
-            tilts,
-            rng,
-            order=order,
-            damping=damping,
-            tol=tol,
-            max_iter=max_iter,
-            acceleration=acceleration,
-            onsager_every=onsager_every,
-            history=history,
-            log_partition=log_partition,
-            n_threads=n_threads,
-        )
-        check_rows = check_of_whole(tap, model, tilts)._replace(whole=init is None)
-        return found if order == 1 else with_check(found, check_rows)
+        options = {"order": order, "damping": damping, "tol": tol, "max_iter": max_iter,
+                   "acceleration": acceleration, "onsager_every": onsager_every, "history": history,
+                   "log_partition": log_partition, "n_threads": n_threads}  # fmt: skip
+        found = gaussian_layers.solve(model, tap, init, tilts, rng, **options)
+        checked = check_at_tilts(tap, model, tilts, init is None)
+        return found if order == 1 else with_check(found, checked)
     if order == 3 and is_grouped(model):
         model = dense_machine("tap with order=3 and categorical units", model)
     model = finite_machine("tap", model)

@@ -61,6 +61,23 @@ def test_uniqueness_is_proved_where_couplings_are_weak():
     assert mf.belief_propagation(tree).unique
 
 
+def test_categorical_units_are_compared_with_exact_sums():
+    n_flagged = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        fields, weights = rng.normal(size=(4, 3)), rng.normal(size=(12, 5)) * 3
+        model = mf.RBM(weights, mf.Categorical(fields), mf.Bernoulli(rng.normal(size=5)))
+        found, exact = mf.belief_propagation(model), mf.exact(model)
+        errors = abs(np.concatenate(exact.mean) - np.concatenate(found.mean))
+        right = errors.mean() <= 0.05 and errors.max() <= 0.2
+        right = right and abs(found.log_partition - exact.log_partition) <= 1
+        assert found.reliable == (right and found.converged)
+        n_flagged += not right and found.converged
+    assert n_flagged
+    large = mf.RBM(np.ones((60, 40)) / 99, mf.Categorical(np.zeros((20, 3))), mf.Ising(np.ones(40)))
+    assert mf.belief_propagation(large).reliable is None
+
+
 def test_results_without_checks_say_none():
     model = random_machine(0.1)
     decoded = mf.belief_propagation(model, algorithm="max")

@@ -9,7 +9,7 @@ from fastmf.inference.bp.graphs.elimination import eliminated_units
 from fastmf.inference.bp.graphs.results import graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved
 from fastmf.inference.fixed_point import replaced, with_check
-from fastmf.inference.mean_field.exact_check import MAX_EDGES, MAX_UNITS
+from fastmf.inference.mean_field.exact_check import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.
 MAX_ENTRIES = 2**25
@@ -47,8 +47,8 @@ def automatic(options, units, n_rows, solve):
 
 def _exact(options, units, n_rows):
     """The `Solved` rows by elimination; None if their tables are large."""
-    rows, plans, graph = [], {}, units.graph
-    if len(graph.n_states) > MAX_UNITS or len(graph.edges) > MAX_EDGES:
+    rows, plans = [], {}
+    if not is_small(units.graph):
         return None
     for k in range(n_rows):
         rows.append(eliminated_units(units.row(k), MAX_ENTRIES / n_rows, plans))

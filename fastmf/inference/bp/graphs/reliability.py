@@ -128,8 +128,8 @@ class GraphCheck(NamedTuple):
 
     def _exact(self, rows):
         """The `Eliminated` sums of some rows by their numbers; None if they take long."""
-        found, plans, graph = {}, {}, self.units.graph
-        if not is_small(len(graph.n_states), len(graph.edges), len(rows)):
+        found, plans = {}, {}
+        if not is_small(self.units.graph, len(rows)):
             return None
         for row in rows:
             found[row] = eliminated_units(self.units.row(row), MAX_ENTRIES / len(rows), plans)
