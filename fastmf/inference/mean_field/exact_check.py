@@ -18,12 +18,13 @@ from fastmf.models._graph import pairwise_graph
 from fastmf.models._state_tables import coupling_tables, marginals_of_all, restricted, unit_tables
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
-from fastmf.priors._protocol import has_log_prob, parts_of
+from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors._queries import columns_of_values, number_of_states
 
-# Numbers of all rows together up to which states are enumerated, and entries of the tables of all
-# rows, and steps, up to which units are eliminated.
-MAX_NUMBERS, MAX_ENTRIES, MAX_ELIMINATIONS = 2**21, 2**23, 8000
+# Rows, and numbers of all rows together, up to which states are enumerated.
+MAX_ROWS, MAX_NUMBERS = 2000, 2**21
+# Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
+MAX_ENTRIES, MAX_ELIMINATIONS = 2**23, 8000
 # Units and edges of the largest graphs for which an order of elimination is sought.
 MAX_UNITS, MAX_COUPLED_PAIRS = 2000, 6000
 # Nats, and probabilities on average and of one state, by which exact sums may differ; of means
@@ -154,7 +155,7 @@ def _enumerated_side(sides, n_rows):
         number_of_states(p) if all(map(has_log_prob, parts_of(p))) else np.inf for p in sides.priors
     ]
     best = int(np.argmin(counts))
-    return best if counts[best] * width <= MAX_NUMBERS else None
+    return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_ROWS else None
 
 
 def _enumerated(sides, summed, tilt, values):
@@ -199,7 +200,11 @@ def _widths_or_deviations(prior, b, precision, w, mean):
         return widths(prior)
     var = prior.moments(b, np.broadcast_to(precision, b.shape))[1]
     total = w @ var + np.maximum(w @ mean**2 - (w @ mean) ** 2, 0)
-    return np.maximum(DEVIATIONS * np.sqrt(total), 1e-300)
+    deviations = np.maximum(DEVIATIONS * np.sqrt(total), 1e-300)
+    return np.concatenate([
+        own if columns_of_values(part) is None else widths(part)
+        for part, own in by_parts(prior, deviations)
+    ])  # fmt: skip
 
 
 def _eliminated(sides, tilt, values):

@@ -101,6 +101,11 @@ def test_gaussian_units_beside_discrete_ones():
     assert np.allclose(found.mean[0], np.concatenate(exact.mean))
     assert np.allclose(found.width[0, :6], 4 * np.sqrt(exact.var[0]))
     assert np.allclose(found.width[0, 6:], 2)
+    mixed = concatenate([model.visible, mf.Bernoulli(np.zeros(2))])
+    model = mf.RBM(rng.normal(size=(8, 4)), mixed, model.hidden)
+    wider = Tilt(np.zeros((1, 12)), np.zeros((1, 12)), np.zeros((1, 12), bool))
+    found = exact_rows(model, wider, np.zeros((1, 12)))
+    assert np.allclose(found.width[0, 6:], [1, 1, 2, 2, 2, 2])
 
 
 def test_no_sums_where_they_take_long():
