@@ -137,7 +137,8 @@ def exact_rows(model, tilt, values):
     n_own = n_rows if tilt.clamped.any() else max(map(len, tilt))
     summed = _enumerated_side(sides, n_own)
     if summed is not None:
-        found = _enumerated(sides, summed, own, values[:n_own])
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # units without moments
+            found = _enumerated(sides, summed, own, values[:n_own])
     elif len(sides.priors) == 1:
         found = _eliminated(sides, own, values[:n_own])
     else:
