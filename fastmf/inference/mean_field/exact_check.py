@@ -21,8 +21,8 @@ from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors._queries import columns_of_values, number_of_states
 
-# Rows, and numbers of all rows together, up to which states are enumerated.
-MAX_ROWS, MAX_NUMBERS = 2000, 2**21
+# Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
+MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
 # Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
 MAX_ENTRIES, MAX_ELIMINATIONS = 2**23, 8000
 # Units and edges of the largest graphs for which an order of elimination is sought.
@@ -156,7 +156,7 @@ def _enumerated_side(sides, n_rows):
         number_of_states(p) if all(map(has_log_prob, parts_of(p))) else np.inf for p in sides.priors
     ]
     best = int(np.argmin(counts))
-    return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_ROWS else None
+    return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_FIELD_ROWS else None
 
 
 def _enumerated(sides, summed, tilt, values):
