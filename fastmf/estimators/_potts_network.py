@@ -37,7 +37,7 @@ class PottsNetwork:
             )
         return Sandwich(
             self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
-            **options,
+            targets=self._targets(), **options,
         )  # fmt: skip
 
     def standard_errors(self, gauge="zero-sum"):
@@ -106,7 +106,7 @@ class PottsNetwork:
         sandwich = self._sandwich()
         if self.l2 or self.l2_field:
             raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
-        if self._completions is not None:
+        if self._completions is not None or self._targets() is not None:
             raise ValueError("likelihood ratio tests are for complete rows.")
         absent = self._absent_pairs()
         all_pairs = None if absent is None else self.graph_
