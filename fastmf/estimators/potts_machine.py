@@ -78,10 +78,9 @@ class PottsMachine(BasePottsMachine):
         available cases, the terms of sites that were seen in a row together with all their
         neighbours in `graph`, which without `graph` are all others, so that rows are complete ones:
         it is right where labels are missing completely at random, for up to 4,000 parameters by
-        Newton's method, and `symmetric`. "em" sums over what they may be, by expectation and maximisation,
-        which is right where labels are missing at random, and errors take what is missing into
-        account: see `FullyVisibleBoltzmannMachine`. It is for up to 4,000 parameters by Newton's
-        method, of all pairs of sites or of those of `graph`, and `symmetric`. Rows with more than
+        Newton's method, and `symmetric`. "em", for the same, sums over what they may be, by
+        expectation and maximisation, which is right where labels are missing at random, and errors
+        take what is missing into account: see `FullyVisibleBoltzmannMachine`. Rows with more than
         4,096 completions are left out, with a warning.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
