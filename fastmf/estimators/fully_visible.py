@@ -112,8 +112,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         neighbours in `graph`, which without `graph` are all others, so that it is "drop"; or sums
         over what missing values may be, by expectation and maximisation (see Notes). "drop" and
         "available" are right where values are missing completely at random, "em" also where they
-        are missing at random. Errors take what is missing into account. Of more than 12 missing
-        values in a row "em" leaves out the row, with a warning.
+        are missing at random. Errors take what is missing into account. Rows of more than 12
+        missing values are left out by "em", with a warning.
     weights : {"counts", "sampling"}
         Whether weights say how many rows each row stands for, or are those of a survey: each row is
         then one observation, whose score is multiplied by its weight.

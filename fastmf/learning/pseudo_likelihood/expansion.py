@@ -75,7 +75,7 @@ class Expansion(NamedTuple):
     information : Godambe
         At the point of expansion, of the objective without a penalty.
     inverse : array of shape (n_parameters, n_parameters)
-        Of the Hessian there.
+        Inverse of the Hessian there.
     """
 
     estimates: np.ndarray
