@@ -244,6 +244,8 @@ class FullyVisibleBoltzmannMachine(_Network, _Saved, _Estimator):
     gradient_norm_: float
     @property
     def values_(self) -> tuple[Any, Any] | None: ...
+    @property
+    def n_available_(self) -> Array: ...
     def __init__(
         self,
         *,
@@ -340,6 +342,8 @@ class PottsMachine(_Saved, _Estimator):
     converged_: bool
     existence_: Any
     log_pseudo_likelihood_: float
+    @property
+    def n_available_(self) -> Array: ...
     def __init__(
         self,
         *,

@@ -3,11 +3,16 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy import linalg
 
 from fastmf._common.warning import warn_user
+from fastmf.learning.evidence.edges import MIN_EIGENVALUE
 
 # Share of a penalty in the curvature of a coupling beyond which its error says little.
 MAX_PENALTY_SHARE = 0.3
+# Median share of the prior from which rows are too few to take a penalty off: 70 rows of binary
+# items. In simulated tables of 40 rows, probabilities then were less calibrated, of 100 rows more.
+MAX_PRIOR_SHARE = 0.1
 
 
 class NodeCovariances(NamedTuple):
@@ -57,18 +62,38 @@ def shrunk(sandwich, naive, n_rows):
     return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
 
 
-def warn_of_penalty(shares):
+def singular(covariance):
+    """Whether a covariance has directions, beside its variances, without any."""
+    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    if not (np.isfinite(covariance).all() and (deviations > 0).all()):
+        return True
+    correlation = covariance / np.outer(deviations, deviations)
+    return linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0] < MIN_EIGENVALUE
+
+
+def few_rows(shares):
+    """Whether rows are too few to take a penalty off, from shares of the prior in information.
+
+    Both a penalty that is not needed and the noise of the sandwich then make edges too likely, and
+    the penalty of the fit counters that to some degree.
+    """
+    return not np.median(shares) < MAX_PRIOR_SHARE
+
+
+def warn_of_penalty(shares, what="penalty"):
     """Warn if a penalty, beside the rows, determines some couplings.
 
     Parameters
     ----------
     shares : array of shape (n_couplings,)
         Shares of the penalty in the inverse variances of couplings by the curvature.
+    what : str, default "penalty"
+        What is told: or the prior.
     """
     n = int((shares > MAX_PENALTY_SHARE).sum())
     if n:
         warn_user(
-            f"the penalty makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
+            f"the {what} makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
             f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
             "that probabilities are not calibrated: give a smaller l2, more rows, fewer features, "
             "or leave out those that hardly vary."

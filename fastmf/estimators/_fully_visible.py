@@ -239,6 +239,8 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
         # For standard errors.
         bits = np.packbits(rows.states > 0, axis=1)
         arrays = {"history_": self.history_, "rows": bits, "weights": rows.weights}
+        if rows.targets is not None:
+            arrays["seen"] = np.packbits(rows.states != 0, axis=1)
         arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
         return fitted, arrays | saved_rows(self)
 
@@ -254,9 +256,12 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
         shape = None, -(-self.n_features_in_ // 8)
         bits = arrays.member("rows", "iu", shape, np.uint8)
         weights = arrays.member("weights", "f", (len(bits),), low=0)
-        bits = np.unpackbits(bits, axis=1, count=self.n_features_in_)
-        rows = WeightedRows(2.0 * bits - 1, weights)
-        restored_rows(self, arrays, bits)
+        labels = np.unpackbits(bits, axis=1, count=self.n_features_in_).astype(np.int64)
+        if "seen" in arrays:
+            seen = arrays.member("seen", "iu", bits.shape, np.uint8)
+            labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
+        rows = WeightedRows.of_labels(labels, weights, self._edges(self.n_features_in_))
+        restored_rows(self, arrays, labels)
         missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
         self.n_missing_, self.n_dropped_ = map(int, missing)
         chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
@@ -265,10 +270,22 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
 
     def _objective_of(self, rows, edges=None):
         """The objective of rows, with the couplings of `graph` or of these edges alone."""
-        if edges is None and self.graph is not None:
-            names = getattr(self, "feature_names_in_", None)
-            self.graph_ = edges = edges_of(self.graph, rows.states.shape[1], names)
+        edges = self._edges(rows.states.shape[1]) if edges is None else edges
         return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
+
+    def _edges(self, n_units):
+        """The pairs of units that `graph` couples, or None without it."""
+        if self.graph is None:
+            return None
+        self.graph_ = edges_of(self.graph, n_units, getattr(self, "feature_names_in_", None))
+        return self.graph_
+
+    @property
+    def n_available_(self):
+        """Weight of the rows that have a part in the conditional probability of each unit."""
+        check_is_fitted(self)
+        rows = self._objective.rows
+        return rows.weights @ (rows.own != 0)
 
     def _items(self):
         """The rows as items with the categories 0 and 1, and their thresholds."""

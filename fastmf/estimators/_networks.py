@@ -7,9 +7,10 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import flag, number, one_of, real_array
+from fastmf._common.linalg import LinAlgError
 from fastmf._common.warning import warn_user
-from fastmf.estimators._coupling_covariance import coupling_covariance
-from fastmf.estimators._edge_inclusion import Estimates
+from fastmf.estimators._coupling_covariance import coupling_covariance, few_rows, warn_of_penalty
+from fastmf.estimators._edge_inclusion import Estimates, checked_prior
 from fastmf.estimators._frames import (
     feature_names,
     pair_series,
@@ -18,6 +19,7 @@ from fastmf.estimators._frames import (
     series,
     square_frame,
 )
+from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
@@ -231,16 +233,35 @@ class Network:
 
     # --- tests and edges ------------------------------------------------------------------------
 
-    def _edge_estimates(self, errors):
-        """Couplings in {0, 1} coding with their covariance."""
+    def _edge_estimates(self, errors, scale=None):
+        """Couplings in {0, 1} coding with their covariance.
+
+        With the scale of a prior they are free of the penalty of the fit, if rows are not few.
+        """
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
         first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
         if not len(pairs[0]):
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
-        values = factor * np.asarray(godambe.parameters)[first:]
+        parameters = np.asarray(godambe.parameters)
+        if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
+            parameters, godambe = self._without_penalty(godambe, factor / scale)
+        values = factor * parameters[first:]
         C = coupling_covariance(godambe, errors, MAX_JOINT)
         return Estimates(values, C * factor**2, pairs, feature_names(self))
+
+    def _without_penalty(self, godambe, scale):
+        """Parameters and information free of the penalty, if there are rows enough."""
+        first, ridge = godambe.objective.n_fields, mode_ridge(godambe.objective, scale)
+        try:
+            found = expanded(godambe, ridge)
+        except LinAlgError:
+            return np.asarray(godambe.parameters), godambe
+        shares = prior_shares(ridge[first:], found.inverse.diagonal()[first:])
+        if few_rows(shares):
+            return np.asarray(godambe.parameters), godambe
+        warn_of_penalty(shares, "prior")
+        return found.estimates, found.information
 
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Wald tests of every coupling against zero.
@@ -356,8 +377,11 @@ class Network:
         -----
         Estimates are taken as normal about the couplings, with their covariance; expectation
         propagation then includes or excludes couplings, to within some 0.01 of the sum over all
-        graphs. A penalty of the fit moves estimates, and results with them: a warning says where it
-        makes up 30 % or more of the information about a coupling.
+        graphs. A penalty `l2` of the fit makes no difference: estimates and covariance are those of
+        the quadratic function that the log-pseudo-likelihood without it is near the mode with the
+        prior of couplings that are not zero. Only if rows are few (that prior makes up 10 % or more
+        of the information about most couplings), or completed ("em"), the penalty stays. Warnings
+        say where penalty or prior make up 30 % or more of the information about a coupling.
 
         The couplings of each feature are taken together, with their covariance, where there are
         more than 1,000 (45 features). That leaves out the correlations of pairs that have no
@@ -375,7 +399,8 @@ class Network:
                [0, 1, 0, 1],
                [0, 0, 1, 0]])
         """
-        estimates = self._edge_estimates(errors)
+        checked_prior(inclusion_probability, scale)
+        estimates = self._edge_estimates(errors, 1.0 if scale is None else scale)
         return estimates.inclusion(inclusion_probability, scale, slab)
 
     def strength(self, *, as_frame=False):

@@ -7,7 +7,8 @@ from scipy import sparse
 
 from fastmf._common.arguments import number, one_of
 from fastmf._common.warning import warn_user
-from fastmf.estimators._data import missing_entries
+from fastmf.estimators._data import column_name, missing_entries
+from fastmf.learning.pseudo_likelihood.available import available
 from fastmf.learning.pseudo_likelihood.missing import (
     MAX_OF_A_ROW,
     Completions,
@@ -19,7 +20,7 @@ from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
 SELECTIONS = ("ebic", "cv")
-MISSING = ("error", "drop", "em")
+MISSING = ("error", "drop", "available", "em")
 KINDS_OF_WEIGHTS = ("counts", "sampling")
 
 
@@ -29,7 +30,7 @@ class Observed(NamedTuple):
     Parameters
     ----------
     labels : int array of shape (n_rows, n_features)
-        Distinct and complete.
+        Distinct, and complete but for available cases, where missing values are negative.
     weights : array of shape (n_rows,)
     sampling : sparse array of shape (n_clusters, n_observed), optional
         As in `fastmf.learning.pseudo_likelihood.rows.sampling`, of distinct rows that may be
@@ -48,7 +49,7 @@ class Observed(NamedTuple):
     n_dropped: int
 
 
-def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False):
+def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False, edges=None):
     """The rows of a fit.
 
     Parameters
@@ -65,6 +66,8 @@ def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False)
         Labels of what was sampled together.
     seen_only : bool, default False
         Whether missing values are completed by categories alone that some row has.
+    edges : int array of shape (n_edges, 2), optional
+        Pairs of features that may be coupled, for available cases; default all.
 
     Raises
     ------
@@ -75,20 +78,42 @@ def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False)
     if clusters is not None:
         _check_clusters(clusters, len(labels))
     absent = labels < 0
-    kept = summable(labels, sizes) if missing == "em" else ~absent.any(1)
+    if missing == "em":
+        kept = summable(labels, sizes)
+    else:
+        kept = available(labels, edges if missing == "available" else None).any(1)
     used = kept & (weights > 0)
     if not used.any():
-        raise ValueError("X must have a row without missing values, of positive weight.")
+        where = "" if edges is None else " in a feature and its neighbours in graph"
+        raise ValueError(f"X must have a row without missing values{where}, of positive weight.")
     rows, sums, members = distinct(labels[used], weights[used])
     clustered = None
     if clusters is not None or kind == "sampling":
         who = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
         clustered = sampling(members, weights[used], who[used])
     completions = None
-    if (rows < 0).any():
+    if missing == "em" and (rows < 0).any():
         completions = Completions.of(rows, sums, sizes, seen_only)
         rows, sums = completions.states, completions.weights
     return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~kept).sum()))
+
+
+def check_terms(machine, there):
+    """Raise unless each feature was seen together with all its neighbours.
+
+    Parameters
+    ----------
+    machine : estimator
+    there : bool array of shape (n_features,)
+        Whether it was.
+    """
+    if not there.all():
+        absent = [column_name(machine, int(j)) for j in np.flatnonzero(~there)]
+        raise ValueError(
+            "missing='available' needs, for each column, a row with its value and those of all its "
+            f"neighbours in graph, got none for {', '.join(absent[:10])}: leave out columns or "
+            "edges, or take missing='em'."
+        )
 
 
 def summable(labels, sizes):
@@ -195,7 +220,7 @@ def check_selection(machine):
         number("l1", machine.l1, 0, np.inf, below=True)
         return
     one_of("l1", machine.l1, SELECTIONS)
-    if machine.missing == "em":
+    if machine.missing in ("em", "available"):
         raise ValueError(f"l1={machine.l1!r} needs complete rows: missing='error' or 'drop'.")
 
 

@@ -14,6 +14,7 @@ from fastmf.estimators._observed import restored_rows, saved_rows
 from fastmf.estimators._potts_network import PottsNetwork
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
+from fastmf.learning.pseudo_likelihood.available import target_labels
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
@@ -121,6 +122,21 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         scores = contacts.norms(self._couplings, gauge, ignore)
         scores = contacts.average_product_corrected(scores) if flag("apc", apc) else scores
         return square_frame(self, scores) if flag("as_frame", as_frame) else scores
+
+    # --- rows of the fit ------------------------------------------------------------------------
+
+    def _targets(self):
+        """Labels of the available terms of incomplete rows, -1 elsewhere; else None."""
+        if self.missing != "available" or not (self._labels < 0).any():
+            return None
+        return target_labels(self._labels, self.graph_)
+
+    @property
+    def n_available_(self):
+        """Weight of the rows that have a part in the conditional probability of each site."""
+        check_is_fitted(self)
+        targets = self._targets()
+        return self._weights @ ((self._labels if targets is None else targets) >= 0)
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -341,6 +357,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         restored_rows(self, arrays, self._labels)
         missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
         self.n_missing_, self.n_dropped_ = map(int, missing)
+        self._absent_pairs()
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
         if "coefficients" in arrays:

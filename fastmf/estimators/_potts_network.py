@@ -4,11 +4,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
-from fastmf.estimators._coupling_covariance import shrunk, warn_of_penalty
-from fastmf.estimators._edge_inclusion import PairEstimates
+from fastmf.estimators._coupling_covariance import few_rows, shrunk, singular, warn_of_penalty
+from fastmf.estimators._edge_inclusion import PairEstimates, checked_prior
 from fastmf.estimators._frames import feature_names
 from fastmf.estimators._labels import checked_pairs
 from fastmf.estimators._networks import ERRORS
+from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.errors import IncompleteSandwich, Sandwich
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
@@ -37,7 +38,7 @@ class PottsNetwork:
             )
         return Sandwich(
             self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
-            **options,
+            targets=self._targets(), **options,
         )  # fmt: skip
 
     def standard_errors(self, gauge="zero-sum"):
@@ -106,7 +107,7 @@ class PottsNetwork:
         sandwich = self._sandwich()
         if self.l2 or self.l2_field:
             raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
-        if self._completions is not None:
+        if self._completions is not None or self._targets() is not None:
             raise ValueError("likelihood ratio tests are for complete rows.")
         absent = self._absent_pairs()
         all_pairs = None if absent is None else self.graph_
@@ -168,18 +169,31 @@ class PottsNetwork:
         >>> np.argwhere(found.probability > 0.5).tolist()
         [[1, 3], [3, 1]]
         """
-        estimates = self._edge_estimates(errors)
+        checked_prior(inclusion_probability, scale)
+        estimates = self._edge_estimates(errors, 1.0 if scale is None else scale)
         return estimates.inclusion(inclusion_probability, scale, slab)
 
-    def _edge_estimates(self, errors):
-        """Contrasts of the couplings of pairs of sites, with their covariance."""
+    def _edge_estimates(self, errors, scale=None):
+        """Contrasts of the couplings of pairs of sites, with their covariance, as of `Network`."""
         one_of("errors", errors, ERRORS)
         sandwich, names = self._sandwich(), feature_names(self)
         if not len(sandwich.objective.pairs[0]):
             raise ValueError("the fit has no couplings: there is one site, or its graph has none.")
         contrasts, groups, pairs = sandwich.objective.contrasts()
-        covariance = contrasts @ sandwich.naive_covariance() @ contrasts.T
-        warn_of_penalty(float(self.l2) * sandwich.objective.total * covariance.diagonal())
+        parameters, covariance = sandwich.parameters, None
+        if scale is not None and np.any(sandwich.objective.ridge) and self._completions is None:
+            # Contrasts have half the scale, see `PairEstimates`.
+            found = expanded(sandwich, mode_ridge(sandwich.objective, 2 / scale))
+            covariance = contrasts @ found.inverse @ contrasts.T / sandwich.objective.total
+            shares = prior_shares((2 / scale) ** 2, covariance.diagonal())
+            if few_rows(shares) or singular(covariance):
+                covariance = None
+            else:
+                parameters, sandwich = found.estimates, found.information
+                warn_of_penalty(shares, "prior")
+        if covariance is None:
+            covariance = contrasts @ sandwich.naive_covariance() @ contrasts.T
+            warn_of_penalty(float(self.l2) * sandwich.objective.total * covariance.diagonal())
         if errors == "sandwich":
             own = contrasts @ sandwich.covariance() @ contrasts.T
             covariance = shrunk(own, covariance, sandwich.effective_rows)
@@ -187,5 +201,5 @@ class PottsNetwork:
         def unpacked(values):
             return self._by_site(sandwich.objective.unpacked(contrasts.T @ values)[0], 2)
 
-        values = contrasts @ sandwich.parameters
+        values = contrasts @ parameters
         return PairEstimates(values, covariance, pairs, names, groups, unpacked)

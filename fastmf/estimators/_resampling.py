@@ -128,21 +128,22 @@ class Resampling:
         godambe = self._godambe()
         objective, parameters = godambe.objective, godambe.parameters
         states, means, hits, frequent = objective.predictions(parameters)
-        weights = objective.weights
-        residuals, deviations = states - means, states - weights @ states
-        unexplained, total = weights @ residuals**2, weights @ deviations**2
+        weights = objective.term_weights()
+        residuals, deviations = states - means, states - (weights * states).sum(0)
+        unexplained, total = ((weights * x**2).sum(0) for x in (residuals, deviations))
         constant = total <= 1e-14 * np.square(states).max(0)
         total = np.where(constant, 1.0, total)
-        factors = -2 * weights[:, None] * residuals
+        factors = -2 * weights * residuals
+        own = residuals**2 - unexplained / total * deviations**2
         with few_blas_threads():
             variances = godambe.variances_of(
                 objective.prediction_gradients(parameters, factors),
-                residuals**2 - unexplained / total * deviations**2,
+                own * weights / objective.weights[:, None],
             )
         found = Predictability(
             np.where(constant, np.nan, 1 - unexplained / total),
             np.where(constant, np.nan, np.sqrt(variances) / total),
-            weights @ hits,
+            (weights * hits).sum(0),
             frequent,
         )
         return self._framed(found, as_frame)

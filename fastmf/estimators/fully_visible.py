@@ -11,6 +11,7 @@ from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._fully_visible import INVERSIONS, BaseFullyVisibleBoltzmannMachine
 from fastmf.estimators._observed import (
     check_selection,
+    check_terms,
     likely_objective,
     maximised,
     observed,
@@ -105,12 +106,14 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         all others along a path of penalties of its own, and couple two if each is chosen for the
         other, or if one is: the procedure of IsingFit (van Borkulo et al. 2014), but for a fit of
         the chosen couplings together, without a penalty. Penalties `l2` are those of that fit.
-    missing : {"error", "drop", "em"}
-        Whether `fit` refuses missing values; leaves out rows that have some, which is right where
-        values are missing completely at random; or sums over what they may be, by expectation and
-        maximisation, which is right where they are missing at random, and whose errors take what is
-        missing into account (see Notes). Rows of more than 12 missing values are left out, with a
-        warning.
+    missing : {"error", "drop", "available", "em"}
+        Whether `fit` refuses missing values; leaves out rows that have some; takes available cases,
+        the conditional probabilities of the units that were seen in a row together with all their
+        neighbours in `graph`, which without `graph` are all others, so that it is "drop"; or sums
+        over what missing values may be, by expectation and maximisation (see Notes). "drop" and
+        "available" are right where values are missing completely at random, "em" also where they
+        are missing at random. Errors take what is missing into account. Rows of more than 12
+        missing values are left out by "em", with a warning.
     weights : {"counts", "sampling"}
         Whether weights say how many rows each row stands for, or are those of a survey: each row is
         then one observation, whose score is multiplied by its weight.
@@ -146,7 +149,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     graph_ : int array of shape (n_edges, 2)
         The pairs of units of `graph`; only with it.
     n_missing_, n_dropped_ : int
-        Missing values, and rows that were left out for them.
+        Missing values, and rows that were left out for them: of available cases, those without any.
+    n_available_ : array of shape (n_features,)
+        Weight of the rows that have a part in the conditional probability of each unit.
     path_ : SelectionPath
         With `l1="ebic"` or "cv" (not in files): penalties, numbers of couplings,
         log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`; with `rule`
@@ -173,8 +178,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     With `missing="em"` the score of the pseudo-likelihood is zero in the mean over what incomplete
     rows may be, given what is seen of them: an unbiased equation, unlike the pseudo-likelihood of
-    what is seen given what is seen. Where all pairs are coupled, conditional probabilities of
-    single units need complete rows, so that no other cases are available than complete ones.
+    what is seen given what is seen. It takes all that was seen, available cases only what was seen
+    together with all neighbours, at the cost of a complete fit, and with any number of missing
+    values in a row. Penalties are per row that has an available case.
 
     Nguyen & Wood, "A block successive lower-bound maximization algorithm for the maximum
     pseudo-likelihood estimation of fully visible Boltzmann machines", Neural Computation 28 (2016).
@@ -279,12 +285,16 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             return distinct_rows(states, weights)
         labels = np.where(absent, -1, states > 0).astype(np.int64)
         weights = np.ones(len(states)) if weights is None else weights
-        options = self.missing, self.weights
+        options, edges = (self.missing, self.weights), self._edges(states.shape[1])
         sizes = np.full(states.shape[1], 2)
-        found = observed(labels, weights, sizes, options, clusters, seen_only=not self.l2)
+        found = observed(
+            labels, weights, sizes, options, clusters, seen_only=not self.l2, edges=edges
+        )
         self._sampling, self._completions = found.sampling, found.completions
         self.n_missing_, self.n_dropped_ = found.n_missing, found.n_dropped
-        return WeightedRows(2.0 * found.labels - 1, found.weights)
+        rows = WeightedRows.of_labels(found.labels, found.weights, edges)
+        check_terms(self, (rows.own != 0).any(0))
+        return rows
 
     def _checked_solver(self):
         solver = one_of("solver", self.solver, _SOLVERS)
@@ -292,10 +302,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         check_selection(self)
         for name in ("l2", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
-        if self.missing == "em" and (self.penalty or solver not in ("auto", "newton", "lbfgs")):
+        by_gradient = solver in ("auto", "newton", "lbfgs") and not self.penalty
+        if self.missing in ("em", "available") and not by_gradient:
             raise ValueError(
-                "missing='em' needs solver 'auto', 'newton' or 'lbfgs', and penalty=None, got "
-                f"{solver!r} and penalty={self.penalty!r}."
+                f"missing={self.missing!r} needs solver 'auto', 'newton' or 'lbfgs', and "
+                f"penalty=None, got {solver!r} and penalty={self.penalty!r}."
             )
         number("existence_seconds", self.existence_seconds, 0, np.inf)
         count("max_iter", self.max_iter, optional=True)
@@ -373,8 +384,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         if not self._penalty_l1:
             return existence(objective, parameters, float(self.existence_seconds))
         # With penalised couplings only the fields of constant units can grow without end.
-        states = objective.rows.states
-        constant = np.flatnonzero((states == states[0]).all(0))
+        constant = objective.rows.constant_units()
         if self.l2 or not len(constant):
             return Existence(True)
         return Existence(

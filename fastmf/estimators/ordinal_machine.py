@@ -60,12 +60,13 @@ class OrdinalMachine(BaseOrdinalMachine):
     l2, l2_field : float
         Penalties ``(l2 sum sigma_ij^2 + l2_field sum theta_k^2) / 2`` of couplings and of the
         parameters theta of thresholds. With both the maximum always exists.
-    missing : {"error", "drop", "em"}
+    missing : {"error", "drop", "available", "em"}
         Whether `fit` refuses missing values; leaves out rows that have some, which is right where
-        values are missing completely at random; or sums over what they may be, by expectation and
-        maximisation, which is right where they are missing at random, and whose errors take what is
-        missing into account: see `FullyVisibleBoltzmannMachine`. Rows with more than 4,096
-        completions are left out, with a warning.
+        values are missing completely at random ("available" is the same, as all pairs of items may
+        be coupled); or sums over what they may be, by expectation and maximisation, which is right
+        where they are missing at random, and whose errors take what is missing into account: see
+        `FullyVisibleBoltzmannMachine`. Rows with more than 4,096 completions are left out, with a
+        warning.
     weights : {"counts", "sampling"}
         Whether weights say how many rows each row stands for, or are those of a survey: each row is
         then one observation, whose score is multiplied by its weight.
@@ -197,7 +198,7 @@ class OrdinalMachine(BaseOrdinalMachine):
         X = checked_table(self, X, reset=True, missing=self.missing != "error")
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
         used = weights > 0
-        if self.missing == "drop":
+        if self.missing in ("drop", "available"):
             used &= ~missing_entries(X).any(1)
         if not used.any():
             raise ValueError("X must have a row without missing values, of positive weight.")

@@ -7,16 +7,21 @@ from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._labels import coded_labels, site_categories
-from fastmf.estimators._observed import summable
+from fastmf.estimators._observed import check_terms, summable
 from fastmf.estimators._potts_machine import BasePottsMachine
+from fastmf.learning.pseudo_likelihood.available import available
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs, edges_of
 from fastmf.learning.pseudo_likelihood.missing import Completions, expectation_maximisation
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
-from fastmf.learning.pseudo_likelihood.potts.errors import DampedObjective
-from fastmf.learning.pseudo_likelihood.potts.existence import existence, existence_in_graph
+from fastmf.learning.pseudo_likelihood.potts.errors import DampedObjective, DenseObjective
+from fastmf.learning.pseudo_likelihood.potts.existence import (
+    existence,
+    existence_in_graph,
+    existence_of_available,
+)
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
@@ -67,12 +72,15 @@ class PottsMachine(BasePottsMachine):
         (n_edges, 2), or a graph with `nodes` and `edges`, whose sites are numbers of columns or
         their names. All other couplings are exactly 0, and errors and tests are those of the
         couplings that are there. It needs `symmetric`.
-    missing : {"absent", "em"}
+    missing : {"absent", "available", "em"}
         "absent" leaves missing labels out: such a site has no term of its own, and no part in the
-        probabilities of others. "em" sums over what they may be, by expectation and maximisation,
-        which is right where labels are missing at random, and errors take what is missing into
-        account: see `FullyVisibleBoltzmannMachine`. It is for up to 4,000 parameters by Newton's
-        method, of all pairs of sites or of those of `graph`, and `symmetric`. Rows with more than
+        probabilities of others, which is biased where the graph has loops. "available" takes
+        available cases, the terms of sites that were seen in a row together with all their
+        neighbours in `graph`, which without `graph` are all others, so that rows are complete ones:
+        it is right where labels are missing completely at random, for up to 4,000 parameters by
+        Newton's method, and `symmetric`. "em", for the same, sums over what they may be, by
+        expectation and maximisation, which is right where labels are missing at random, and errors
+        take what is missing into account: see `FullyVisibleBoltzmannMachine`. Rows with more than
         4,096 completions are left out, with a warning.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
@@ -108,7 +116,9 @@ class PottsMachine(BasePottsMachine):
     graph_ : int array of shape (n_edges, 2)
         The pairs of sites of `graph`; only with it.
     n_missing_, n_dropped_ : int
-        Missing labels, and rows that "em" left out for them.
+        Missing labels, and rows that "em" left out for them, or of which nothing is "available".
+    n_available_ : array of shape (n_groups,)
+        Weight of the rows that have a part in the conditional probability of each site.
     n_features_in_ : int
         Number of sites.
 
@@ -205,6 +215,13 @@ class PottsMachine(BasePottsMachine):
         """Keep the rows of the fit, or what they may be."""
         self._labels, self._weights, self.n_dropped_ = labels, weights, 0
         self._sampling = self._completions = None
+        if self.missing == "available" and self.n_missing_:
+            terms = available(labels, None if self._absent_pairs() is None else self.graph_)
+            check_terms(self, terms[weights > 0].any(0))
+            kept = terms.any(1)
+            self.n_dropped_ = int((~kept).sum())
+            kept &= weights > 0
+            self._labels, self._weights = labels[kept], weights[kept]
         if self.missing == "em" and self.n_missing_:
             kept = summable(labels, self.sizes_)
             self.n_dropped_ = int((~kept).sum())
@@ -218,14 +235,14 @@ class PottsMachine(BasePottsMachine):
 
     def _check_options(self):
         one_of("solver", self.solver, _POTTS_SOLVERS)
-        one_of("missing", self.missing, ("absent", "em"))
+        one_of("missing", self.missing, ("absent", "available", "em"))
         if not isinstance(self.symmetric, bool | np.bool_):
             raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
         by_newton = self.solver in ("auto", "newton") and self.symmetric
-        if self.missing == "em" and not by_newton:
+        if self.missing != "absent" and not by_newton:
             raise ValueError(
-                "missing='em' needs solver 'auto' or 'newton', and symmetric=True, got "
-                f"{self.solver!r} and symmetric={self.symmetric!r}."
+                f"missing={self.missing!r} needs solver 'auto' or 'newton', and symmetric=True, "
+                f"got {self.solver!r} and symmetric={self.symmetric!r}."
             )
         for name in ("l2", "l2_field", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
@@ -249,17 +266,20 @@ class PottsMachine(BasePottsMachine):
         options = fitting.Options(
             l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter
         )
-        absent = self._absent_pairs()
-        if self._completions is None:
+        absent, targets = self._absent_pairs(), self._targets()
+        if targets is not None:
+            found = self._maximise_available(targets)
+        elif self._completions is None:
             found = fitting.fit(data, options, absent)
         else:
             found = self._maximise_expected(absent)
             data = self._data(self._weights)
         self._couplings, self._field = found.couplings, found.field
         self.history_ = found.history
-        value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
-        self.log_pseudo_likelihood_ = value / data.total
-        self.existence_ = self._existence(absent, (self._couplings, self._field))
+        if targets is None:
+            value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
+            self.log_pseudo_likelihood_ = value / data.total
+            self.existence_ = self._existence(absent, (self._couplings, self._field))
         self.converged_ = found.converged and self.existence_.exists is not False
         self._warn(found.converged)
 
@@ -279,31 +299,50 @@ class PottsMachine(BasePottsMachine):
             return existence(data, *penalties, bool(self.symmetric), seconds, estimate)
         return existence_in_graph(data, *penalties, absent, seconds)
 
+    def _by_newton(self, objective, start=None):
+        """`Fit` of a `DampedObjective`, by default from uncoupled sites."""
+        return newton(
+            objective, objective.independent() if start is None else start,
+            tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or fitting.MAX_ITER["newton"],
+        )  # fmt: skip
+
+    def _estimate(self, objective, parameters):
+        """Couplings and field of parameters."""
+        couplings, field = objective.unpacked(parameters)
+        return DenseCouplings(couplings, self.sizes_), field
+
+    def _maximise_available(self, targets):
+        """`PottsFit` of available terms."""
+        rows = self._labels, self._weights, self.sizes_
+        options = float(self.l2), float(self.l2_field), self.graph_, targets
+        objective = DampedObjective(*rows, *options)
+        found = self._by_newton(objective)
+        value = objective.log_likelihood(found.parameters)
+        self.log_pseudo_likelihood_ = float(value / objective.total)
+        whole = DenseObjective(*rows, *options)
+        self.existence_ = existence_of_available(whole, found.parameters)
+        estimate = self._estimate(objective, found.parameters)
+        return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
+
     def _maximise_expected(self, absent):
         """`PottsFit` of what incomplete rows may be, with their probabilities at the estimate."""
         objective = DampedObjective(
             self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field),
             None if absent is None else self.graph_,
         )  # fmt: skip
-        tol, max_iter = min(float(self.tol), 1e-5), self.max_iter or fitting.MAX_ITER["newton"]
-
-        def estimate(parameters):
-            couplings, field = objective.unpacked(parameters)
-            return DenseCouplings(couplings, self.sizes_), field
 
         def exists(completions, parameters):
             self._completions = completions
-            return self._existence(absent, estimate(parameters)).exists is not False
+            return (
+                self._existence(absent, self._estimate(objective, parameters)).exists is not False
+            )
 
         found, self._completions, _ = expectation_maximisation(
-            self._completions, objective.reweighted,
-            lambda own, last: newton(
-                own, own.independent() if last is None else last, tol=tol, max_iter=max_iter
-            ),
-            exists,
+            self._completions, objective.reweighted, self._by_newton, exists,
         )  # fmt: skip
         self._weights = self._completions.weights
-        return fitting.PottsFit(*estimate(found.parameters), np.array(found.history), found.stopped)
+        estimate = self._estimate(objective, found.parameters)
+        return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
 
     def _absent_pairs(self):
         """The pairs of sites that `graph` does not couple, or None without it."""

@@ -7,7 +7,9 @@ import fastmf as mf
 from fastmf.estimators._coupling_covariance import (
     NodeCovariances,
     coupling_covariance,
+    few_rows,
     shrunk,
+    singular,
     warn_of_penalty,
 )
 from tests.estimators.test_networks import table
@@ -37,6 +39,15 @@ def test_shares_of_penalties():
     warn_of_penalty(np.array([0.0, 0.29]))
     with pytest.warns(UserWarning, match="1 of 2 couplings"):
         warn_of_penalty(np.array([0.31, 0.1]))
+    with pytest.warns(UserWarning, match="the prior makes up"):
+        warn_of_penalty(np.array([0.31, 0.1]), "prior")
+    assert few_rows(np.array([0.05, 0.2, 0.3])) and not few_rows(np.array([0.05, 0.06, 0.3]))
+
+
+def test_singular_covariances():
+    assert not singular(np.diag([1.0, 1e-20]))
+    assert singular(np.diag([1.0, 0.0])) and singular(np.ones((2, 2)))
+    assert singular(np.full((2, 2), np.nan))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +61,7 @@ def test_couplings_that_the_penalty_determines_are_said(kind):
     assert kind(**options).fit(X).edge_inclusion().probability.shape == (4, 4)
     if kind is not mf.FullyVisibleBoltzmannMachine:
         X[1:, 2], X[0, 2] = 1, 0  # all but one row
-        with pytest.warns(UserWarning, match="the penalty makes up 30%"):
+        with pytest.warns(UserWarning, match="makes up 30%"):
             kind(**options).fit(X).edge_inclusion()
     with pytest.warns(UserWarning, match="the penalty makes up 30%"):
         kind(**options).fit(table(4, 4, 3) > 0).edge_inclusion()

@@ -40,5 +40,5 @@ def test_clusters_and_weights_of_surveys():
     ):
         with pytest.raises(ValueError, match=message):
             observed(LABELS, WEIGHTS, SIZES, ("drop", "counts"), labels)
-    with pytest.raises(ValueError, match="without missing values"):
+    with pytest.raises(ValueError, match="values in each column"):
         observed(LABELS[3:4], WEIGHTS[3:4], SIZES, ("em", "counts"))

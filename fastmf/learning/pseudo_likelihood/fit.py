@@ -48,6 +48,10 @@ class CompositeLikelihood:
 
     singular = False
 
+    def term_weights(self):
+        """Weights of the terms of each unit, (n_rows, n_units), or (n_rows, 1) of all alike."""
+        return self.weights[:, None]
+
     def penalty(self, parameters):
         """Ridge penalty per unit of weight."""
         return float((self.ridge * parameters) @ parameters) / 2

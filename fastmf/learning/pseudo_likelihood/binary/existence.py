@@ -165,8 +165,7 @@ def existence_in_graph(objective, parameters):
     """
     if objective.l2:
         return Existence(True)
-    states = objective.rows.states
-    constant = np.flatnonzero((states == states[0]).all(0))
+    constant = objective.rows.constant_units()
     if len(constant):
         return Existence(
             False, tuple(map(int, constant)),

@@ -10,6 +10,11 @@ to one (Nguyen & Wood 2016, Eq. 2.1):
 
 Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, in lexicographic
 order.
+
+Fits of available cases (`fastmf.learning.pseudo_likelihood.available`) leave out some terms (i, j).
+Their x_ij is set to 0 where it stands for the unit itself: the residual is then 0, and the value
+is -ln 2, which is taken off. Missing values are 0 where they stand for neighbours, too, but only
+in terms that are left out.
 """
 
 from typing import NamedTuple
@@ -67,6 +72,13 @@ class PseudoLikelihood(CompositeLikelihood):
         self.n_parameters = self.n_units + len(self.pairs[0])
         self._latest = self._hessian = None
 
+    def term_weights(self):
+        """Weights of the terms of each unit, which add up to one for each."""
+        if self.rows.targets is None:
+            return super().term_weights()
+        weights = self.weights[:, None] * (self.rows.targets != 0)
+        return weights / weights.sum(0)
+
     def __getstate__(self):
         # Without what is kept for speed only.
         state = dict(self.__dict__) | {"_latest": None, "_hessian": None}
@@ -118,11 +130,12 @@ class PseudoLikelihood(CompositeLikelihood):
 
     def residuals(self, couplings, field, rows=slice(None), once=False):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
-        states, weights = self.rows.states[rows], self.weights[rows]
-        products = self._products(states, couplings)
+        states, weights = self.rows.own[rows], self.weights[rows]
+        products = self._products(self.rows.states[rows], couplings)
         if once and products.size <= _MAX_NUMPY_NUMBERS:
             t = -2 * states * (products + field)
-            return 2 * weights[:, None] * states * sigmoid(t), -weights * softplus(t).sum(1)
+            value = -weights * softplus(t).sum(1)
+            return 2 * weights[:, None] * states * sigmoid(t), self._of_available(value, rows)
         value = np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
@@ -134,7 +147,13 @@ class PseudoLikelihood(CompositeLikelihood):
             (products, field, states, weights, memory, queue, products, value),
             n_workers,
         )
-        return products, value
+        return products, self._of_available(value, rows)
+
+    def _of_available(self, value, rows):
+        """Values of rows without those of terms that are left out, ln 1/2 each."""
+        if self.rows.targets is None:
+            return value
+        return value + self.weights[rows] * np.log(2) * (self.rows.targets[rows] == 0).sum(1)
 
     # BLAS has one thread meanwhile, see `few_blas_threads`: a block of rows is one task, so that
     # results do not depend on the number of threads.
@@ -366,7 +385,8 @@ class PseudoLikelihood(CompositeLikelihood):
         couplings, field = self.unpacked(parameters)
         states = self.rows.states
         means = np.tanh(states @ couplings + field)
-        return states, means, (1 + np.sign(states * means)) / 2, (1 + abs(self.mean)) / 2
+        mean = self.mean if self.rows.targets is None else (self.term_weights() * states).sum(0)
+        return states, means, (1 + np.sign(states * means)) / 2, (1 + abs(mean)) / 2
 
     def prediction_gradients(self, parameters, factors):
         """Derivatives of the sums over rows of factors times means, (n_units, n_parameters)."""
@@ -382,15 +402,11 @@ class PseudoLikelihood(CompositeLikelihood):
 
     def reweighted(self, weights):
         """The objective of these rows with other weights; those of weight 0 are left out."""
-        kept = weights > 0
-        rows = self.rows._replace(states=self.rows.states[kept], weights=weights[kept])
-        return PseudoLikelihood(rows, self.l2, self.n_threads, self.edges)
+        return PseudoLikelihood(self.rows.weighted(weights), self.l2, self.n_threads, self.edges)
 
     def joined(self, other):
         """The objective of these rows and those of another one."""
-        both = zip(self.rows, other.rows, strict=True)
-        rows = type(self.rows)(*map(np.concatenate, both))
-        return PseudoLikelihood(rows, self.l2, self.n_threads, self.edges)
+        return PseudoLikelihood(self.rows.joined(other.rows), self.l2, self.n_threads, self.edges)
 
     def restricted(self, edges):
         """The objective with the couplings of these edges alone, (n_edges, 2)."""

@@ -40,6 +40,9 @@ class DenseObjective(CompositeLikelihood):
         Penalties, per unit of weight.
     edges : int array of shape (n_edges, 2), optional
         Pairs of positions that are coupled; default all.
+    targets : int array of shape (n_rows, n_groups), optional
+        Labels of the positions whose conditional probabilities are in the sum, and -1 of all
+        others; default `labels`.
 
     Raises
     ------
@@ -49,9 +52,10 @@ class DenseObjective(CompositeLikelihood):
 
     singular = True
 
-    def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None):
+    def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None, targets=None):
         self.labels, self.groups, self.n_threads = labels, PositionStates(sizes), None
-        self.options = float(l2), float(l2_field), edges
+        self.options = float(l2), float(l2_field), edges, targets
+        self.targets = labels if targets is None else targets
         self.total = float(weights.sum())
         self.weights = weights / self.total
         self.position = self.groups.position
@@ -102,9 +106,9 @@ class DenseObjective(CompositeLikelihood):
         couplings, field = self.unpacked(parameters)
         value, gradient = -self.penalty(parameters), -self.ridge * parameters
         for rows in self._blocks():
-            w, (labels, x, p) = self.weights[rows], self._conditionals(parameters, rows)
-            value += w @ score_of(x @ couplings + field, labels, self.groups.sizes)
-            residuals = w[:, None] * (x - p)
+            w, (targets, x, r) = self.weights[rows], self._residuals(parameters, rows)
+            value += w @ score_of(x @ couplings + field, targets, self.groups.sizes)
+            residuals = w[:, None] * r
             products = x.T @ residuals
             gradient += self.packed(products + products.T, residuals.sum(0))
         return float(value), gradient
@@ -147,6 +151,12 @@ class DenseObjective(CompositeLikelihood):
         groups = [np.arange(a, b) for a, b in pairwise(offsets)]
         return matrix, groups, pairs
 
+    def field_contrasts(self):
+        """The same of fields: directions in which those of a position add up to zero."""
+        blocks = [linalg.helmert(int(q)) for q in self.groups.sizes]
+        of_fields = linalg.block_diag(*blocks)
+        return np.hstack([of_fields, np.zeros((len(of_fields), len(self.pairs[0])))])
+
     def indices_of(self, first, second):
         """Parameters of pairs of positions: couplings of all states, or fields of one.
 
@@ -162,13 +172,19 @@ class DenseObjective(CompositeLikelihood):
         return np.flatnonzero(np.append(fields, wanted[self.position[u], self.position[v]]))
 
     def _conditionals(self, parameters, rows):
-        """Labels, one-hot rows and conditional probabilities of rows."""
+        """Targets, one-hot rows and conditional probabilities of rows."""
         couplings, field = self.unpacked(parameters)
-        x = self.labels[rows]
-        rows = one_hot(x, self.groups.sizes).toarray()
-        p = self.groups.softmax(rows @ couplings + field)
-        p *= (x >= 0)[:, self.position]
-        return x, rows, p
+        x = one_hot(self.labels[rows], self.groups.sizes).toarray()
+        p = self.groups.softmax(x @ couplings + field)
+        p *= (self.targets[rows] >= 0)[:, self.position]
+        return self.targets[rows], x, p
+
+    def _residuals(self, parameters, rows):
+        """Targets, one-hot rows and residuals of rows, without weights."""
+        targets, x, p = self._conditionals(parameters, rows)
+        if self.targets is self.labels:
+            return targets, x, x - p
+        return targets, x, one_hot(targets, self.groups.sizes).toarray() - p
 
     def _blocks(self):
         size = max(16, _SANDWICH_NUMBERS // self.n_parameters)
@@ -176,8 +192,8 @@ class DenseObjective(CompositeLikelihood):
 
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        _, x, p = self._conditionals(parameters, rows)
-        r = (x - p) * factors[:, None]
+        _, x, r = self._residuals(parameters, rows)
+        r = r * factors[:, None]
         u, v = self.pairs
         return np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
 
@@ -190,9 +206,9 @@ class DenseObjective(CompositeLikelihood):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
         hessian = np.diag(self.ridge)
         for rows in self._blocks():
-            labels, x, p = self._conditionals(parameters, rows)
+            targets, x, p = self._conditionals(parameters, rows)
             for i in range(self.n_units):
-                self._add_curvature(hessian, i, x, self.weights[rows] * (labels[:, i] >= 0), p)
+                self._add_curvature(hessian, i, x, self.weights[rows] * (targets[:, i] >= 0), p)
         return hessian
 
     def _add_curvature(self, hessian, i, x, weights, p):
@@ -272,6 +288,8 @@ class Sandwich(GaugeErrors):
         Penalties of the estimate, per unit of weight.
     edges : int array of shape (n_edges, 2), optional
         Pairs of positions that are coupled; default all.
+    targets : int array of shape (n_rows, n_groups), optional
+        As in `DenseObjective`.
 
     Raises
     ------

@@ -22,6 +22,7 @@ import scipy
 from fastmf.learning.pseudo_likelihood.existence import (
     Existence,
     TimeLimit,
+    near_maximum,
     no_maximum,
     rising_margins,
     undecided,
@@ -39,6 +40,13 @@ _ROWS_OF_FIELDS = 1024
 # Rounding errors of mean derivatives, and of eigenvalues beside the largest.
 _GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
 
+_UNSEEN = (
+    "states were never seen, whose fields fall without end; leave them out or give a ridge "
+    "penalty l2_field"
+)
+_UNDECIDED = Existence(
+    None, (), "it is not decided whether a maximum exists; if not, give a ridge penalty l2"
+)
 _STRANGERS = "pairs of states never meet, whose couplings fall without end; give a ridge penalty l2"
 
 
@@ -63,13 +71,10 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
     if not l2_field:
         unseen = PositionStates(data.sizes).means(data.counts == 0) > 0
         if unseen.any():
-            return no_maximum(
-                "states were never seen, whose fields fall without end; leave them out or give a "
-                "ridge penalty l2_field", np.flatnonzero(unseen),
-            )  # fmt: skip
+            return no_maximum(_UNSEEN, np.flatnonzero(unseen))
     if l2:
         return Existence(True)
-    strangers = _never_meeting(data)
+    strangers = _never_meeting(data.labels, data.labels, data.sizes)
     if strangers.any():
         return no_maximum(_STRANGERS, np.flatnonzero(strangers.any(0)))
     limit = TimeLimit(seconds)
@@ -103,26 +108,68 @@ def existence_in_graph(data, l2, l2_field, absent, seconds=10.0):
     found = existence(data, l2, l2_field, True, seconds)
     if found.exists or (not l2_field and "never seen" in found.message):
         return found
-    strangers = _never_meeting(data)
+    strangers = _never_meeting(data.labels, data.labels, data.sizes)
     strangers[tuple(absent.T)] = strangers[tuple(absent.T[::-1])] = False
     if strangers.any():
         return no_maximum(_STRANGERS, np.flatnonzero(strangers.any(0)))
-    return Existence(None, (), "it is not decided whether a maximum exists; if not, give a ridge "
-                     "penalty l2")  # fmt: skip
+    return _UNDECIDED
 
 
-def _never_meeting(data):
+def existence_of_available(objective, parameters):
+    """Whether the maximum exists over available cases.
+
+    Parameters
+    ----------
+    objective : DenseObjective
+        With `targets` and `edges`.
+    parameters : array of shape (n_parameters,)
+        Where a solver stopped.
+
+    Returns
+    -------
+    Existence
+        Proved by `fastmf.learning.pseudo_likelihood.existence.near_maximum` in the zero-sum gauge,
+        in which the Hessian is not singular.
+    """
+    l2, l2_field, *_ = objective.options
+    sizes = objective.groups.sizes
+    counts = one_hot(objective.targets, sizes).sum(0)
+    if not l2_field:
+        unseen = objective.groups.means(np.asarray(counts).reshape(-1) == 0) > 0
+        if unseen.any():
+            return no_maximum(_UNSEEN, np.flatnonzero(unseen))
+    if l2:
+        return Existence(True)
+    strangers = _never_meeting(objective.labels, objective.targets, sizes) & objective.coupled
+    if strangers.any():
+        return no_maximum(_STRANGERS, np.flatnonzero(strangers.any(0)))
+    basis = np.vstack([objective.field_contrasts(), objective.contrasts()[0].toarray()])
+    hessian = objective.hessian(parameters) - np.diag(objective.ridge)
+    # Two fields change the log-odds of two states, and two couplings with each neighbour.
+    largest = 2 * (1 + objective.coupled.sum(0).max())
+    gradient = basis @ objective.mean_score(parameters)
+    return Existence(True) if near_maximum(basis @ hessian @ basis.T, gradient, largest) else (
+        _UNDECIDED)  # fmt: skip
+
+
+def _never_meeting(labels, targets, sizes):
     """For each pair of positions, whether two states never meet, one of them seen there."""
-    n_groups = len(data.sizes)
+    n_groups = len(sizes)
     found = np.zeros((n_groups, n_groups), bool)
     for i in range(n_groups):
         for j in range(i):
-            both = (data.labels[:, i] >= 0) & (data.labels[:, j] >= 0)
-            x, y = (data.labels[both, k].astype(np.int64) for k in (i, j))
-            met = np.bincount(x * data.sizes[j] + y, minlength=data.sizes[i] * data.sizes[j]) > 0
-            met = met.reshape(data.sizes[i], data.sizes[j])
-            found[i, j] = found[j, i] = (~met & (met.any(1)[:, None] | met.any(0))).any()
+            of_i = _meetings(targets[:, i], labels[:, j], sizes[i], sizes[j])
+            of_j = _meetings(labels[:, i], targets[:, j], sizes[i], sizes[j])
+            tells = of_j.any(1)[:, None] | of_i.any(0)
+            found[i, j] = found[j, i] = (~of_i & ~of_j & tells).any()
     return found
+
+
+def _meetings(x, y, n_x, n_y):
+    """Which of the values of two columns meet in a row."""
+    both = (x >= 0) & (y >= 0)
+    pairs = x[both].astype(np.int64) * n_y + y[both]
+    return (np.bincount(pairs, minlength=n_x * n_y) > 0).reshape(n_x, n_y)
 
 
 _SEPARATED = "positions are separated, as if determined by others; give a ridge penalty l2"

@@ -1,0 +1,105 @@
+"""Quadratic expansions of composite likelihoods without their penalties.
+
+A posterior with a prior of its own needs what the rows say alone. About any point t, with the mean
+score g and the negative Hessian H of the log-pseudo-likelihood without a penalty, that is as if
+
+    t + H^-1 g   were estimated with the covariance   H^-1 J H^-1 / n
+
+At the maximum g is zero. Where the maximum is far away, or does not exist, a posterior is better
+known where its prior, taken as a penalty, puts the mode: no penalty of the fit matters then.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.newton import newton
+
+# Prior precision of fields beside that of couplings.
+FIELD_SHARE = 0.01
+
+
+class WithRidge:
+    """A composite likelihood with another ridge penalty.
+
+    Parameters
+    ----------
+    objective : CompositeLikelihood
+    ridge : array of shape (n_parameters,)
+        Per unit of weight.
+    """
+
+    def __init__(self, objective, ridge):
+        self.whole, self.ridge = objective, ridge
+        self._change = ridge - objective.ridge
+
+    def __getattr__(self, name):
+        return getattr(self.whole, name)
+
+    def value_and_gradient(self, parameters):
+        """Penalised value and its gradient."""
+        value, gradient = self.whole.value_and_gradient(parameters)
+        change = self._change * parameters
+        return value - float(change @ parameters) / 2, gradient - change
+
+    def hessian(self, parameters):
+        """Negative Hessian, penalty included."""
+        hessian = np.array(self.whole.hessian(parameters))
+        hessian[np.diag_indices_from(hessian)] += self._change
+        return hessian
+
+
+def prior_shares(ridge, inverse):
+    """Shares of a penalty in the information about parameters, from their inverse information."""
+    return ridge * inverse / (1 + ridge * inverse)
+
+
+def mode_ridge(objective, scale):
+    """The penalty of a normal prior of couplings, of deviation 1 / scale, per unit of weight.
+
+    That of fields is weak: it is there where the rows have a single value.
+    """
+    ridge = np.full(objective.n_parameters, scale**2 / objective.total)
+    ridge[: objective.n_fields] *= FIELD_SHARE
+    return ridge
+
+
+class Expansion(NamedTuple):
+    """Estimates without a penalty, from an expansion at the maximum with another one.
+
+    Parameters
+    ----------
+    estimates : array of shape (n_parameters,)
+    information : Godambe
+        At the point of expansion, of the objective without a penalty.
+    inverse : array of shape (n_parameters, n_parameters)
+        Inverse of the Hessian there.
+    """
+
+    estimates: np.ndarray
+    information: Godambe
+    inverse: np.ndarray
+
+
+def expanded(godambe, ridge):
+    """The `Expansion` at the maximum with a penalty, per unit of weight.
+
+    Parameters
+    ----------
+    godambe : Godambe
+    ridge : array of shape (n_parameters,)
+
+    Raises
+    ------
+    LinAlgError
+        If the Hessian without a penalty is singular.
+    """
+    objective = godambe.objective
+    with few_blas_threads(objective.n_parameters):
+        point = newton(WithRidge(objective, ridge), godambe.parameters).parameters
+        free = WithRidge(objective, np.zeros(len(point)))
+        information = Godambe(free, point, godambe.sampling)
+        inverse = information.naive_covariance() * objective.total
+        return Expansion(point + inverse @ objective.mean_score(point), information, inverse)

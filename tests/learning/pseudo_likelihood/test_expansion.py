@@ -1,0 +1,139 @@
+"""Expansions without a penalty: closed forms, finite differences, and sums over all graphs."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.polynomial.hermite import hermgauss
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+import fastmf as mf
+from fastmf.learning.pseudo_likelihood.expansion import (
+    WithRidge,
+    expanded,
+    mode_ridge,
+    prior_shares,
+)
+
+STATES = np.array(list(product((-1.0, 1.0), repeat=3)))
+PAIRS = np.triu_indices(3, 1)
+COUNTS = {
+    "ferromagnet": [45, 22, 17, 27, 30, 18, 15, 51],
+    "weak": [38, 20, 28, 23, 21, 28, 18, 22],
+    "never meeting": [40, 50, 20, 60, 0, 0, 50, 40],
+}
+
+
+def rows_of(counts):
+    return np.repeat(STATES, counts, axis=0)
+
+
+def log_pseudo_likelihood(parameters, counts):
+    """Of many vectors of parameters, written out."""
+    couplings = np.zeros((len(parameters), 3, 3))
+    couplings[:, PAIRS[0], PAIRS[1]] = couplings[:, PAIRS[1], PAIRS[0]] = parameters[:, 3:]
+    eta = np.einsum("sk,mjk->msj", STATES, couplings) + parameters[:, None, :3]
+    return -np.logaddexp(0, -2 * STATES * eta).sum(2) @ counts
+
+
+def probabilities_of_all_graphs(counts, n_nodes=6):
+    """Probabilities of edges by quadrature over the parameters of each of eight graphs."""
+    precision = 16.0  # of a coupling in {0, 1} coding with deviation 1
+    x, w = hermgauss(n_nodes)
+    graphs, evidence = np.array(list(product((0, 1), repeat=3))), []
+    for graph in graphs:
+        own = np.append([0, 1, 2], 3 + np.flatnonzero(graph))
+        ridge = np.where(own < 3, 1e-3, precision)
+
+        def log_joint(z, own=own, ridge=ridge):
+            whole = np.zeros((len(z), 6))
+            whole[:, own] = z
+            return log_pseudo_likelihood(whole, counts) - (ridge * z**2).sum(1) / 2
+
+        mode = minimize(lambda z: -log_joint(z[None])[0], np.zeros(len(own)), method="BFGS").x
+        step = 1e-3 * np.eye(len(own))
+        hessian = np.array([
+            log_joint(mode + step + e) - log_joint(mode + step - e)
+            - log_joint(mode - step + e) + log_joint(mode - step - e) for e in step
+        ]) / 4e-6  # fmt: skip
+        factor = np.linalg.cholesky(np.linalg.inv(-hessian))
+        nodes = np.array(list(product(x, repeat=len(own))))
+        log_weights = np.log(list(product(w, repeat=len(own)))).sum(1) + (nodes**2).sum(1)
+        values = log_joint(mode + np.sqrt(2) * nodes @ factor.T) + log_weights
+        volume = np.log(factor.diagonal()).sum() + len(own) / 2 * np.log(2)
+        evidence.append(
+            logsumexp(values) + volume + graph.sum() / 2 * np.log(precision / (2 * np.pi))
+        )
+    p = np.exp(evidence - logsumexp(evidence))
+    return p @ graphs
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_probabilities_of_edges_are_those_of_all_graphs_whatever_the_penalty(name):
+    counts = np.array(COUNTS[name])
+    expected, found = probabilities_of_all_graphs(counts), []
+    for l2 in (1.0, 0.1, 1e-3):
+        machine = mf.FullyVisibleBoltzmannMachine(l2=l2).fit(rows_of(counts))
+        found.append(machine.edge_inclusion(errors="naive").probability[PAIRS])
+    np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=0.02)
+    np.testing.assert_allclose(found[1:], np.tile(found[0], (2, 1)), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine]
+)
+def test_the_penalty_makes_no_difference(kind):
+    X = (rows_of(COUNTS["ferromagnet"]) > 0).astype(int)
+    both = {} if kind is mf.FullyVisibleBoltzmannMachine else {"l2_field": 0.01}
+    found = [kind(l2=l2, **both).fit(X).edge_inclusion() for l2 in (1.0, 1e-3)]
+    np.testing.assert_allclose(found[0].probability, found[1].probability, atol=1e-4)
+    np.testing.assert_allclose(found[0].mean, found[1].mean, atol=1e-4)
+
+
+def test_of_few_rows_the_penalty_stays():
+    few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows_of([3, 2, 1, 2, 2, 1, 2, 3]))
+    found = few.edge_inclusion()
+    kept = few._edge_estimates("sandwich").inclusion(0.5, 1.0)
+    np.testing.assert_allclose(found.probability, kept.probability, atol=1e-12)
+
+
+def test_of_many_rows_a_small_penalty_is_none():
+    X = rows_of(20 * np.array(COUNTS["ferromagnet"]))
+    plain = mf.FullyVisibleBoltzmannMachine().fit(X).edge_inclusion()
+    found = mf.FullyVisibleBoltzmannMachine(l2=1e-3).fit(X).edge_inclusion()
+    np.testing.assert_allclose(found.probability, plain.probability, atol=2e-3)
+    np.testing.assert_allclose(found.mean, plain.mean, atol=2e-3)
+
+
+def test_another_ridge_has_its_own_derivatives():
+    machine = mf.FullyVisibleBoltzmannMachine(l2=0.3).fit(rows_of(COUNTS["weak"]))
+    ridge = np.arange(6) / 10
+    objective, point = WithRidge(machine._objective, ridge), np.linspace(-0.5, 0.6, 6)
+    value, gradient = objective.value_and_gradient(point)
+    counts = np.array(COUNTS["weak"])
+    expected = log_pseudo_likelihood(point[None], counts)[0] / counts.sum()
+    assert value == pytest.approx(expected - ridge @ point**2 / 2)
+    step = 1e-5 * np.eye(6)
+    up, down = ([objective.value_and_gradient(point + s * e) for e in step] for s in (1, -1))
+    slopes = [(a[0] - b[0]) / 2e-5 for a, b in zip(up, down, strict=True)]
+    np.testing.assert_allclose(gradient, slopes, atol=1e-8)
+    curvatures = [(b[1] - a[1]) / 2e-5 for a, b in zip(up, down, strict=True)]
+    np.testing.assert_allclose(objective.hessian(point), curvatures, atol=1e-8)
+    assert objective.total == counts.sum()
+
+
+def test_the_expansion_is_a_step_to_the_maximum():
+    """From near the maximum without a penalty it ends there, with the same information."""
+    X = rows_of(COUNTS["weak"])
+    plain = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(X)
+    godambe = mf.FullyVisibleBoltzmannMachine(l2=0.2).fit(X)._godambe()
+    estimates, information, inverse = expanded(godambe, np.full(6, 1e-6))
+    np.testing.assert_allclose(estimates, plain._parameters, atol=1e-9)
+    np.testing.assert_allclose(information.covariance(), plain.covariance(), rtol=1e-4)
+    np.testing.assert_allclose(inverse / 198, plain._godambe().naive_covariance(), rtol=1e-4)
+    # Information of the rows is the inverse of their variance.
+    assert prior_shares(3.0, 0.5) == pytest.approx(3 / (3 + 1 / 0.5))
+    ridge = mode_ridge(godambe.objective, 4.0)
+    np.testing.assert_allclose(ridge[3:], 16 / 198)
+    np.testing.assert_allclose(ridge[:3], 0.16 / 198)
