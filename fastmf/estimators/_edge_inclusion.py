@@ -126,7 +126,7 @@ class EdgeInclusion:
 
 @dataclass(frozen=True, eq=False)
 class PairInclusion:
-    """Posterior of pairs of sites that are coupled or not; see `PottsMachine.edge_inclusion`.
+    """Posterior of pairs of positions that are coupled or not; see `PottsMachine.edge_inclusion`.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class PairInclusion:
 
     def _repr_html_(self):
         """What notebooks show: the prior, and how many pairs are coupled, or not."""
-        return html.section("PairInclusion", html.table(_summary(self, "pairs of sites")))
+        return html.section("PairInclusion", html.table(_summary(self, "pairs of positions")))
 
 
 def _summary(found, what):
@@ -291,7 +291,7 @@ class Estimates(NamedTuple):
 
 
 class PairEstimates(NamedTuple):
-    """Couplings of pairs of sites, as contrasts that no change of gauge moves.
+    """Couplings of pairs of positions, as contrasts that no change of gauge moves.
 
     Parameters
     ----------

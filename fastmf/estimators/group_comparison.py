@@ -41,7 +41,7 @@ class GroupComparison:
         Potts machines as `couplings_`, in the zero-sum gauge.
     p_value : array of shape (n_features, n_features)
         p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal. For
-        pairs of sites, chi-squared tests of all their couplings.
+        pairs of positions, chi-squared tests of all their couplings.
     probability : array of shape (n_features, n_features)
         Posterior probabilities that couplings differ.
     log_bayes_factor : array of shape (n_features, n_features)

@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
-from fastmf.estimators._labels import coded_labels, site_categories
+from fastmf.estimators._labels import coded_labels, position_categories
 from fastmf.estimators._observed import summable
 from fastmf.estimators._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.existence import Existence
@@ -185,7 +185,7 @@ class PottsMachine(BasePottsMachine):
         self._check_options()
         declared = declared_categories(X)
         X = checked_table(self, X, reset=True, missing=True)
-        self.categories_ = site_categories(self, X, self.n_states, declared)
+        self.categories_ = position_categories(self, X, self.n_states, declared)
         labels = coded_labels(self, X, self.categories_)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
         self.sizes_ = np.array([len(known) for known in self.categories_])
@@ -317,7 +317,7 @@ class PottsMachine(BasePottsMachine):
         message = self.existence_.message
         if self.existence_.units:
             named = ", ".join(str(i) for i in self.existence_.units[:10])
-            message += f" (sites {named}{', ...' if len(self.existence_.units) > 10 else ''})"
+            message += f" (positions {named}{', ...' if len(self.existence_.units) > 10 else ''})"
             if self.n_missing_ and self.missing == "absent":
                 message += (
                     f"; {self.n_missing_} labels are missing, and rows without a label are told "

@@ -1,4 +1,4 @@
-"""Cases of Potts machines: sites with different numbers of states, some of them absent."""
+"""Cases of Potts machines: positions with different numbers of states, some of them absent."""
 
 from functools import partial
 
@@ -34,7 +34,7 @@ def layout_and_rows(size, dtype, n_states):
 
 
 def parameters(layout, rng):
-    """Couplings and fields in blocks; the fields of the first site are far apart."""
+    """Couplings and fields in blocks; the fields of the first position are far apart."""
     n = layout.n_states
     couplings = rng.normal(size=(n, n)) / np.sqrt(n)
     field = rng.normal(size=n)
