@@ -76,7 +76,7 @@ NAMES = [
     "pseudo_likelihood.potts.hessian_product-proteins",
     "pseudo_likelihood.potts.scatter_tiles-tiles",
     "pseudo_likelihood.potts.gather_gradient-tiles",
-    "bp.belief_propagation.add_groups-groups",
+    "bp.belief_propagation.add_segments-segments",
     "bp.belief_propagation.belief_propagation-pairs",
     "linear.sparse_rows.add_sparse_product-few_entries",
     "training.train.train-sparse_pcd",

@@ -46,7 +46,7 @@ def cases_without(names):
 with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
-    "bp.belief_propagation.add_groups",
+    "bp.belief_propagation.add_segments",
     "mean_field.colouring.greedy_colours",
     "sampling.effective_couplings.effective_couplings",
     "pseudo_likelihood.hamming.count_similar",
