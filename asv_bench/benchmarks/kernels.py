@@ -69,7 +69,7 @@ NAMES = [
     "bp.graph_layout.graph_layout-forest",
     "bp.groups.group_propagation-sum",
     "pseudo_likelihood.hamming.count_similar-rows",
-    "pseudo_likelihood.hamming.spanning_trees-groups",
+    "pseudo_likelihood.hamming.spanning_trees-forests",
     "pseudo_likelihood.ordinal.conditionals-plain",
     "pseudo_likelihood.potts.value_and_gradient-proteins",
     "pseudo_likelihood.potts.conditionals-proteins",

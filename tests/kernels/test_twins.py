@@ -164,7 +164,7 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "training.train.train-pcd",
         "training.train.train-sparse_pcd",
         "training.train.train-groups",
-        "pseudo_likelihood.hamming.spanning_trees-groups",
+        "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",
         "pseudo_likelihood.potts.hessian_product-proteins",
         "pseudo_likelihood.potts.scatter_tiles-tiles",
