@@ -64,7 +64,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
     workspaces : array of shape (n_workers, 6, ROWS_AT_A_TIME * n_units)
         Memory of each thread that calls this.
     queue : int64 array of shape (2,)
-        Next group of rows to be computed, next worker; shared by all threads that call this.
+        Next block of rows to be computed, next worker; shared by all threads that call this.
     out : array of shape (n_rows, n_units)
         Filled with the residuals; may be `products` itself.
     value : array of shape (n_rows,)
@@ -204,7 +204,7 @@ def scores(states, residuals, queue, out):
     residuals : array of shape (n_rows, n_units)
         x - tanh eta, times whatever the scores are to be multiplied by.
     queue : int64 array of shape (1,)
-        Next group of rows to be computed; shared by all threads that call this.
+        Next block of rows to be computed; shared by all threads that call this.
     out : array of shape (n_rows, n_units (n_units + 1) / 2)
         Filled: fields, then couplings of units j < k in lexicographic order.
     """
