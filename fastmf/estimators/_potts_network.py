@@ -156,7 +156,7 @@ class PottsNetwork:
         Notes
         -----
         The couplings of a pair of positions with q and r states have (q - 1) (r - 1) directions
-        that no change of gauge moves; a pair is one group of these, which are all zero or none is.
+        that no change of gauge moves; a pair is one set of these, which are all zero or none is.
 
         Examples
         --------
