@@ -104,12 +104,12 @@ class _ProductEmitter:
         one = self.vectors.constant(1.0)
         starts = one, one, one, self.vectors.integer_constant(0)
         # LLVM keeps these in registers.
-        above, below, mantissas, exponents = groups = [
+        above, below, mantissas, exponents = accumulators = [
             [cgutils.alloca_once(builder, start.type) for _ in range(self.n_units)]
             for start in starts
         ]
-        for start, group in zip(starts, groups, strict=True):
-            for variable in group:
+        for start, variables in zip(starts, accumulators, strict=True):
+            for variable in variables:
                 builder.store(start, variable)
         weights = [self.weights(high, low, u) if weighted else () for u in range(self.n_units)]
 
@@ -128,14 +128,14 @@ class _ProductEmitter:
             last = builder.add(first, step)
             last = builder.select(builder.icmp_signed("<", last, n), last, n)
             loop(builder, first, last, integer(self.vectors.n_lanes), multiply)
-            for group in zip(*groups, strict=True):
-                values = self.split(*map(builder.load, group))
-                for value, variable in zip((one, one, *values), group, strict=True):
+            for variables in zip(*accumulators, strict=True):
+                values = self.split(*map(builder.load, variables))
+                for value, variable in zip((one, one, *values), variables, strict=True):
                     builder.store(value, variable)
 
         step = builder.mul(n_factors, integer(self.vectors.n_lanes))
         loop(builder, integer(0), n, step, multiply_some)
-        found = [[builder.load(x) for x in group] for group in (mantissas, exponents)]
+        found = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
         return self.joined(builder.fmul, found[0]), self.joined(builder.add, found[1])
 
     def weights(self, high, low, unit):
