@@ -108,14 +108,12 @@ class FittedPart(NamedTuple):
         return columns.T @ columns
 
 
-def components_of(part, included, units):
+def components_of(part, units):
     """Units with their blocks, joined where likely ones correlate.
 
     Parameters
     ----------
     part : FittedPart
-    included : array of shape (n_units,)
-        Inclusion probabilities.
     units : int array
 
     Returns
