@@ -78,6 +78,7 @@ NAMES = [
     "pseudo_likelihood.potts.gather_gradient-tiles",
     "bp.belief_propagation.add_segments-segments",
     "bp.belief_propagation.belief_propagation-pairs",
+    "bp.convergence.assess_rows-stages",
     "linear.sparse_rows.add_sparse_product-few_entries",
     "training.train.train-sparse_pcd",
     "training.train.train-mixed_units",
