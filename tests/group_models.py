@@ -60,7 +60,7 @@ class MatrixForm:
 
     A = -(J C J) within each group or unit, with C the covariance of independent groups;
     b = J m + A m, a = diag(A), and the free energy has the terms m'J m / 2 + tr(C J C J) / 4. The
-    third order is a sum over all states of pairs of sites; b has its derivatives by the means.
+    third order is a sum over all states of pairs of positions; b has its derivatives by the means.
     """
 
     def __init__(self, model):
@@ -83,11 +83,11 @@ class MatrixForm:
         self.within = np.eye(ends[-1], dtype=bool)
         for group in self.groups:
             self.within[group, group] = True
-        self.sites = [(group, np.eye(group.stop - group.start)) for group in self.groups]
+        self.positions = [(group, np.eye(group.stop - group.start)) for group in self.groups]
         for layer, at in self.layers:
             for part, units in by_parts(layer, np.arange(at.start, at.stop)):
                 values = np.array(getattr(part, "support", ()))[:, None]
-                self.sites += [(slice(i, i + 1), values) for i in units if len(values)]
+                self.positions += [(slice(i, i + 1), values) for i in units if len(values)]
 
     def covariance(self, mean, var):
         covariance = np.diag(var)
@@ -102,9 +102,9 @@ class MatrixForm:
         return self.couplings @ mean + matrix @ mean + field, matrix.diagonal() + precision
 
     def third_order(self, mean):
-        """Sum over pairs of sites of <C^3> / 6, C the centred energies of all pairs of states."""
+        """Sum over pairs of positions of <C^3> / 6, C the centred energies of pairs of states."""
         total = 0
-        for (here, values), (there, others) in itertools.combinations(self.sites, 2):
+        for (here, values), (there, others) in itertools.combinations(self.positions, 2):
             p, q = probabilities(mean[here], values), probabilities(mean[there], others)
             c = values @ self.couplings[here, there] @ others.T
             c = c - p @ c

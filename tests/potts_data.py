@@ -4,7 +4,7 @@ import numpy as np
 
 
 def random_rows(sizes, n_rows=80, *, missing=0.0, seed=0):
-    """Labels whose neighbouring sites tend to agree, and weights."""
+    """Labels whose neighbouring positions tend to agree, and weights."""
     rng = np.random.default_rng(seed)
     sizes = np.asarray(sizes)
     labels = rng.integers(0, sizes, (n_rows, len(sizes)))
@@ -16,17 +16,17 @@ def random_rows(sizes, n_rows=80, *, missing=0.0, seed=0):
 
 
 def random_parameters(sizes, *, strength=0.5, seed=1):
-    """Flat couplings, symmetric and zero within sites, and a field."""
+    """Flat couplings, symmetric and zero within positions, and a field."""
     rng = np.random.default_rng(seed)
-    site = sites(sizes)
-    J = rng.normal(size=(len(site), len(site))) * strength
+    position = positions(sizes)
+    J = rng.normal(size=(len(position), len(position))) * strength
     J = (J + J.T) / 2
-    J[site[:, None] == site] = 0
-    return J, rng.normal(size=len(site)) * strength
+    J[position[:, None] == position] = 0
+    return J, rng.normal(size=len(position)) * strength
 
 
-def sites(sizes):
-    """The site of each flat state."""
+def positions(sizes):
+    """The position of each flat state."""
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
@@ -40,14 +40,14 @@ def one_hot(labels, sizes):
 
 
 def log_pseudo_likelihood(J, h, labels, sizes):
-    """Of each row, site by site; with J not symmetric, J[a] are the couplings to state a."""
-    x, site = one_hot(labels, sizes), sites(sizes)
+    """Of each row, position by position; if J is not symmetric, J[a] couple to state a."""
+    x, position = one_hot(labels, sizes), positions(sizes)
     eta = x @ J.T + h
     total = np.zeros(len(labels))
     for i in range(len(sizes)):
-        mine = eta[:, site == i]
+        mine = eta[:, position == i]
         log_p = mine - np.log(np.exp(mine).sum(1, keepdims=True))
-        total += (log_p * x[:, site == i]).sum(1)
+        total += (log_p * x[:, position == i]).sum(1)
     return total
 
 

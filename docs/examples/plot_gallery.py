@@ -126,13 +126,13 @@ figure = plotting.coefficient_paths(
 
 # %%
 # `contact_map`: couplings of a Potts machine above, true contacts below. The sequences are of a
-# hairpin, in which facing sites pair.
+# hairpin, in which facing positions pair.
 half = rng.integers(0, 4, (1500, 8))
 partners = np.where(rng.random(half.shape) < 0.7, 3 - half, rng.integers(0, 4, half.shape))
 sequences = np.hstack([half, partners[:, ::-1]])
 potts = mf.PottsMachine(l2=0.02, l2_field=0.02).fit(sequences)
-sites = np.arange(16)
-distances = np.where(sites[:, None] + sites == 15, 5.0, 20.0)
+positions = np.arange(16)
+distances = np.where(positions[:, None] + positions == 15, 5.0, 20.0)
 contacts = potts.contact_scores()
 figure = plotting.contact_map(potts, distances, n_top=8, separation=1)
 
@@ -144,8 +144,10 @@ figure = plotting.precision_curve({"Potts machine": precision})
 
 # %%
 # `sequence_logo`: letters as high as their information (`letter_information`), in
-# `letter_colours`. Sites of this molecule prefer letters, the more the further to the right.
-prefer = np.where(rng.random((1500, 16)) < sites / 16, sites % 4, rng.integers(0, 4, (1500, 16)))
+# `letter_colours`. Positions of this molecule prefer letters, the more the further to the right.
+prefer = np.where(
+    rng.random((1500, 16)) < positions / 16, positions % 4, rng.integers(0, 4, (1500, 16))
+)
 frequencies = np.stack([(prefer == letter).mean(0) for letter in range(4)], axis=1)
 figure = plotting.sequence_logo(plotting.letter_information(frequencies), "ACGU", label="bits")
 

@@ -17,7 +17,7 @@ _COLUMN_ROUNDING = 1e-9
 def sequence_weights(X, identity=0.8, *, n_threads=None):
     """Weights 1 / (number of rows that agree in at least a fraction of the columns).
 
-    Rows of an alignment are related; so weighted, a group of similar rows counts as about one
+    Rows of an alignment are related; so weighted, a cluster of similar rows counts as about one
     (Morcos et al. 2011). A row is similar to itself.
 
     Parameters

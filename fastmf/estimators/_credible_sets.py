@@ -89,7 +89,7 @@ class FittedPart(NamedTuple):
         """Inclusion patterns of some units of whole blocks; others of them are zero."""
         matrix = np.diag(self.sites[1, units])
         blocks = Blocks(members_of(self.labels), len(self.labels))
-        for M, members in zip(blocks.matrices(self.matrices), blocks.groups, strict=True):
+        for M, members in zip(blocks.matrices(self.matrices), blocks.by_size, strict=True):
             for T, own in zip(M, members, strict=True):
                 if np.isin(own[0], units):
                     place = np.searchsorted(units, own)
@@ -108,14 +108,12 @@ class FittedPart(NamedTuple):
         return columns.T @ columns
 
 
-def components_of(part, included, units):
+def components_of(part, units):
     """Units with their blocks, joined where likely ones correlate.
 
     Parameters
     ----------
     part : FittedPart
-    included : array of shape (n_units,)
-        Inclusion probabilities.
     units : int array
 
     Returns

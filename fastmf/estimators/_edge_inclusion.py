@@ -14,7 +14,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._coupling_covariance import NodeCovariances
 from fastmf.estimators._frames import pandas
 from fastmf.learning.evidence.edges import SCALES, SLABS, Whitened, node_blocks
-from fastmf.learning.evidence.effect_groups import EffectGroups
+from fastmf.learning.evidence.effect_sets import EffectSets
 from fastmf.special import sigmoid
 
 
@@ -126,7 +126,7 @@ class EdgeInclusion:
 
 @dataclass(frozen=True, eq=False)
 class PairInclusion:
-    """Posterior of pairs of sites that are coupled or not; see `PottsMachine.edge_inclusion`.
+    """Posterior of pairs of positions that are coupled or not; see `PottsMachine.edge_inclusion`.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class PairInclusion:
 
     def _repr_html_(self):
         """What notebooks show: the prior, and how many pairs are coupled, or not."""
-        return html.section("PairInclusion", html.table(_summary(self, "pairs of sites")))
+        return html.section("PairInclusion", html.table(_summary(self, "pairs of positions")))
 
 
 def _summary(found, what):
@@ -251,7 +251,7 @@ class Estimates(NamedTuple):
         return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
 
     @property
-    def groups(self):
+    def sets(self):
         """Parameters of each pair."""
         return np.arange(len(self.values))[:, None]
 
@@ -291,7 +291,7 @@ class Estimates(NamedTuple):
 
 
 class PairEstimates(NamedTuple):
-    """Couplings of pairs of sites, as contrasts that no change of gauge moves.
+    """Couplings of pairs of positions, as contrasts that no change of gauge moves.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class PairEstimates(NamedTuple):
     covariance : array of shape (n_contrasts, n_contrasts)
     pairs : tuple of int arrays of shape (n_pairs,)
     names : array of str of shape (n_groups,)
-    groups : list of int arrays
+    sets : list of int arrays
         Contrasts of each pair.
     unpacked : callable
         Couplings, in the zero-sum gauge, of contrasts.
@@ -309,7 +309,7 @@ class PairEstimates(NamedTuple):
     covariance: np.ndarray
     pairs: tuple
     names: np.ndarray
-    groups: list
+    sets: list
     unpacked: Callable
 
     def matrix(self, values):
@@ -318,7 +318,7 @@ class PairEstimates(NamedTuple):
 
     def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
         """Posterior with checked arguments: a `PairInclusion`."""
-        effects = EffectGroups(self.values, self.covariance, self.groups)
+        effects = EffectSets(self.values, self.covariance, self.sets)
 
         def with_prior(log_odds, scale):
             # The difference of two contrasts of states in either site has twice the deviation.
@@ -353,7 +353,7 @@ class PairEstimates(NamedTuple):
         """Squared contrasts of each pair in units of their covariance."""
         return np.array([
             self.values[own] @ np.linalg.solve(self.covariance[np.ix_(own, own)], self.values[own])
-            for own in self.groups
+            for own in self.sets
         ])  # fmt: skip
 
     def chi_square(self):

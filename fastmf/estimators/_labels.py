@@ -1,16 +1,16 @@
-"""Labels of categorical sites as data of estimators."""
+"""Labels of categorical positions as data of estimators."""
 
 import numpy as np
 
 from fastmf._common.arguments import real_array
 from fastmf.estimators._categories import codes, is_numeric, learned_categories
 
-# States of a site that fit into a byte, beside the code of absent ones.
+# States of a position that fit into a byte, beside the code of absent ones.
 MAX_BYTE_STATES = 254
 
 
-def site_categories(estimator, X, n_states, declared):
-    """The values that the states of each site stand for.
+def position_categories(estimator, X, n_states, declared):
+    """The values that the states of each position stand for.
 
     Parameters
     ----------
@@ -19,18 +19,18 @@ def site_categories(estimator, X, n_states, declared):
     n_states : int, sequence of int of length n_groups, or None
         Labels are then 0, 1, ... up to these numbers. None: they are found in the data.
     declared : dict of int to array
-        Categories of sites that need not be found.
+        Categories of positions that need not be found.
 
     Returns
     -------
     list of arrays
-        Without `n_states`, all labels from 0, or 1, to the largest of all sites if the smallest is
-        0, or 1; else the values in the data (`learned_categories`).
+        Without `n_states`, all labels from 0, or 1, to the largest of all positions if the smallest
+        is 0, or 1; else the values in the data (`learned_categories`).
 
     Raises
     ------
     ValueError, TypeError
-        If there are sites with fewer than two states or too many, or `n_states` for strings.
+        If there are positions with fewer than two states or too many, or `n_states` for strings.
     """
     n_groups = X.shape[1]
     if n_states is not None:
@@ -57,14 +57,16 @@ def site_categories(estimator, X, n_states, declared):
             return [np.arange(first, max(last, first + 1) + 1)] * n_groups
         X = np.where(X < 0, np.nan, X)
     categories = learned_categories(estimator, X, declared)
-    for site, known in enumerate(categories):
+    for position, known in enumerate(categories):
         if len(known) < 2:
             raise ValueError(
-                f"site {site} has the single value {known.tolist()[0]!r}: leave it out, or declare "
-                "its categories by a pandas categorical."
+                f"position {position} has the single value {known.tolist()[0]!r}: leave it out, or "
+                "declare its categories by a pandas categorical."
             )
         if len(known) > MAX_BYTE_STATES:
-            raise ValueError(f"sites must have at most {MAX_BYTE_STATES} states, got {len(known)}.")
+            raise ValueError(
+                f"positions must have at most {MAX_BYTE_STATES} states, got {len(known)}."
+            )
     return [whole_labels(known) if known.dtype.kind == "f" else known for known in categories]
 
 
@@ -94,7 +96,7 @@ def coded_labels(estimator, X, categories):
     Raises
     ------
     ValueError
-        For values that a site does not have.
+        For values that a position does not have.
     """
     first = [known[0] for known in categories]
     sizes = np.array([len(known) for known in categories])
@@ -111,23 +113,27 @@ def coded_labels(estimator, X, categories):
         if first[i] == 0:
             limits = f"below its number of states, {sizes[i]}"
         value = X[wrong[:, i], i][0]
-        raise ValueError(f"labels of site {i} must be {limits}, got {value}.")
+        raise ValueError(f"labels of position {i} must be {limits}, got {value}.")
     return labels
 
 
 def checked_sizes(n_states, n_groups):
-    """States of each site, from the option `n_states`.
+    """States of each position, from the option `n_states`.
 
     Raises
     ------
     ValueError, TypeError
-        If there are sites with fewer than two states or too many.
+        If there are positions with fewer than two states or too many.
     """
     sizes = real_array("n_states", n_states)
     if sizes.dtype.kind not in "iu" or sizes.ndim > 1:
-        raise TypeError(f"n_states must be None, an integer or one per site, got {n_states!r:.40}.")
+        raise TypeError(
+            f"n_states must be None, an integer or one per position, got {n_states!r:.40}."
+        )
     if sizes.ndim and len(sizes) != n_groups:
-        raise ValueError(f"n_states must have one entry per site, {n_groups}, got {len(sizes)}.")
+        raise ValueError(
+            f"n_states must have one entry per position, {n_groups}, got {len(sizes)}."
+        )
     sizes = np.broadcast_to(sizes, n_groups).astype(np.int64)
     if sizes.min() < 2 or sizes.max() > MAX_BYTE_STATES:
         raise ValueError(f"n_states must be in [2, {MAX_BYTE_STATES}], got {n_states!r:.40}.")
@@ -135,26 +141,26 @@ def checked_sizes(n_states, n_groups):
 
 
 def checked_pairs(pairs, n_groups):
-    """Pairs of different sites, (n_pairs, 2); all of them for None."""
+    """Pairs of different positions, (n_pairs, 2); all of them for None."""
     if pairs is None:
         pairs = np.stack(np.triu_indices(n_groups, 1), 1)
     pairs = real_array("pairs", pairs)
     if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
         raise ValueError(f"pairs must have shape (n_pairs, 2), got {pairs.shape}.")
     if pairs.min() < 0 or pairs.max() >= n_groups or (pairs[:, 0] == pairs[:, 1]).any():
-        raise ValueError(f"pairs must be of different sites, numbers below {n_groups}.")
+        raise ValueError(f"pairs must be of different positions, numbers below {n_groups}.")
     return pairs
 
 
 def labels_from(name, arrays, sizes):
-    """Rows of labels in an archive, each a state of its site or -1."""
+    """Rows of labels in an archive, each a state of its position or -1."""
     labels = arrays.member(name, "iu", (None, len(sizes)), low=-1)
     if (labels >= sizes).any():
-        raise ValueError(f"member {name!r} must hold states of its sites, got larger labels.")
+        raise ValueError(f"member {name!r} must hold states of its positions, got larger labels.")
     return labels
 
 
 def check_sizes(categories, sizes):
-    """Raise unless there are as many categories of each site as it has states."""
+    """Raise unless there are as many categories of each position as it has states."""
     if [len(known) for known in categories] != sizes.tolist():
-        raise ValueError("categories_ must have as many values as sites have states.")
+        raise ValueError("categories_ must have as many values as positions have states.")

@@ -35,13 +35,13 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
     def couplings_(self):
         """Couplings as estimated; (n_groups, q, n_groups, q), or flat if sizes are unequal."""
         check_is_fitted(self)
-        return self._by_site(self._couplings.dense(), 2)
+        return self._by_position(self._couplings.dense(), 2)
 
     @property
     def field_(self):
         """Fields as estimated; (n_groups, q), or flat if sizes are unequal."""
         check_is_fitted(self)
-        return self._by_site(self._field, 1)
+        return self._by_position(self._field, 1)
 
     @property
     def model_(self):
@@ -52,8 +52,8 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
             self._model = BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
         return self._model
 
-    def _by_site(self, array, n_axes):
-        """A flat array with axes for sites and states, if all sites have as many."""
+    def _by_position(self, array, n_axes):
+        """A flat array with axes for positions and states, if all positions have as many."""
         sizes = self.sizes_
         if (sizes != sizes[0]).any():
             return array
@@ -65,14 +65,14 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         Parameters
         ----------
         gauge : {"zero-sum", "lattice"}
-            Means over the states of a site are zero, or all parameters of one state are.
+            Means over the states of a position are zero, or all parameters of one state are.
         reference : int, default 0
             Number of that state: its place in `categories_`.
 
         Returns
         -------
         couplings : array of shape (n_groups, q, n_groups, q)
-            Flat, (n_states, n_states), if sites have different numbers of states.
+            Flat, (n_states, n_states), if positions have different numbers of states.
         field : array of shape (n_groups, q)
 
         Examples
@@ -87,12 +87,12 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         check_is_fitted(self)
         one_of("gauge", gauge, GAUGES)
         if count("reference", reference, 0) >= self.sizes_.min():
-            raise ValueError(f"reference must be a state of all sites, got {reference}.")
+            raise ValueError(f"reference must be a state of all positions, got {reference}.")
         found = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
-        return self._by_site(found[0], 2), self._by_site(found[1], 1)
+        return self._by_position(found[0], 2), self._by_position(found[1], 1)
 
     def contact_scores(self, gauge="zero-sum", ignore=None, apc=True, *, as_frame=False):
-        """Frobenius norms of the couplings of all pairs of sites, corrected for sites' means.
+        """Frobenius norms of the couplings of all pairs of positions, less their positions' means.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         apc : bool, default True
             Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
         as_frame : bool, default False
-            A pandas data frame instead, with the names of the sites.
+            A pandas data frame instead, with the names of the positions.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         return self._couplings.fields(labels) + self._field
 
     def score_samples(self, X):
-        """Log-pseudo-likelihood of each row, of the sites that are not missing.
+        """Log-pseudo-likelihood of each row, of the positions that are not missing.
 
         Parameters
         ----------
@@ -193,17 +193,17 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         return float(np.mean(self.score_samples(X)))
 
     def conditional_proba(self, X):
-        """Probabilities of the states of each site given all others.
+        """Probabilities of the states of each position given all others.
 
         Parameters
         ----------
         X : int array of shape (n_samples, n_groups)
-            Missing sites have no influence.
+            Missing positions have no influence.
 
         Returns
         -------
         array of shape (n_samples, n_states)
-            Flat: the states of all sites side by side.
+            Flat: the states of all positions side by side.
         """
         fields = self._local_fields(self._rows(X))
         return np.hstack(
@@ -214,7 +214,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         )
 
     def energy(self, X):
-        """Energy -x'Jx / 2 - h'x; missing sites add nothing.
+        """Energy -x'Jx / 2 - h'x; missing positions add nothing.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         return -self._own(halves, labels).sum(1)
 
     def mutants(self, X):
-        """Changes of log-probability by all changes of a single site.
+        """Changes of log-probability by all changes of a single position.
 
         Parameters
         ----------
@@ -239,8 +239,8 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_groups, q) or (n_samples, n_groups, q)
-            log p(x with state b at site i) - log p(x). The last two axes are one, flat, if sites
-            have different numbers of states.
+            log p(x with state b at position i) - log p(x). The last two axes are one, flat, if
+            positions have different numbers of states.
         """
         single = np.ndim(X) == 1
         labels = self._rows(np.asarray(X)[None] if single else X, missing=False)
@@ -283,7 +283,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
             Negative, NaN or None where missing.
         method : {"auto", "exact", "annealing", "tap"}, default "auto"
             As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
-            rows whose missing sites have up to 2^20 states together, and anneals others.
+            rows whose missing positions have up to 2^20 states together, and anneals others.
         random_state : int, RandomState or None, default 0
             Random state of annealing.
 
@@ -295,7 +295,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         Raises
         ------
         ValueError
-            With "exact", if the missing sites of a row have more than 2^20 states together.
+            With "exact", if the missing positions of a row have more than 2^20 states together.
 
         Warns
         -----

@@ -31,7 +31,7 @@ class PottsNetwork:
         edges = None if self._absent_pairs() is None else self.graph_
         options = {"l2": float(self.l2), "l2_field": float(self.l2_field), "edges": edges}
         if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
-            raise ValueError("standard errors are for up to 4000 parameters: take fewer sites.")
+            raise ValueError("standard errors are for up to 4000 parameters: take fewer positions.")
         if self._completions is not None:
             return IncompleteSandwich(
                 self._completions, self._couplings.dense(), self._field, self.sizes_, **options
@@ -54,7 +54,7 @@ class PottsNetwork:
         -------
         couplings : array of shape (n_groups, q, n_groups, q)
         field : array of shape (n_groups, q)
-            Both flat if sites have different numbers of states.
+            Both flat if positions have different numbers of states.
 
         Raises
         ------
@@ -69,28 +69,28 @@ class PottsNetwork:
         """
         one_of("gauge", gauge, (*GAUGES, None))
         couplings, field = self._sandwich().standard_errors(gauge)
-        return self._by_site(couplings, 2), self._by_site(field, 1)
+        return self._by_position(couplings, 2), self._by_position(field, 1)
 
     def likelihood_ratio_test(self, pairs=None):
-        """Composite likelihood ratio test of the couplings of some pairs of sites against zero.
+        """Composite likelihood ratio test of the couplings of some pairs of positions against zero.
 
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
-            Sites that are not coupled under the hypothesis; default all, or all of `graph`:
-            independent sites.
+            Positions that are not coupled under the hypothesis; default all, or all of `graph`:
+            independent positions.
 
         Returns
         -------
         RatioTest
             `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
             distribution of the statistic, and the restricted `parameters`: flat fields, then the
-            couplings of all pairs of states u < v of different sites.
+            couplings of all pairs of states u < v of different positions.
 
         Raises
         ------
         ValueError
-            If there is no maximum, or a penalty, or `pairs` are not pairs of sites.
+            If there is no maximum, or a penalty, or `pairs` are not pairs of positions.
 
         Notes
         -----
@@ -125,16 +125,16 @@ class PottsNetwork:
     def edge_inclusion(
         self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"
     ):
-        """Posterior probability of each pair of sites that its couplings are not all zero.
+        """Posterior probability of each pair of positions that its couplings are not all zero.
 
         Parameters
         ----------
         inclusion_probability : float or None
-            Prior probability that a pair of sites is coupled. None: that of the largest evidence
-            times a uniform prior.
+            Prior probability that a pair of positions is coupled. None: that of the largest
+            evidence times a uniform prior.
         scale : float or None
-            Prior standard deviation of the log-odds ratio of two states of either site, if the
-            sites are coupled; all couplings of a pair have a normal prior that is alike for all
+            Prior standard deviation of the log-odds ratio of two states of either position, if the
+            positions are coupled; all couplings of a pair have a normal prior that is alike for all
             states. None: that of the largest evidence times a log-normal prior (median 1, deviation
             1).
         slab : {"gaussian", "cauchy"}
@@ -156,8 +156,8 @@ class PottsNetwork:
 
         Notes
         -----
-        The couplings of a pair of sites with q and r states have (q - 1) (r - 1) directions that no
-        change of gauge moves; a pair is one group of these, which are all zero or none is.
+        The couplings of a pair of positions with q and r states have (q - 1) (r - 1) directions
+        that no change of gauge moves; a pair is one set of these, which are all zero or none is.
 
         Examples
         --------
@@ -174,11 +174,13 @@ class PottsNetwork:
         return estimates.inclusion(inclusion_probability, scale, slab)
 
     def _edge_estimates(self, errors, scale=None):
-        """Contrasts of the couplings of pairs of sites, with their covariance, as of `Network`."""
+        """Contrasts of the couplings of pairs of positions, their covariance, as of `Network`."""
         one_of("errors", errors, ERRORS)
         sandwich, names = self._sandwich(), feature_names(self)
         if not len(sandwich.objective.pairs[0]):
-            raise ValueError("the fit has no couplings: there is one site, or its graph has none.")
+            raise ValueError(
+                "the fit has no couplings: there is one position, or its graph has none."
+            )
         contrasts, groups, pairs = sandwich.objective.contrasts()
         parameters, covariance = sandwich.parameters, None
         if scale is not None and np.any(sandwich.objective.ridge) and self._completions is None:
@@ -199,7 +201,7 @@ class PottsNetwork:
             covariance = shrunk(own, covariance, sandwich.effective_rows)
 
         def unpacked(values):
-            return self._by_site(sandwich.objective.unpacked(contrasts.T @ values)[0], 2)
+            return self._by_position(sandwich.objective.unpacked(contrasts.T @ values)[0], 2)
 
         values = contrasts @ parameters
         return PairEstimates(values, covariance, pairs, names, groups, unpacked)

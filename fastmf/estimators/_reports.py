@@ -238,7 +238,7 @@ class Reports:
             part, own = parts[0], included[parts[0].units]
             chosen = np.isin(part.units, wanted) & (part.log_odds[: len(own)] < ALWAYS)
             own = np.append(own, np.zeros(len(part.labels) - len(own)))
-            for units in components_of(part, own, np.flatnonzero(chosen)):
+            for units in components_of(part, np.flatnonzero(chosen)):
                 yield part, joint_patterns(parts, weights, own, units)
 
     def _any(self, target, included, wanted):

@@ -40,9 +40,9 @@ _SOLVERS_OF_GRAPHS = ("auto", "newton", "lbfgs", "gradient")
 _STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
 # Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
 _MAX_NEWTON_PARAMETERS = 1300
-_MAX_ITER_OF_SOLVER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ITER) | {
-    "newton": newton.MAX_ITER,
-    "lbfgs": lbfgs.MAX_ITER,
+_MAX_ITER_OF_SOLVER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ASCENT_ITER) | {
+    "newton": newton.MAX_NEWTON_ITER,
+    "lbfgs": lbfgs.MAX_LBFGS_ITER,
 }
 
 

@@ -41,7 +41,7 @@ class GroupComparison:
         Potts machines as `couplings_`, in the zero-sum gauge.
     p_value : array of shape (n_features, n_features)
         p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal. For
-        pairs of sites, chi-squared tests of all their couplings.
+        pairs of positions, chi-squared tests of all their couplings.
     probability : array of shape (n_features, n_features)
         Posterior probabilities that couplings differ.
     log_bayes_factor : array of shape (n_features, n_features)
@@ -202,7 +202,7 @@ def _comparison(a, b, prior, permutation):
     delta = a._replace(values=a.values - b.values, covariance=a.covariance + b.covariance)
     found = delta.inclusion(*prior, sensitivity=False)
     statistic, n = delta.chi_square(), len(delta.values)
-    degrees = np.array([len(own) for own in delta.groups])
+    degrees = np.array([len(own) for own in delta.sets])
     return GroupComparison(
         difference=delta.couplings(delta.values),
         std=delta.deviations(),
@@ -228,9 +228,9 @@ def _of_all(estimates, pairwise):
     first = estimates[0]
     of_pairs = [
         _weighted_mean([x[own] for x in values], [C[np.ix_(own, own)] for C in covariances])[1]
-        for own in first.groups
+        for own in first.sets
     ]
-    degrees = (len(estimates) - 1) * np.array([len(own) for own in first.groups])
+    degrees = (len(estimates) - 1) * np.array([len(own) for own in first.sets])
     n = (len(estimates) - 1) * len(values[0])
     return GroupsComparison(
         p_value=_symmetric_p_values(first, chdtrc(degrees, of_pairs)),

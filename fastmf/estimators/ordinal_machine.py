@@ -20,10 +20,8 @@ from fastmf.estimators._observed import (
 from fastmf.estimators._ordinal_machine import BaseOrdinalMachine
 from fastmf.learning.pseudo_likelihood.existence import Existence, no_maximum
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
-from fastmf.learning.pseudo_likelihood.lbfgs import MAX_ITER as MAX_LBFGS_ITER
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import MAX_ITER as MAX_NEWTON_ITER
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
+from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.ordinal.existence import existence, unbounded, unseen
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS
 

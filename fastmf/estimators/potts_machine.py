@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
-from fastmf.estimators._labels import coded_labels, site_categories
+from fastmf.estimators._labels import coded_labels, position_categories
 from fastmf.estimators._observed import check_terms, summable
 from fastmf.estimators._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.available import available
@@ -29,18 +29,18 @@ _POTTS_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
 
 
 class PottsMachine(BasePottsMachine):
-    """Categorical sites with all pairs coupled, p(x) ~ exp(sum_ij J_ij(x_i, x_j) + sum_i h_i(x_i)).
+    """Categorical positions, all pairs coupled: p(x) ~ exp(sum_ij J_ij(x_i, x_j) + sum_i h_i(x_i)).
 
-    Fitted by maximum pseudo-likelihood: the sum over sites of the log-probability of each given all
-    others. With sequences it is what direct coupling analysis fits.
+    Fitted by maximum pseudo-likelihood: the sum over positions of the log-probability of each given
+    all others. With sequences it is what direct coupling analysis fits.
 
     Parameters
     ----------
     n_states : int, sequence of int of length n_groups, or None
-        States of all or of each site, whose labels are 0, 1, ... None: labels up to the largest one
-        of all sites, from 0, or from 1 if no label is 0; of other numbers and of strings, the
-        values in the data (see `categories_`). Of an alignment give the number of its letters, as
-        one may not occur.
+        States of all or of each position, whose labels are 0, 1, ... None: labels up to the largest
+        one of all positions, from 0, or from 1 if no label is 0; of other numbers and of strings,
+        the values in the data (see `categories_`). Of an alignment give the number of its letters,
+        as one may not occur.
     l2, l2_field : float
         Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
@@ -54,9 +54,9 @@ class PottsMachine(BasePottsMachine):
           DCA), to whose diagonal `l2` is added. Missing labels are left out of each pair's
           frequencies.
     symmetric : bool
-        False: each site is fitted alone, with couplings of its own and half the penalty (PlmDCA's
-        asymmetric objective), and the two estimates of each coupling are averaged. It takes less
-        memory.
+        False: each position is fitted alone, with couplings of its own and half the penalty
+        (PlmDCA's asymmetric objective), and the two estimates of each coupling are averaged. It
+        takes less memory.
     pseudocount : float
         Fraction of a uniform distribution, in [0, 1), that is mixed with frequencies; for the
         solver "naive_mean_field" only. Morcos et al. take 0.5.
@@ -69,13 +69,13 @@ class PottsMachine(BasePottsMachine):
         None: 1,000 for "lbfgs", 100 for "newton".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Sites that may be coupled: an adjacency matrix of shape (n_groups, n_groups), pairs of shape
-        (n_edges, 2), or a graph with `nodes` and `edges`, whose sites are numbers of columns or
+        (n_edges, 2), or a graph with `nodes` and `edges`, whose positions are numbers of columns or
         their names. All other couplings are exactly 0, and errors and tests are those of the
         couplings that are there. It needs `symmetric`.
     missing : {"absent", "available", "em"}
-        "absent" leaves missing labels out: such a site has no term of its own, and no part in the
-        probabilities of others, which is biased where the graph has loops. "available" takes
-        available cases, the terms of sites that were seen in a row together with all their
+        "absent" leaves missing labels out: such a position has no term of its own, and no part in
+        the probabilities of others, which is biased where the graph has loops. "available" takes
+        available cases, the terms of positions that were seen in a row together with all their
         neighbours in `graph`, which without `graph` are all others, so that rows are complete ones:
         it is right where labels are missing completely at random, for up to 4,000 parameters by
         Newton's method, and `symmetric`. "em", for the same, sums over what they may be, by
@@ -91,16 +91,16 @@ class PottsMachine(BasePottsMachine):
     Attributes
     ----------
     couplings_ : array of shape (n_groups, q, n_groups, q)
-        J as estimated, symmetric, zero within sites; (n_states, n_states) if sites have different
-        numbers of states. Made at each access where there are few rows.
+        J as estimated, symmetric, zero within positions; (n_states, n_states) if positions have
+        different numbers of states. Made at each access where there are few rows.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
-        The values that the states of each site stand for. Of strings, and of numbers that begin
-        neither with 0 nor with 1, the sorted values in the data, together of all sites that have
-        one in common, such as the letters of sequences; of columns of pandas' categorical type, its
-        categories.
+        The values that the states of each position stand for. Of strings, and of numbers that begin
+        neither with 0 nor with 1, the sorted values in the data, together of all positions that
+        have one in common, such as the letters of sequences; of columns of pandas' categorical
+        type, its categories.
     sizes_ : int array of shape (n_groups,)
-        States of each site.
+        States of each position.
     model_ : BoltzmannMachine
         The same with `Categorical` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
@@ -114,13 +114,13 @@ class PottsMachine(BasePottsMachine):
     converged_ : bool
         Whether the solver stopped by its own rule, at a maximum not known not to exist.
     graph_ : int array of shape (n_edges, 2)
-        The pairs of sites of `graph`; only with it.
+        The pairs of positions of `graph`; only with it.
     n_missing_, n_dropped_ : int
         Missing labels, and rows that "em" left out for them, or of which nothing is "available".
     n_available_ : array of shape (n_groups,)
-        Weight of the rows that have a part in the conditional probability of each site.
+        Weight of the rows that have a part in the conditional probability of each position.
     n_features_in_ : int
-        Number of sites.
+        Number of positions.
 
     Warns
     -----
@@ -130,9 +130,9 @@ class PottsMachine(BasePottsMachine):
     Notes
     -----
     Memory of the symmetric fit is some ten matrices of n_states^2 numbers, where n_states counts
-    the states of all sites. Where there are fewer than a quarter as many distinct rows, and `l2` is
-    positive, couplings have the form of sums over rows, and nothing of that size is made:
-    `contact_scores`, `score_samples`, `energy` and `mutants` make the couplings of a site at a
+    the states of all positions. Where there are fewer than a quarter as many distinct rows, and
+    `l2` is positive, couplings have the form of sums over rows, and nothing of that size is made:
+    `contact_scores`, `score_samples`, `energy` and `mutants` make the couplings of a position at a
     time or none; `couplings_`, `model_`, `sample`, `impute` and `in_gauge` all of them.
 
     References: Ekeberg et al., "Improved contact prediction in proteins: using pseudolikelihoods to
@@ -195,7 +195,7 @@ class PottsMachine(BasePottsMachine):
         self._check_options()
         declared = declared_categories(X)
         X = checked_table(self, X, reset=True, missing=True)
-        self.categories_ = site_categories(self, X, self.n_states, declared)
+        self.categories_ = position_categories(self, X, self.n_states, declared)
         labels = coded_labels(self, X, self.categories_)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
         self.sizes_ = np.array([len(known) for known in self.categories_])
@@ -300,7 +300,7 @@ class PottsMachine(BasePottsMachine):
         return existence_in_graph(data, *penalties, absent, seconds)
 
     def _by_newton(self, objective, start=None):
-        """`Fit` of a `DampedObjective`, by default from uncoupled sites."""
+        """`Fit` of a `DampedObjective`, by default from uncoupled positions."""
         return newton(
             objective, objective.independent() if start is None else start,
             tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or fitting.MAX_ITER["newton"],
@@ -345,7 +345,7 @@ class PottsMachine(BasePottsMachine):
         return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
 
     def _absent_pairs(self):
-        """The pairs of sites that `graph` does not couple, or None without it."""
+        """The pairs of positions that `graph` does not couple, or None without it."""
         if self.graph is None:
             return None
         names = getattr(self, "feature_names_in_", None)
@@ -356,7 +356,7 @@ class PottsMachine(BasePottsMachine):
         message = self.existence_.message
         if self.existence_.units:
             named = ", ".join(str(i) for i in self.existence_.units[:10])
-            message += f" (sites {named}{', ...' if len(self.existence_.units) > 10 else ''})"
+            message += f" (positions {named}{', ...' if len(self.existence_.units) > 10 else ''})"
             if self.n_missing_ and self.missing == "absent":
                 message += (
                     f"; {self.n_missing_} labels are missing, and rows without a label are told "

@@ -9,7 +9,7 @@ from fastmf.evaluation.contacts import ranked_pairs
 from fastmf.plotting._axes import axes, mapping, tidy
 
 # Amino acids by their chemistry, nucleotides by convention; letters elsewhere take turns.
-_GROUPS = {
+_LETTERS_OF_COLOURS = {
     "#2b7bba": "AVLIMFWC",
     "#2ca25f": "STNQYGP",
     "#d7301f": "DE",
@@ -341,8 +341,8 @@ def letter_colours(alphabet):
     letters = set(_letters(alphabet)) - set("-.")
     if letters <= set(_NUCLEOTIDES):
         known = _NUCLEOTIDES
-    elif letters <= set("".join(_GROUPS.values())):
-        known = {letter: colour for colour, group in _GROUPS.items() for letter in group}
+    elif letters <= set("".join(_LETTERS_OF_COLOURS.values())):
+        known = {letter: colour for colour, own in _LETTERS_OF_COLOURS.items() for letter in own}
     else:
         turns = cycle(f"C{k}" for k in range(10))
         known = {letter: next(turns) for letter in alphabet if letter in letters}

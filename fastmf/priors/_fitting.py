@@ -50,6 +50,15 @@ def bounds_of_columns(X):
     return np.where(common, smallest, lower), np.where(common, largest, upper)
 
 
+def bounds_given_or_found(X, lower, upper):
+    """Bounds as given, or of the columns where they are None."""
+    if lower is None or upper is None:
+        smallest, largest = bounds_of_columns(X)
+        lower = smallest if lower is None else lower
+        upper = largest if upper is None else upper
+    return lower, upper
+
+
 def project_precision(precision, lower, upper):
     """The nearest precisions with which the integral of every unit is finite."""
     unbounded = ~np.isfinite(lower) | ~np.isfinite(upper)

@@ -15,7 +15,7 @@ from fastmf._common.rows import column_sums, nonzero_values
 from fastmf._jit.intrinsics import smaller
 from fastmf._jit.kernel import compilable
 from fastmf.priors import _quadrature
-from fastmf.priors._fitting import bounds_of_columns, fit
+from fastmf.priors._fitting import bounds_given_or_found, fit
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._sampling import PROBABILITIES, fill_quantiles, quantile
@@ -347,10 +347,7 @@ class TruncatedGaussBernoulli(NamedTuple):
             differ in their ranges, such as those of different units of measurement, of each one,
             and a tenth of its range beyond.
         """
-        if lower is None or upper is None:
-            smallest, largest = bounds_of_columns(X)
-            lower = smallest if lower is None else lower
-            upper = largest if upper is None else upper
+        lower, upper = bounds_given_or_found(X, lower, upper)
         fitted = _from_nonzeros(X, lower, upper)
         return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (*fitted, lower, upper)))
 

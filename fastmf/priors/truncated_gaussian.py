@@ -8,7 +8,7 @@ import numpy as np
 from fastmf._common.rows import column_moments
 from fastmf._jit.intrinsics import smaller
 from fastmf.priors import _quadrature
-from fastmf.priors._fitting import bounds_of_columns, fit, project_precision
+from fastmf.priors._fitting import bounds_given_or_found, fit, project_precision
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._sampling import draw_units, quantile
@@ -157,10 +157,7 @@ class TruncatedGaussian(NamedTuple):
             differ in their ranges, such as those of different units of measurement, of each one,
             and a tenth of its range beyond.
         """
-        if lower is None or upper is None:
-            smallest, largest = bounds_of_columns(X)
-            lower = smallest if lower is None else lower
-            upper = largest if upper is None else upper
+        lower, upper = bounds_given_or_found(X, lower, upper)
         field, precision = fit(*column_moments(X), lower, upper)
         return cls(
             *(np.asarray(p, dtype=floating_type(X)) for p in (field, precision, lower, upper))

@@ -6,7 +6,7 @@ by mean-field inversion and by pseudo-likelihood, and an RBM by TAP and by persi
 the structure is known, the precision of the contacts that each predicts is computed (of an RBM from
 the couplings that its hidden units mediate); of the RBMs also the log-likelihood of sequences set
 aside, by annealing from both ends, and how many TAP solutions their sequences lead to. The family
-"chain" is drawn from a known chain of sites.
+"chain" is drawn from a known chain of positions.
 
 Writes contacts.csv, models.csv and precision.png to the folder --output. A model that was fitted
 before is read from there.
@@ -66,7 +66,7 @@ OF_METHOD = {
     "RBM, TAP": {"gradient": "tap", "n_sweeps": 3},
     "RBM, PCD": {"gradient": "pcd", "n_sweeps": 5, "n_starts": 300, "momentum": 0.0},
 }
-CHAIN_SITES, CHAIN_STATES, CHAIN_ROWS = 40, 4, 3000
+CHAIN_POSITIONS, CHAIN_STATES, CHAIN_ROWS = 40, 4, 3000
 CONTACT, SEPARATION = 8.0, 5
 COLUMNS = (
     *("family", "method", "rows", "effective_rows", "seconds", "ppv_half", "ppv", "ppv_double"),
@@ -125,15 +125,15 @@ def load(family, folder):
 
 
 def chain():
-    """Rows of a chain: each site's state depends on that of the one before."""
+    """Rows of a chain: each position's state depends on that of the one before."""
     rng = np.random.default_rng(0)
-    X = rng.integers(0, CHAIN_STATES, (CHAIN_ROWS, CHAIN_SITES))
-    for site in range(1, CHAIN_SITES):
+    X = rng.integers(0, CHAIN_STATES, (CHAIN_ROWS, CHAIN_POSITIONS))
+    for position in range(1, CHAIN_POSITIONS):
         same = rng.random(CHAIN_ROWS) < 0.5
-        X[same, site] = (X[same, site - 1] + site) % CHAIN_STATES
-    sites = np.arange(CHAIN_SITES)
+        X[same, position] = (X[same, position - 1] + position) % CHAIN_STATES
+    positions = np.arange(CHAIN_POSITIONS)
     # Neighbours are in contact, all others are far apart.
-    distances = np.where(abs(sites[:, None] - sites) <= 1, 1.0, 100.0)
+    distances = np.where(abs(positions[:, None] - positions) <= 1, 1.0, 100.0)
     return divided(X.astype(np.int8), distances, 1)
 
 
@@ -170,7 +170,7 @@ def unfitted(method, data, options):
     if method == "mean-field inversion":
         return mf.PottsMachine(solver="naive_mean_field", pseudocount=0.5, n_states=n_states)
     if method == "pseudo-likelihood":
-        # plmc's usual penalty: 0.2 for each other site and state.
+        # plmc's usual penalty: 0.2 for each other position and state.
         n_others = (data.X.shape[1] - 1) * (n_states - 1)
         l2 = 2 * 0.01 * n_others / data.weights.sum()
         return mf.PottsMachine(n_states=n_states, l2=l2, l2_field=l2, tol=1.0)
@@ -181,7 +181,7 @@ def unfitted(method, data, options):
 
 
 def precision(scores, data):
-    """The share of contacts among the best pairs: half as many as sites, as many, and twice."""
+    """The share of contacts among the best pairs: half as many as positions, as many, and twice."""
     n = len(scores)
     values = contact_precision(
         scores, data.distances, [n // 2, n, 2 * n], separation=data.separation, cutoff=CONTACT

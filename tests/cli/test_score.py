@@ -41,10 +41,10 @@ def test_energies_of_sequences_and_their_names(family, tmp_path):
     machine = mf.PottsMachine.load(machine_file)
     J, h = machine.couplings_, machine.field_
     for (_, energy), x in zip(rows, X, strict=False):
-        sites = range(6)
-        pairs = sum(J[i, x[i], j, x[j]] for i in sites for j in sites if i < j)
+        positions = range(6)
+        pairs = sum(J[i, x[i], j, x[j]] for i in positions for j in positions if i < j)
         np.testing.assert_allclose(
-            float(energy), -pairs - sum(h[i, x[i]] for i in sites), atol=1e-5
+            float(energy), -pairs - sum(h[i, x[i]] for i in positions), atol=1e-5
         )
 
 

@@ -7,12 +7,12 @@ import fastmf as mf
 
 
 def chain_data(n_rows, seed=0):
-    """Five sites of three states; each is likely to repeat the one before."""
+    """Five positions of three states; each is likely to repeat the one before."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (n_rows, 5))
-    for site in range(1, 5):
+    for position in range(1, 5):
         repeat = rng.random(n_rows) < 0.8
-        X[repeat, site] = X[repeat, site - 1]
+        X[repeat, position] = X[repeat, position - 1]
     return X
 
 
@@ -124,9 +124,9 @@ def test_evaluation_takes_labels():
     assert "NMF, mean" in names and "TAP2, corrected" not in names
     found = mf.pseudo_log_likelihood(model, X[:3])
     flat, expected = model.visible.one_hot(X[:3]), np.zeros(3)
-    for site in range(5):
+    for position in range(5):
         others = np.repeat(X[:3, None], 3, axis=1)
-        others[:, :, site] = np.arange(3)
+        others[:, :, position] = np.arange(3)
         others = model.visible.one_hot(others)
         logs = model.visible.log_prob(others).sum(-1) + model.hidden.log_partition(
             others @ model.weights, 0.0

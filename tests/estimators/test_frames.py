@@ -43,7 +43,7 @@ def test_standard_errors_name_the_features(chain):
     assert pairs["d", "d"] == pytest.approx(field[3])
 
 
-def test_contact_scores_name_the_sites():
+def test_contact_scores_name_the_positions():
     X = pd.DataFrame(np.random.default_rng(0).integers(0, 3, (100, 4)), columns=NAMES)
     machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
     frame = machine.contact_scores(as_frame=True)

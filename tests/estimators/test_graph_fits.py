@@ -156,7 +156,7 @@ def potts_value(parameters, X, l2):
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "newton"])
-def test_a_markov_random_field_of_mixed_sites(solver):
+def test_a_markov_random_field_of_mixed_positions(solver):
     X, l2 = labels(), 0.02
     machine = PottsMachine(
         n_states=list(SIZES), graph=GRAPH, l2=l2, l2_field=l2, solver=solver, tol=1e-9
@@ -171,10 +171,10 @@ def test_a_markov_random_field_of_mixed_sites(solver):
     found = np.concatenate([machine.field_, *blocks])
     assert potts_value(found, X, l2) > -expected.fun - 1e-9
     np.testing.assert_allclose(found, expected.x, atol=2e-4)
-    site = np.repeat(np.arange(4), SIZES)
+    position = np.repeat(np.arange(4), SIZES)
     adjacency = np.zeros((4, 4), bool)
     adjacency[tuple(np.transpose(GRAPH))] = True
-    absent = ~(adjacency | adjacency.T)[site][:, site]
+    absent = ~(adjacency | adjacency.T)[position][:, position]
     assert not machine.couplings_[absent].any()
     assert machine.graph_.tolist() == [list(edge) for edge in GRAPH]
 
@@ -182,7 +182,7 @@ def test_a_markov_random_field_of_mixed_sites(solver):
 def test_existence_of_several_states():
     X = labels(1)
     assert PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(X).existence_.exists
-    never = X[~((X[:, 0] == 1) & (X[:, 2] == 1))]  # two states of sites that are not neighbours
+    never = X[~((X[:, 0] == 1) & (X[:, 2] == 1))]  # two states of positions that are not neighbours
     with pytest.warns(UserWarning, match="not decided"):
         machine = PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(never)
     assert machine.existence_.exists is None
@@ -193,7 +193,7 @@ def test_existence_of_several_states():
 
 
 @pytest.mark.parametrize("options", [{"solver": "naive_mean_field"}, {"symmetric": False}])
-def test_what_takes_no_graph_of_sites(options):
+def test_what_takes_no_graph_of_positions(options):
     with pytest.raises(ValueError, match="graph needs a maximum"):
         PottsMachine(graph=GRAPH, **options).fit(labels())
 
@@ -216,7 +216,7 @@ def test_errors_of_two_states_are_those_of_spins():
         machine.likelihood_ratio_test([[0, 2]])
 
 
-def test_errors_of_mixed_sites(tmp_path):
+def test_errors_of_mixed_positions(tmp_path):
     X = labels()
     machine = PottsMachine(n_states=list(SIZES), graph=GRAPH, l2=0.1, solver="newton").fit(X)
     couplings, field = machine.standard_errors()
@@ -230,7 +230,7 @@ def test_errors_of_mixed_sites(tmp_path):
         FullyVisibleBoltzmannMachine(graph=EDGES, penalty="firth").fit(table())
 
 
-def test_edge_inclusion_of_sites():
+def test_edge_inclusion_of_positions():
     X = (table() > 0).astype(int)
     pairs = np.stack(np.triu_indices(5, 1), 1)
     every = PottsMachine(graph=pairs).fit(X).edge_inclusion().probability

@@ -79,8 +79,8 @@ def test_nodes_of_many_couplings_have_no_omnibus(monkeypatch):
         mf.compare_groups(a, b, a)
 
 
-def sites(n, seed, strength):
-    """Three sites of three, three and two states, of which the second copies the first in part."""
+def positions(n, seed, strength):
+    """Three positions of three, three and two states, the second copies the first in part."""
     rng = np.random.default_rng(seed)
     X = np.stack([rng.integers(0, q, n) for q in (3, 3, 2)], axis=1)
     X[:, 1] = np.where(rng.random(n) < strength, X[:, 0], X[:, 1])
@@ -88,7 +88,7 @@ def sites(n, seed, strength):
 
 
 def test_groups_of_potts_machines():
-    groups = [sites(n, n, strength) for n, strength in ((400, 0.5), (500, 0.0), (450, 0.0))]
+    groups = [positions(n, n, strength) for n, strength in ((400, 0.5), (500, 0.0), (450, 0.0))]
     a, b, c = (mf.PottsMachine(n_states=[3, 3, 2], tol=1e-8).fit(X) for X in groups)
     found = mf.compare_groups(a, b, errors="naive")
     both = [machine._edge_estimates("naive") for machine in (a, b)]

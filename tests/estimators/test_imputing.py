@@ -56,7 +56,7 @@ def test_uncertain_means_are_told(monkeypatch):
     np.testing.assert_allclose(near, means, atol=0.02)
 
 
-def test_missing_sites_of_potts_machines(monkeypatch):
+def test_missing_positions_of_potts_machines(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.cumsum(rng.random((1000, 9)) < 0.15, axis=1) % 3
     machine = mf.PottsMachine(n_states=3, l2=0.01, l2_field=0.01).fit(X)

@@ -10,7 +10,7 @@ from fastmf.estimators._labels import (
     MAX_BYTE_STATES,
     checked_sizes,
     coded_labels,
-    site_categories,
+    position_categories,
     whole_labels,
 )
 
@@ -18,7 +18,7 @@ ANY = BaseEstimator()
 
 
 def categories(X, n_states=None, **declared):
-    return site_categories(ANY, np.array(X), n_states, declared)
+    return position_categories(ANY, np.array(X), n_states, declared)
 
 
 def labels(X, X_fit=None, n_states=None):
@@ -76,9 +76,9 @@ def test_labels_are_places_in_the_categories():
     X = [[1, 6], [3, 2]]
     assert labels(X) == [[0, 5], [2, 1]]
     assert labels([[30.0, np.nan]], [[10, 30], [20, 10]]) == [[2, -1]]
-    with pytest.raises(ValueError, match="labels of site 1 must be from 1 to 6, got 0"):
+    with pytest.raises(ValueError, match="labels of position 1 must be from 1 to 6, got 0"):
         labels([[1, 0]], X)
-    with pytest.raises(ValueError, match=r"labels of site 0 must be below .* states, 3, got 7"):
+    with pytest.raises(ValueError, match=r"labels of position 0 must be below .* states, 3, got 7"):
         labels([[7, 0]], [[0, 2]])
     with pytest.raises(ValueError, match="one of 10, 20, 30: got 15"):
         labels([[10, 15]], [[10, 30], [20, 10]])
@@ -87,7 +87,7 @@ def test_labels_are_places_in_the_categories():
 @pytest.mark.parametrize(
     "X, error, message",
     [
-        ([["x", "a"], ["x", "b"]], ValueError, "site 0 has the single value 'x'"),
+        ([["x", "a"], ["x", "b"]], ValueError, "position 0 has the single value 'x'"),
         (np.array([[1, "a"], ["b", "a"]], object), TypeError, "strings and numbers in column 0"),
         (np.array([[None, "a"], [None, "b"]], object), ValueError, "none in column 0"),
     ],
@@ -105,7 +105,7 @@ def test_sizes():
 @pytest.mark.parametrize(
     "n_states, error, message",
     [
-        ([2, 2], ValueError, "one entry per site"),
+        ([2, 2], ValueError, "one entry per position"),
         ([2, 2, 1], ValueError, r"in \[2, "),
         (MAX_BYTE_STATES + 1, ValueError, r"in \[2, "),
         (2.5, TypeError, "n_states"),
@@ -131,7 +131,7 @@ def test_minus_one_is_no_label_beside_one():
         mf.PottsMachine().fit(X)
 
 
-def test_a_single_site_has_no_couplings():
+def test_a_single_position_has_no_couplings():
     machine = mf.PottsMachine().fit(np.array([[0], [1], [1]]))
     for report in (machine.edge_inclusion, machine.likelihood_ratio_test):
         with pytest.raises(ValueError, match=r"no couplings|pairs"):

@@ -20,7 +20,7 @@ def fitted(n_rows=300, sizes=SIZES, *, missing=0.0, weights=None, **options):
 
 
 def flat(machine):
-    """Couplings and field without axes for sites."""
+    """Couplings and field without axes for positions."""
     n = int(machine.sizes_.sum())
     return machine.couplings_.reshape(n, n), machine.field_.reshape(n)
 
@@ -113,9 +113,9 @@ def test_missing_labels_of_either_kind():
     np.testing.assert_array_equal(other.couplings_, machine.couplings_)
 
 
-def test_no_maximum_warns_with_the_sites():
+def test_no_maximum_warns_with_the_positions():
     X = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    with pytest.warns(ConvergenceWarning, match=r"never meet.*sites 0, 1"):
+    with pytest.warns(ConvergenceWarning, match=r"never meet.*positions 0, 1"):
         machine = mf.PottsMachine().fit(X)
     assert machine.existence_.exists is False and not machine.converged_
     with pytest.raises(ValueError, match="no maximum exists"):
@@ -162,7 +162,7 @@ def test_bad_data():
     with pytest.raises(ValueError, match="positive for some row"):
         mf.PottsMachine().fit([[0, 1]], sample_weight=[0.0])
     machine, X = fitted(**RIDGE)
-    with pytest.raises(ValueError, match="labels of site 0"):
+    with pytest.raises(ValueError, match="labels of position 0"):
         machine.energy(X + 1)
     with pytest.raises(ValueError, match="features"):
         machine.energy(X[:, :2])
@@ -202,7 +202,7 @@ def test_energies_mutants_and_scores():
         machine.mutants(np.append(-1, X[0, 1:]))
 
 
-def test_conditional_probabilities_and_missing_sites():
+def test_conditional_probabilities_and_missing_positions():
     machine, X = fitted(**RIDGE)
     p = machine.conditional_proba(X)
     own = np.cumsum([0, *SIZES[:-1]]) + X
@@ -295,7 +295,8 @@ def test_bad_questions():
     "X",
     [[[0]], [[0], [1], [2]], [[0, 1, 2]], [[0, -1], [1, -1]], [[-1, -1], [-1, -1]],
      np.arange(60).reshape(20, 3) % 41 * 6, np.arange(2100).reshape(30, 70) % 13 % 2],
-    ids=["one", "one site", "one row", "absent site", "nothing", "many states", "many sites"],
+    ids=["one", "one position", "one row", "absent position", "nothing", "many states",
+         "many positions"],
 )  # fmt: skip
 def test_odd_data(X, solver):
     machine = mf.PottsMachine(solver=solver, **RIDGE).fit(X)

@@ -11,7 +11,7 @@ from tests.estimators.test_networks import table
 
 
 def states(n=400, seed=0):
-    """Four sites, of two, three, three and four states; the second copies the first, in part."""
+    """Four positions, of 2, 3, 3 and 4 states; the second copies the first, in part."""
     rng = np.random.default_rng(seed)
     X = np.stack([rng.integers(0, q, n) for q in (2, 3, 3, 4)], axis=1)
     X[:, 1] = np.where(rng.random(n) < 0.4, X[:, 0], X[:, 1])
@@ -23,7 +23,7 @@ def machine_of_states():
 
 
 def contrasts(machine):
-    """Log-odds ratios in an orthonormal basis of each pair of sites, and their Jacobian."""
+    """Log-odds ratios in an orthonormal basis of each pair of positions, and their Jacobian."""
     sizes, d = machine.sizes_, len(machine.sizes_)
     starts = np.append(0, np.cumsum(sizes))
     u, v = np.nonzero(np.triu(np.repeat(np.arange(d), sizes)[:, None] < np.repeat(range(d), sizes)))
@@ -71,7 +71,7 @@ def test_probabilities_of_all_graphs(scale):
     assert found.probability[0, 1] > 0.99
 
 
-def test_sites_of_two_states_are_binary_units():
+def test_positions_of_two_states_are_binary_units():
     X = table(400, 4)
     binary = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(X)
     potts = mf.PottsMachine(tol=1e-10).fit(X)
@@ -102,7 +102,7 @@ def test_sensitivity_frame_and_errors():
             machine.edge_inclusion(**options)
     with pytest.raises(ValueError, match="symmetric"):
         mf.PottsMachine(symmetric=False, l2=0.1, l2_field=0.1).fit(states()).edge_inclusion()
-    assert "pairs of sites" in found._repr_html_()
+    assert "pairs of positions" in found._repr_html_()
 
 
 def test_frames_have_names():
@@ -127,7 +127,7 @@ def test_cauchy_slabs_of_two_states_are_those_of_binary_units():
 
 
 def test_cauchy_slabs_of_all_graphs():
-    """Three sites: the sum over graphs, and over the variances of the pairs that are coupled."""
+    """Three positions: the sum over graphs, and over the variances of coupled pairs."""
     X = states()[:, 1:]
     machine = mf.PottsMachine(n_states=[3, 3, 4]).fit(X)
     found = machine.edge_inclusion(0.3, 0.8, slab="cauchy", errors="naive")

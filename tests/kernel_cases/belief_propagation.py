@@ -14,7 +14,7 @@ from kernel_cases.machines import rbm
 
 def propagation_arguments(
     size, dtype, rows=None, algorithm="sum", damping=None, one_for_each_row=False, noise=3.0,
-    max_iter=100, tol=1e-6, n_groups=0,
+    max_iter=100, tol=1e-6, n_segments=0,
 ):  # fmt: skip
     """Arguments of `belief_propagation`: rows differ in the fields of the visible units."""
     size = few_rows(size)
@@ -29,8 +29,8 @@ def propagation_arguments(
     shape = n_messages, size.n_visible, 0 if algorithm == "mixed" else record.hidden.shape[1]
     messages = np.full(shape, 1 if algorithm == "sum" else 0, dtype)
     workspaces = new_workspaces(8, record, model.dtype, settings.algorithm)
-    n_groups = min(n_groups, len(fields))
-    pairs = np.full((n_groups, *messages.shape[1:]), np.nan, dtype)  # not read
+    n_segments = min(n_segments, len(fields))
+    pairs = np.full((n_segments, *messages.shape[1:]), np.nan, dtype)  # not read
     return settings, problem, messages, record, workspaces, pairs, np.zeros(2, np.int64)
 
 
@@ -72,11 +72,11 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     return problem, messages, beliefs, scales, queue[:1], out
 
 
-def group_arguments(size, dtype, rows=None):
-    """Arguments of `add_groups`: a group for each row."""
+def segment_arguments(size, dtype, rows=None):
+    """Arguments of `add_segments`: a segment for each row."""
     size = few_rows(size)
-    n_groups = len(chosen(rows, size.n_rows))
-    shape = n_groups, size.n_visible, size.n_hidden + 3
+    n_segments = len(chosen(rows, size.n_rows))
+    shape = n_segments, size.n_visible, size.n_hidden + 3
     return np.random.default_rng(9).random(shape).astype(dtype), np.zeros(1, np.int64)
 
 
@@ -96,7 +96,7 @@ def of_record(arguments):
 
 
 def of_pairs(arguments):
-    """The same, and the pair beliefs of each row, a group of its own."""
+    """The same, and the pair beliefs of each row, a segment of its own."""
     return {**of_record(arguments), "pairs": arguments[5]}
 
 
@@ -133,7 +133,7 @@ CASES = [
     Case(
         NAME,
         "pairs",
-        with_options(propagation_arguments, n_groups=10),
+        with_options(propagation_arguments, n_segments=10),
         of_pairs,
         CLOSE,
         EXACT,
@@ -176,9 +176,9 @@ CASES = [
         large=True,
     ),
     Case(
-        "bp.belief_propagation.add_groups",
-        "groups",
-        group_arguments,
+        "bp.belief_propagation.add_segments",
+        "segments",
+        segment_arguments,
         lambda arguments: {"out": arguments[0][0]},
         {"float64": 1e-13, "float32": 1e-5},
         large=True,

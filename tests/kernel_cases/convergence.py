@@ -40,5 +40,5 @@ def results(arguments):
 
 CASES = [
     Case("bp.convergence.assess_rows", "stages", arguments, results, {"float64": 1e-14},
-         exact=("status", "n_iter", "n_stalled"), dtypes=("float64",)),
+         exact=("status", "n_iter", "n_stalled"), dtypes=("float64",), large=True),
 ]  # fmt: skip

@@ -24,7 +24,7 @@ def count_arguments(size, dtype, rows=None):
 
 
 def tree_arguments(size, dtype, rows=None):
-    """Arguments of `spanning_trees`: two groups, whose trees have several roots."""
+    """Arguments of `spanning_trees`: two forests, whose trees have several roots."""
     labels = labels_of(size, rows)
     n = len(labels)
     sizes = np.full(n, 2 * size.n_visible)
@@ -37,12 +37,12 @@ def _counts(arguments):
 
 
 def _trees(arguments):
-    labels, sizes, group_rows, _, order, parents, _ = arguments
+    labels, sizes, forest_rows, _, order, parents, _ = arguments
     steps = [
         sizes[i] if p < 0 else 2 * (labels[i] != labels[p]).sum() for i, p in enumerate(parents)
     ]
     # Ties may be broken in any way: the total cost of each tree is what is least.
-    totals = np.add.reduceat(steps, range(0, len(labels), group_rows))
+    totals = np.add.reduceat(steps, range(0, len(labels), forest_rows))
     return {"cost": totals, "reached": np.sort(order)}
 
 
@@ -58,7 +58,7 @@ CASES = [
     ),
     Case(
         "pseudo_likelihood.hamming.spanning_trees",
-        "groups",
+        "forests",
         tree_arguments,
         _trees,
         {"float64": 0},

@@ -1,4 +1,4 @@
-"""Cases of Potts machines: sites with different numbers of states, some of them absent."""
+"""Cases of Potts machines: positions with different numbers of states, some of them absent."""
 
 from functools import partial
 
@@ -22,19 +22,19 @@ def layout_and_rows(size, dtype, n_states):
     labels = np.where(kept, labels[0], labels)
     labels[rng.random(labels.shape) < 0.1] = -1
     weights = rng.random(len(labels)) + 0.1
-    # Two groups of rows with trees of their own.
+    # Two forests of rows with trees of their own.
     half = len(labels) // 2
     order, parents = np.concatenate(
         [np.stack(spanning_order(labels[s])[:2]) for s in (slice(half), slice(half, None))], axis=1
     )
     order[half:] += half
     parents[half:] += np.where(parents[half:] < 0, 0, half)
-    groups = np.array([0, half, len(labels)])
-    return layout, layout.rows(labels[order], weights, parents, groups)
+    forests = np.array([0, half, len(labels)])
+    return layout, layout.rows(labels[order], weights, parents, forests)
 
 
 def parameters(layout, rng):
-    """Couplings and fields in blocks; the fields of the first site are far apart."""
+    """Couplings and fields in blocks; the fields of the first position are far apart."""
     n = layout.n_states
     couplings = rng.normal(size=(n, n)) / np.sqrt(n)
     field = rng.normal(size=n)
@@ -46,7 +46,7 @@ def value_arguments(size, dtype, *, n_states):
     """Arguments of `value_and_gradient`."""
     layout, rows = layout_and_rows(size, dtype, n_states)
     tables, field = parameters(layout, np.random.default_rng(8))
-    memory = workspaces(8, int(np.diff(rows.groups).max()), layout.width, layout.dtype)
+    memory = workspaces(8, int(np.diff(rows.forests).max()), layout.width, layout.dtype)
     values = np.full((len(rows.labels), layout.n_blocks), np.nan)
     outputs = aligned(tables.shape, dtype), np.empty_like(field), values
     return rows, tables, field, memory, np.zeros(2, np.int64), *outputs

@@ -46,7 +46,7 @@ def cases_without(names):
 with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
-    "bp.belief_propagation.add_groups",
+    "bp.belief_propagation.add_segments",
     "mean_field.colouring.greedy_colours",
     "sampling.effective_couplings.effective_couplings",
     "pseudo_likelihood.hamming.count_similar",
@@ -164,7 +164,7 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "training.train.train-pcd",
         "training.train.train-sparse_pcd",
         "training.train.train-groups",
-        "pseudo_likelihood.hamming.spanning_trees-groups",
+        "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",
         "pseudo_likelihood.potts.hessian_product-proteins",
         "pseudo_likelihood.potts.scatter_tiles-tiles",

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from potts_data import log_pseudo_likelihood, random_parameters, random_rows, sites
+from potts_data import log_pseudo_likelihood, positions, random_parameters, random_rows
 
 from fastmf.models._gauge import GAUGES, PositionStates, in_gauge, position_in_zero_sum
 
@@ -19,7 +19,7 @@ def test_pseudo_likelihoods_are_kept(gauge, reference):
     found = log_pseudo_likelihood(new_J, new_h, labels, SIZES)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(new_J, new_J.T, atol=1e-15)
-    assert abs(new_J[sites(SIZES)[:, None] == sites(SIZES)]).max() < 1e-15
+    assert abs(new_J[positions(SIZES)[:, None] == positions(SIZES)]).max() < 1e-15
     again = in_gauge(new_J, new_h, SIZES, gauge, reference)
     np.testing.assert_allclose(again[0], new_J, atol=1e-14)
     np.testing.assert_allclose(again[1], new_h, atol=1e-14)
@@ -46,7 +46,7 @@ def test_the_zero_sum_gauge_is_one():
         np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
-def test_one_site():
+def test_one_position():
     J, h = random_parameters(SIZES)
     expected = in_gauge(J, h, SIZES, "zero-sum")[0][3:7]
     np.testing.assert_allclose(

@@ -97,7 +97,7 @@ def test_springs_need_networkx(machine):
         coupling_network(machine, layout="grid")
 
 
-def test_pairs_of_sites_have_no_sign():
+def test_pairs_of_positions_have_no_sign():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, (300, 3))
     X[:, 2] = np.where(rng.random(300) < 0.6, X[:, 0], X[:, 2])

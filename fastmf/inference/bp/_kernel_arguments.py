@@ -23,10 +23,10 @@ PADDING_FIELD = -1e4
 # Smallest number of pairs of units at which the sweeps of a single row are shared between threads:
 # below it, waking a thread takes as long as a sweep.
 SHARED_ROW_SIZE = 2_000_000
-# Largest number of groups of rows whose pair beliefs are added apart, and smallest mean number of
-# rows of one: the sums of a group are read and written for each of its rows, and added to those of
-# the others in the end, which takes as long as a sweep of a row each.
-MAX_GROUPS, MIN_GROUP_ROWS = 16, 2.5
+# Largest number of segments of rows whose pair beliefs are added apart, and smallest mean number of
+# rows of one: the sums of a segment are read and written for each of its rows, and added to those
+# of the others in the end, which takes as long as a sweep of a row each.
+MAX_SEGMENTS, MIN_SEGMENT_ROWS = 16, 2.5
 
 
 class MessageLayout(NamedTuple):
@@ -41,15 +41,15 @@ class MessageLayout(NamedTuple):
     shape : tuple of int
         Shape of the messages: one entry for each row if they are read afterwards, or were given,
         and otherwise for each worker.
-    n_groups : int
-        Number of groups of rows whose pair beliefs are added as soon as a row has ended; 0 if none
-        are asked for, or they are computed from the messages of all rows.
+    n_segments : int
+        Number of segments of rows whose pair beliefs are added as soon as a row has ended; 0 if
+        none are asked for, or they are computed from the messages of all rows.
     """
 
     shared: bool
     n_workers: int
     shape: tuple
-    n_groups: int
+    n_segments: int
 
 
 def message_layout(options, units, n_rows, has_init):
@@ -60,13 +60,13 @@ def message_layout(options, units, n_rows, has_init):
     if options.algorithm == "mixed":
         return MessageLayout(shared, n_workers, (1 if shared else n_workers, n, 0), 0)
     for_each_row = options.messages or options.pairwise is True or has_init or shared
-    n_groups = 0
+    n_segments = 0
     if options.pairwise == "mean":
         # What replaces rows that have not converged replaces their messages.
         for_each_row = for_each_row or options.on_failure == "minimise"
-        n_groups = 0 if for_each_row else min(MAX_GROUPS, ceil(n_rows / MIN_GROUP_ROWS))
+        n_segments = 0 if for_each_row else min(MAX_SEGMENTS, ceil(n_rows / MIN_SEGMENT_ROWS))
     n_messages = n_rows if for_each_row else n_workers
-    return MessageLayout(shared, n_workers, (n_messages, n, _padded(m)), n_groups)
+    return MessageLayout(shared, n_workers, (n_messages, n, _padded(m)), n_segments)
 
 
 def message_dtype(options, units):
@@ -129,7 +129,7 @@ def _settings(options, units, dtype):
         tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
         rounding_error=rounding_error if options.tol else -1.0,
         max_iter=int(options.max_iter),
-        grouped=4 * max_weight < MAX_LOG_OF_PRODUCT[dtype],
+        in_quarters=4 * max_weight < MAX_LOG_OF_PRODUCT[dtype],
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,

@@ -364,9 +364,9 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
     layout = message_layout(options, units, n_rows, init is not None)
     n_messages, *pair_shape = layout.shape
     # Rows with messages of their own start from them, others from one copy more.
-    n_arrays = n_messages + layout.n_groups + (n_messages != n_rows)
+    n_arrays = n_messages + layout.n_segments + (n_messages != n_rows)
     with borrowed((n_arrays, *pair_shape), dtype) as memory:
-        ratios, sums = memory[:n_messages], memory[n_messages:][: layout.n_groups]
+        ratios, sums = memory[:n_messages], memory[n_messages:][: layout.n_segments]
         start = memory[0 if n_messages == n_rows else -1]
         settings, problem, record = prepared(
             options, units.repeated(n_starts), dtype, n_rows, start

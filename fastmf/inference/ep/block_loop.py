@@ -74,7 +74,7 @@ def gradient_of(problem, point):
     change, both = mean - m, mean + m
     single = -(change * both)[blocks.singles] - (var - v)
     elements = S - K
-    for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True):
+    for D, units in zip(blocks.matrices(elements), blocks.by_size, strict=True):
         D -= (
             mean[units][:, :, None] * mean[units][:, None]
             - m[units][:, :, None] * m[units][:, None]
@@ -105,7 +105,7 @@ class Curvature:
         self.of_blocks, k = [], 0
         linear, _, precision = blocks.parts(point.cavity)
         for units, S, P in zip(
-            blocks.groups, blocks.matrices(elements), blocks.matrices(precision), strict=True
+            blocks.by_size, blocks.matrices(elements), blocks.matrices(precision), strict=True
         ):
             for own, covariance, cavity in zip(units, S, P, strict=True):
                 total = gaussian_curvature(self.mean[own], covariance)
@@ -130,7 +130,7 @@ class Curvature:
             new_single[:] = (first * two - mixed * one) / determinant
             new_linear[own] = (second * one - mixed * two) / determinant + mean[own] * new_single
         parts = zip(
-            blocks.groups, blocks.matrices(elements), blocks.matrices(new_elements), strict=True
+            blocks.by_size, blocks.matrices(elements), blocks.matrices(new_elements), strict=True
         )
         factors = iter(self.of_blocks)
         for units, matrices, new in parts:

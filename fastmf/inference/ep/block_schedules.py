@@ -109,7 +109,7 @@ def _first_sites(model, problem):
 def _diagonal_sites(blocks, linear, precision):
     """A vector of sites with diagonal matrices."""
     elements = np.zeros(blocks.squares[-1])
-    of_units = blocks.grouped(precision[blocks.units])
+    of_units = blocks.split_by_size(precision[blocks.units])
     for M, values in zip(blocks.matrices(elements), of_units, strict=True):
         np.einsum("kii->ki", M)[:] = values
     return np.concatenate([linear, precision[blocks.singles], elements])
@@ -128,7 +128,7 @@ def _sites_from(problem, init):
     given = getattr(init, "block_sites", None) or ()
     for k, (units, _) in enumerate(given):
         home[units], place[units] = k, np.arange(len(units))
-    for M, members in zip(blocks.matrices(blocks.parts(vector)[2]), blocks.groups, strict=True):
+    for M, members in zip(blocks.matrices(blocks.parts(vector)[2]), blocks.by_size, strict=True):
         for matrix, units in zip(M, members, strict=True):
             for k in np.unique(home[units[home[units] >= 0]]):
                 own = np.flatnonzero(home[units] == k)
@@ -149,7 +149,7 @@ def _result(model, problem, end, trace):
     moments = np.where(blocks.of_blocks(state.tilted.exist), state.tilted.moments, state.gaussian)
     linear, precision = blocks.parts(state.site)[0], blocks.diagonal(state.site)
     b, a = blocks.parts(state.cavity)[0], blocks.diagonal(state.cavity)
-    matrices = [M for group in blocks.matrices(blocks.parts(state.site)[2]) for M in group]
+    matrices = [M for alike in blocks.matrices(blocks.parts(state.site)[2]) for M in alike]
     included, alone = _inclusion(model, problem, state)
     return ExpectationPropagation(
         mean=blocks.parts(moments)[0],

@@ -178,7 +178,7 @@ class BlockState(NamedTuple):
         both = (blocks.diagonal(moments) for moments in (self.gaussian, self.tilted.moments))
         effects = [mean**2 / np.maximum(*both), (own * var) ** 2]
         matrices = blocks.matrices(elements), blocks.matrices(cavity)
-        for units, D, P in zip(blocks.groups, *matrices, strict=True):
+        for units, D, P in zip(blocks.by_size, *matrices, strict=True):
             effects.append(np.einsum("ki,kij,kj->k", mean[units], P, mean[units]))
             effects.append(np.einsum("kij,kji->ki", P, D).ravel() ** 2)
         return float(max(effect.max(initial=0) for effect in effects))
@@ -195,7 +195,7 @@ def mismatch(problem, moments, others):
         both = (blocks.diagonal(vector) for vector in (moments, others))
         scale = np.sqrt(np.maximum(1, np.maximum(*both)))
         largest = max((mean / scale).max(), (blocks.diagonal(difference) / scale**2).max())
-        for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True):
+        for D, units in zip(blocks.matrices(elements), blocks.by_size, strict=True):
             largest = max(largest, (D / scale[units][:, :, None] / scale[units][:, None]).max())
     return float(largest) if largest < np.inf else np.inf
 
@@ -345,7 +345,7 @@ def floored(problem, tilted, cavity):
     scale = np.maximum(abs(blocks.diagonal(cavity)), problem.prior_precision)
     floor = np.where(exist, 1 / (MAX_RELATIVE_PRECISION * scale), 1.0)
     var[:] = np.maximum(var, floor[blocks.singles])
-    of_units = blocks.grouped(floor[blocks.units])
+    of_units = blocks.split_by_size(floor[blocks.units])
     for C, more in zip(blocks.matrices(elements), of_units, strict=True):
         np.einsum("kii->ki", C)[:] += more
     return moments

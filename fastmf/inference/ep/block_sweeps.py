@@ -124,6 +124,6 @@ class Extrapolation(AndersonExtrapolation):
         var = var / deviation[blocks.singles] ** 2 * self._root[blocks.singles]
         scaled = [
             (D / deviation[units][:, :, None] / deviation[units][:, None]).ravel()
-            for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True)
+            for D, units in zip(blocks.matrices(elements), blocks.by_size, strict=True)
         ]
         return np.concatenate([mean / deviation * self._root, var, *scaled])

@@ -204,10 +204,10 @@ class BipartiteInverse(NamedTuple):
         diagonal[side.large] = 1 / t2
         return half.T @ half + np.diag(diagonal[units])
 
-    def covariances(self, groups):
+    def covariances(self, blocks):
         """The covariances of blocks of units of the smaller layer, which comes first."""
         small = self.whiten.T @ self.whiten
-        return [small[units[:, :, None], units[:, None, :]] for units in groups]
+        return [small[units[:, :, None], units[:, None, :]] for units in blocks]
 
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""

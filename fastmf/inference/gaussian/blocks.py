@@ -60,7 +60,7 @@ class Blocks:
         Units of all blocks, one after another; those of none.
     starts, squares : int64 array of shape (n_blocks + 1,)
         First unit and first element of the matrix of every block, and the ends of the last.
-    groups : list of int array of shape (n_blocks of this size, size)
+    by_size : list of int array of shape (n_blocks of this size, size)
         The units of the blocks of one size.
     """
 
@@ -73,7 +73,7 @@ class Blocks:
         sizes = np.array([len(units) for units in self.members], np.int64)
         self.starts = np.append(0, np.cumsum(sizes))
         self.squares = np.append(0, np.cumsum(sizes * sizes))
-        self.groups = [np.array(list(group)) for _, group in groupby(self.members, len)]
+        self.by_size = [np.array(list(alike)) for _, alike in groupby(self.members, len)]
 
     def parts(self, vector):
         """Linear terms of all units, precisions of single units, matrices of blocks: views."""
@@ -81,9 +81,9 @@ class Blocks:
         return vector[:n], vector[n:end], vector[end:]
 
     def matrices(self, elements):
-        """Views of the matrices of each group, (n_blocks of this size, size, size)."""
+        """Views of the matrices of each size, (n_blocks of this size, size, size)."""
         start = 0
-        for units in self.groups:
+        for units in self.by_size:
             n, c = units.shape
             yield elements[start : start + n * c * c].reshape(n, c, c)
             start += n * c * c
@@ -93,10 +93,10 @@ class Blocks:
         views = self.matrices(elements)
         return np.concatenate([np.einsum("kii->ki", M).ravel() for M in views])
 
-    def grouped(self, values):
+    def split_by_size(self, values):
         """Views of numbers of the units of blocks, (n_blocks of this size, size)."""
         start = 0
-        for units in self.groups:
+        for units in self.by_size:
             yield values[start : start + units.size].reshape(units.shape)
             start += units.size
 
@@ -126,7 +126,7 @@ class Blocks:
 
     def products(self, elements, linear):
         """Products of the matrices with the block units' part of a vector of all units."""
-        pairs = zip(self.matrices(elements), self.groups, strict=True)
+        pairs = zip(self.matrices(elements), self.by_size, strict=True)
         return np.concatenate([np.einsum("kij,kj->ki", M, linear[u]).ravel() for M, u in pairs])
 
     def inverses(self, elements):
@@ -225,15 +225,15 @@ class BlockSide(NamedTuple):
             # A^-1 = W'W: few of its elements are needed.
             columns = factor.inverse_factor(overwrite=True).T
             var = np.einsum("ij,ij->i", columns, columns)
-            of_groups = (columns[units] for units in blocks.groups)
-            found = [(W @ np.swapaxes(W, 1, 2)).ravel() for W in of_groups]
+            of_blocks = (columns[units] for units in blocks.by_size)
+            found = [(W @ np.swapaxes(W, 1, 2)).ravel() for W in of_blocks]
             return self._vector(mean, var, found), log_partition
         _, rotations, inverse = self.inverse(site)
         moments = inverse.moments(self._rotated(linear, rotations))
         (mean, var), log_partition = moments
         found = [
             (U @ C @ np.swapaxes(U, 1, 2)).ravel()
-            for U, C in zip(rotations, inverse.covariances(blocks.groups), strict=True)
+            for U, C in zip(rotations, inverse.covariances(blocks.by_size), strict=True)
         ]
         return self._vector(self._rotated(mean, rotations, back=True), var, found), log_partition
 
@@ -247,7 +247,7 @@ class BlockSide(NamedTuple):
         precision = np.array(self.side.precision.T, order="F")  # symmetric: memory is copied
         singles = self.blocks.singles
         precision[singles, singles] += single
-        for M, units in zip(self.blocks.matrices(elements), self.blocks.groups, strict=True):
+        for M, units in zip(self.blocks.matrices(elements), self.blocks.by_size, strict=True):
             precision[units[:, :, None], units[:, None, :]] += M
         return precision
 
@@ -264,7 +264,7 @@ class BlockSide(NamedTuple):
             if isinstance(X, StoredColumns):
                 return X.mixed(_mixing(blocks, rotations))
             rotated = X.astype(np.float64)
-            for units, U in zip(blocks.groups, rotations, strict=True):
+            for units, U in zip(blocks.by_size, rotations, strict=True):
                 columns = np.moveaxis(rotated[:, units], 0, 1) @ U
                 rotated[:, units] = np.moveaxis(columns, 0, 1)
             return rotated
@@ -277,7 +277,7 @@ class BlockSide(NamedTuple):
     def _rotated(self, vector, rotations, back=False):
         """A vector of all units in the rotated ones, or back."""
         rotated = vector.copy()
-        for units, U in zip(self.blocks.groups, rotations, strict=True):
+        for units, U in zip(self.blocks.by_size, rotations, strict=True):
             subscripts = "kij,kj->ki" if back else "kji,kj->ki"
             rotated[units] = np.einsum(subscripts, U, vector[units])
         return rotated
@@ -290,7 +290,8 @@ class BlockInverse(NamedTuple):
     ----------
     blocks : Blocks
     rotations : sequence of array
-        Rotations of the groups of blocks, to where their sites are diagonal; empty if not rotated.
+        Rotations of the blocks of each size, to where their sites are diagonal; empty if not
+        rotated.
     inverse : inverse of a GaussianSide
         A^-1 in these units.
     """
@@ -304,9 +305,9 @@ class BlockInverse(NamedTuple):
         covariance = self.inverse.covariance(units)
         place = np.full(self.blocks.n_units, -1)
         place[units] = np.arange(len(units))
-        pairs = zip(self.blocks.groups, self.rotations, strict=bool(self.rotations))
-        for groups, rotations in pairs:
-            for own, U in zip(place[groups], rotations, strict=True):
+        pairs = zip(self.blocks.by_size, self.rotations, strict=bool(self.rotations))
+        for members, rotations in pairs:
+            for own, U in zip(place[members], rotations, strict=True):
                 if own[0] >= 0:
                     covariance[own] = U @ covariance[own]
                     covariance[:, own] = covariance[:, own] @ U.T
@@ -316,7 +317,7 @@ class BlockInverse(NamedTuple):
         """Variances of r'w for every row r of a matrix, of all or of the first units."""
         rows = with_zeros(rows, self.blocks.n_units)
         rotated = np.array(rows, np.float64)
-        for units, U in zip(self.blocks.groups, self.rotations, strict=bool(self.rotations)):
+        for units, U in zip(self.blocks.by_size, self.rotations, strict=bool(self.rotations)):
             rotated[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
         return self.inverse.variance_along(rotated)
 
@@ -325,7 +326,7 @@ def _mixing(blocks, rotations):
     """The rotations of all units as one sparse matrix."""
     singles = blocks.singles
     rows, columns, values = [singles], [singles], [np.ones(len(singles))]
-    for units, U in zip(blocks.groups, rotations, strict=True):
+    for units, U in zip(blocks.by_size, rotations, strict=True):
         rows.append(np.broadcast_to(units[:, :, None], U.shape).ravel())
         columns.append(np.broadcast_to(units[:, None, :], U.shape).ravel())
         values.append(U.ravel())

@@ -269,9 +269,9 @@ class LowRankInverse(NamedTuple):
         """The covariance of some units."""
         return self.covariances([np.arange(self.side.n_units)[None, units]])[0][0]
 
-    def covariances(self, groups):
+    def covariances(self, blocks):
         """The covariances of blocks of units, for arrays of shape (n_blocks, n_units of each)."""
-        return [self._covariances(units) for units in groups]
+        return [self._covariances(units) for units in blocks]
 
     def _covariances(self, units):
         """The covariances of blocks of units of one size."""

@@ -63,11 +63,11 @@ class StoredLowRank(LowRank):
 class StoredInverse(LowRankInverse):
     """A^-1 of `StoredLowRank`."""
 
-    def covariances(self, groups):
+    def covariances(self, blocks):
         """The covariances of blocks of units, some blocks at a time."""
         return [
             np.concatenate([self._covariances(units[part]) for part in self._parts(units)])
-            for units in groups
+            for units in blocks
         ]
 
     def _parts(self, units):

@@ -125,7 +125,7 @@ class Layout:
             _fill_powers(layer.couplings, layer.squares, layer.cubes)
 
     def copies(self, k):
-        """Where the packed copies of some couplings are; see `fastmf.kernels.linear.packing`."""
+        """Where the packed copies of some couplings are; see `fastmf.kernels.linear.copies`."""
         layers = self.layers.of_model
         n_first = layers[k - 1].n_units if k > 0 else 0
         copies = [

@@ -47,7 +47,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
 
     field, precision = arrays("field", field), arrays("precision", precision)
     clamp = arrays("clamp", clamp, missing=True)
-    mean, var = _start(model, init, arrays, rng, any(c is not None for c in clamp))
+    mean, var = _start(model, init, arrays, rng)
     for k in range(2, len(sizes)):
         if mean[k] is None:
             mean[k] = model.layers[k].moments(dtype.type(0), dtype.type(0))[0]
@@ -83,7 +83,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
     return state, tilt, n_rows
 
 
-def _start(model, init, arrays, rng, clamped):
+def _start(model, init, arrays, rng):
     """Lists of starting means and variances, one entry per layer."""
     dtype = model.dtype
     if init is None:

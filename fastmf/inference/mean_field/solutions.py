@@ -12,7 +12,7 @@ from fastmf.inference.mean_field._grouped_free_energy import second_moments, sec
 from fastmf.inference.mean_field.tap import tap
 
 # Keys by which rows are compared first: number of single units, and units per average.
-KEY_UNITS, GROUP_UNITS = 8, 32
+KEY_UNITS, AVERAGED_UNITS = 8, 32
 # Solutions in the table of notebooks.
 MAX_SHOWN = 10
 # Points of the line between two solutions at which the log-partition is evaluated; the scale of
@@ -315,7 +315,7 @@ def _keys(means):
     """A few numbers per row: they differ between two rows by no more than the entries do."""
     n_units = means.shape[1]
     units = np.argsort(-means.var(0), kind="stable")[:KEY_UNITS]
-    firsts = np.arange(0, n_units, GROUP_UNITS)
+    firsts = np.arange(0, n_units, AVERAGED_UNITS)
     sizes = np.diff(np.append(firsts, n_units))
-    groups = np.add.reduceat(means, firsts, axis=1, dtype=np.float64) / sizes
-    return np.hstack([means[:, units], groups])
+    averages = np.add.reduceat(means, firsts, axis=1, dtype=np.float64) / sizes
+    return np.hstack([means[:, units], averages])

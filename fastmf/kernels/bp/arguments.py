@@ -11,7 +11,7 @@ from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 BLOCK_UNITS = 256
 # Visible units whose beliefs are computed together, so that the exponentials vectorise.
 TILE_UNITS = 16
-# Visible units of one task of `pair_beliefs` and `add_groups`.
+# Visible units of one task of `pair_beliefs` and `add_segments`.
 PAIR_BLOCK_UNITS = 16
 # Hidden units are padded to a multiple of this.
 PADDING_MULTIPLE = 32
@@ -68,7 +68,7 @@ class BPSettings(NamedTuple):
     rounding_error : float
         Change that rounding may cause: a lower bound of the tolerance.
     max_iter : int
-    grouped : bool
+    in_quarters : bool
         Whether a product of four messages is a number of their type.
     max_factors : int
         Number of messages to one visible unit whose product is a number in float64.
@@ -87,7 +87,7 @@ class BPSettings(NamedTuple):
     tol: float
     rounding_error: float
     max_iter: int
-    grouped: bool
+    in_quarters: bool
     max_factors: int
     flush_every: int
     log_every: int

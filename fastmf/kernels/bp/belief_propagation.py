@@ -41,17 +41,17 @@ from fastmf.special import exp
 
 
 @kernel(mode="merged")
-def first_of_group(group, n_rows, n_groups):
-    """The first row of a group. Larger groups come first, so that threads end together."""
-    return group * (n_rows // n_groups) + smaller(group, n_rows % n_groups)
+def first_of_segment(segment, n_rows, n_segments):
+    """The first row of a segment. Larger segments come first, so that threads end together."""
+    return segment * (n_rows // n_segments) + smaller(segment, n_rows % n_segments)
 
 
 @kernel(mode="merged")
-def group_of(index, n_rows, n_groups):
-    """The group of a row."""
-    size, n_larger = n_rows // n_groups, n_rows % n_groups
-    group = index // (size + 1)
-    return group if group < n_larger else (index - n_larger) // size
+def segment_of(index, n_rows, n_segments):
+    """The segment of a row."""
+    size, n_larger = n_rows // n_segments, n_rows % n_segments
+    segment = index // (size + 1)
+    return segment if segment < n_larger else (index - n_larger) // size
 
 
 @kernel(mode="merged")
@@ -108,23 +108,23 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
         Starts from the log-odds there, which must be those of the messages.
     workspaces : BPWorkspaces
         One for each worker.
-    pairs : array of shape (n_groups, n_visible, n_padded)
-        Sums of the pair beliefs of sum-product over groups of consecutive rows, whose numbers of
-        rows differ by one at most, larger ones first. A group is one worker's, so that the sums do
-        not depend on the number of workers. No groups: not computed.
+    pairs : array of shape (n_segments, n_visible, n_padded)
+        Sums of the pair beliefs of sum-product over segments of consecutive rows, whose numbers of
+        rows differ by one at most, larger ones first. A segment is one worker's, so that the sums
+        do not depend on the number of workers. No segments: not computed.
     queue : int64 array of shape (2,)
-        Next group or row, next workspace; shared by all threads that call this.
+        Next segment or row, next workspace; shared by all threads that call this.
     """
     n_rows = record.visible.shape[0]
-    n_groups = pairs.shape[0] if pairs.shape[0] > 0 else n_rows
+    n_segments = pairs.shape[0] if pairs.shape[0] > 0 else n_rows
     w = fetch_and_increment(row(queue, (1,), 1))
-    group = next_task(queue)
-    while group < n_groups:
-        last = first_of_group(group + 1, n_rows, n_groups)
-        for index in range(first_of_group(group, n_rows, n_groups), last):
+    segment = next_task(queue)
+    while segment < n_segments:
+        last = first_of_segment(segment + 1, n_rows, n_segments)
+        for index in range(first_of_segment(segment, n_rows, n_segments), last):
             place = index, w
             _iterate(settings, problem, messages, record, workspaces, pairs, place, queue)
-        group = next_task(queue)
+        segment = next_task(queue)
 
 
 @kernel(views=True)
@@ -231,19 +231,19 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
 
 
 @kernel(views=True)
-def add_groups(pairs, queue):
-    """Add the pair beliefs of all other groups of rows to those of the first.
+def add_segments(pairs, queue):
+    """Add the pair beliefs of all other segments of rows to those of the first.
 
     Parameters
     ----------
-    pairs : array of shape (n_groups, n_visible, n_padded)
+    pairs : array of shape (n_segments, n_visible, n_padded)
     queue : int64 array of shape (1,)
         Next block of `PAIR_BLOCK_UNITS` visible units; shared by all threads that call this.
     """
-    n_groups, n_visible, n = pairs.shape
+    n_segments, n_visible, n = pairs.shape
     first = next_task(queue) * PAIR_BLOCK_UNITS
     while first < n_visible:
         size = smaller(PAIR_BLOCK_UNITS, n_visible - first) * n
-        for group in range(1, n_groups):
-            add(row(pairs, (group, first, 0), size), row(pairs, (0, first, 0), size))
+        for segment in range(1, n_segments):
+            add(row(pairs, (segment, first, 0), size), row(pairs, (0, first, 0), size))
         first = next_task(queue) * PAIR_BLOCK_UNITS

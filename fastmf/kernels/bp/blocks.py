@@ -32,7 +32,7 @@ from fastmf.kernels.bp.arguments import (
     P,
     Q,
 )
-from fastmf.kernels.bp.belief_propagation import first_of_group, group_of
+from fastmf.kernels.bp.belief_propagation import first_of_segment, segment_of
 from fastmf.kernels.bp.convergence import assess_row
 from fastmf.kernels.bp.messages import (
     add,
@@ -213,11 +213,11 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _pair_block(settings, problem, arrays, workspaces, place, sums):
-    """Add the pair beliefs of a block of visible units to the sums of the group of the row."""
+    """Add the pair beliefs of a block of visible units to the sums of the segment of the row."""
     index, entry, w, worker, block = place
-    messages, n_rows, n_groups = arrays[0], arrays[1].shape[0], sums.shape[0]
-    n, real, group = messages.shape[2], messages.dtype.type, group_of(index, n_rows, n_groups)
-    is_first = index == first_of_group(group, n_rows, n_groups)
+    messages, n_rows, n_segments = arrays[0], arrays[1].shape[0], sums.shape[0]
+    n, real, segment = messages.shape[2], messages.dtype.type, segment_of(index, n_rows, n_segments)
+    is_first = index == first_of_segment(segment, n_rows, n_segments)
     p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     start = block * BLOCK_UNITS
     last = smaller(start + BLOCK_UNITS, messages.shape[1])
@@ -232,7 +232,7 @@ def _pair_block(settings, problem, arrays, workspaces, place, sums):
         for k in range(n_units):
             e = row(problem.exponentials, (first + k, 0), n)
             s = row(messages, (entry, first + k, 0), n)
-            total = row(sums, (group, first + k, 0), n)
+            total = row(sums, (segment, first + k, 0), n)
             if is_first:
                 set_to_zero(total)
             add_pair_beliefs(e, s, p, q, real(workspaces.tile[worker, P, k]), total)

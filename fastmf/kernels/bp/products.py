@@ -104,12 +104,12 @@ class _ProductEmitter:
         one = self.vectors.constant(1.0)
         starts = one, one, one, self.vectors.integer_constant(0)
         # LLVM keeps these in registers.
-        above, below, mantissas, exponents = groups = [
+        above, below, mantissas, exponents = accumulators = [
             [cgutils.alloca_once(builder, start.type) for _ in range(self.n_units)]
             for start in starts
         ]
-        for start, group in zip(starts, groups, strict=True):
-            for variable in group:
+        for start, variables in zip(starts, accumulators, strict=True):
+            for variable in variables:
                 builder.store(start, variable)
         weights = [self.weights(high, low, u) if weighted else () for u in range(self.n_units)]
 
@@ -128,14 +128,14 @@ class _ProductEmitter:
             last = builder.add(first, step)
             last = builder.select(builder.icmp_signed("<", last, n), last, n)
             loop(builder, first, last, integer(self.vectors.n_lanes), multiply)
-            for group in zip(*groups, strict=True):
-                values = self.split(*map(builder.load, group))
-                for value, variable in zip((one, one, *values), group, strict=True):
+            for variables in zip(*accumulators, strict=True):
+                values = self.split(*map(builder.load, variables))
+                for value, variable in zip((one, one, *values), variables, strict=True):
                     builder.store(value, variable)
 
         step = builder.mul(n_factors, integer(self.vectors.n_lanes))
         loop(builder, integer(0), n, step, multiply_some)
-        found = [[builder.load(x) for x in group] for group in (mantissas, exponents)]
+        found = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
         return self.joined(builder.fmul, found[0]), self.joined(builder.add, found[1])
 
     def weights(self, high, low, unit):
@@ -263,14 +263,15 @@ def _quarters(x, first, size):
 
 
 @kernel(mode="merged")
-def _product_of_some(e, beliefs, first, size, grouped):
+def _product_of_some(e, beliefs, first, size, in_quarters):
     """Product of the mixed-product messages from some hidden units to a visible one.
 
     They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
-    0, and e / r with (p, q) to one decoded as 1. If `grouped`, those of each quarter of the row.
+    0, and e / r with (p, q) to one decoded as 1. If `in_quarters`, those of each quarter of the
+    row.
     """
     product = 1.0
-    if grouped:
+    if in_quarters:
         e1, e2, e3, e4 = _quarters(e, first, size)
         x1, x2, x3, x4 = _quarters(beliefs[0], first, size)
         y1, y2, y3, y4 = _quarters(beliefs[1], first, size)
@@ -303,20 +304,20 @@ def log_products(settings, e, hidden, visible, tile):
     tile : array of shape (5 * TILE_UNITS,)
         Tile of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
     """
-    n, n_units, grouped = hidden.shape[0] // 3, visible.shape[0], settings.grouped
+    n, n_units, in_quarters = hidden.shape[0] // 3, visible.shape[0], settings.in_quarters
     logs, products = (
         row(tile, (LOGS * TILE_UNITS,), n_units),
         row(tile, (CHANGES * TILE_UNITS,), n_units),
     )
     for k in range(n_units):
         logs[k] = 0
-    n_each = n // 4 if grouped else n
-    chunk = settings.max_factors // 4 if grouped else settings.max_factors
+    n_each = n // 4 if in_quarters else n
+    chunk = settings.max_factors // 4 if in_quarters else settings.max_factors
     for start in range(0, n_each, chunk):
         size = smaller(chunk, n_each - start)
         for k in range(n_units):
             is_one = np.int64(visible[k] > 0)
             beliefs = row(hidden, ((1 - is_one) * n,), n), row(hidden, (is_one * n,), n)
-            products[k] = _product_of_some(row(e, (k * n,), n), beliefs, start, size, grouped)
+            products[k] = _product_of_some(row(e, (k * n,), n), beliefs, start, size, in_quarters)
         for k in range(n_units):
             logs[k] += log_of_normal(products[k])

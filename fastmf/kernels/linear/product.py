@@ -290,7 +290,7 @@ def multiply(address, states, source, packed, n_columns, queue, out):
     n_columns : int
         Columns of the couplings.
     queue : int64 array of shape (1,)
-        Next group of rows not taken yet; shared by all threads that call this.
+        Next block of rows not taken yet; shared by all threads that call this.
     out : array of shape (n_rows, n_panels * panel_width)
         Filled, but for whole vectors of padding.
     """

@@ -64,7 +64,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
     workspaces : array of shape (n_workers, 6, ROWS_AT_A_TIME * n_units)
         Memory of each thread that calls this.
     queue : int64 array of shape (2,)
-        Next group of rows to be computed, next worker; shared by all threads that call this.
+        Next block of rows to be computed, next worker; shared by all threads that call this.
     out : array of shape (n_rows, n_units)
         Filled with the residuals; may be `products` itself.
     value : array of shape (n_rows,)
@@ -140,24 +140,24 @@ def _values(weights, workspaces, worker, first, n, n_units, value):
 
 @kernel(views=True)
 def pair_tables(codes, n_codes, first, second, values, queue, sums):
-    """Sums of values over the rows where two groups of units are in given states.
+    """Sums of values over the rows where two tuples of units are in given states.
 
     Sums over rows of values times x_j x_k follow from such tables for all pairs of units in the two
-    groups at once: with four units in each, a sixteenth of the work ("method of four Russians").
+    tuples at once: with four units in each, a sixteenth of the work ("method of four Russians").
 
     Parameters
     ----------
-    codes : uint8 array of shape (n_groups, n_rows)
-        State of every group of units as a number.
+    codes : uint8 array of shape (n_tuples, n_rows)
+        State of every tuple of units as a number.
     n_codes : int
-        How many states a group has.
+        How many states a tuple has.
     first, second : int64 array of shape (n_tables,)
-        The two groups of every table.
+        The two tuples of every table.
     values : array of shape (n_rows, n_columns)
     queue : int64 array of shape (1,)
         Next table to be computed; shared by all threads that call this.
     sums : array of shape (n_tables, n_codes^2, n_columns)
-        Filled; the state of the second group alternates fastest.
+        Filled; the state of the second tuple alternates fastest.
     """
     n_columns = values.shape[1]
     t = next_task(queue)
@@ -204,7 +204,7 @@ def scores(states, residuals, queue, out):
     residuals : array of shape (n_rows, n_units)
         x - tanh eta, times whatever the scores are to be multiplied by.
     queue : int64 array of shape (1,)
-        Next group of rows to be computed; shared by all threads that call this.
+        Next block of rows to be computed; shared by all threads that call this.
     out : array of shape (n_rows, n_units (n_units + 1) / 2)
         Filled: fields, then couplings of units j < k in lexicographic order.
     """

@@ -103,7 +103,7 @@ def count_similar(labels, most, queue, counts):
         As `padded` returns them.
     most : int
     queue : int64 array of shape (2,)
-        Next group of rows to be compared with those before, next worker; shared by all threads.
+        Next block of rows to be compared with those before, next worker; shared by all threads.
     counts : int64 array of shape (n_workers, n_rows)
         Zeros, for each thread that calls this; numbers of similar rows are added.
     """
@@ -137,8 +137,8 @@ def _visit(labels, chosen, rows, costs, parents, n_left):
 
 
 @kernel(views=True)
-def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
-    """A minimum spanning tree of each group of consecutive rows, by Prim's algorithm.
+def spanning_trees(labels, sizes, forest_rows, queue, order, parents, left):
+    """A minimum spanning forest of each block of consecutive rows, by Prim's algorithm.
 
     From row to row costs two for each column that differs, from nothing to a row `sizes`.
 
@@ -148,12 +148,12 @@ def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
         As `padded` returns them.
     sizes : int64 array of shape (n_rows,)
         Cost of a row that is reached from nothing.
-    group_rows : int
-        Rows of a group; the last group may have fewer.
+    forest_rows : int
+        Rows of a forest; the last one may have fewer.
     queue : int64 array of shape (1,)
-        Next group; shared by all threads that call this.
+        Next forest; shared by all threads that call this.
     order : int64 array of shape (n_rows,)
-        Filled with the rows of each group in the order in which the tree reaches them.
+        Filled with the rows of each forest in the order in which its trees reach them.
     parents : int64 array of shape (n_rows,)
         Filled with the row from which each row, by its number in `labels`, is reached; -1 for
         nothing.
@@ -161,9 +161,9 @@ def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
         Memory.
     """
     n_rows = labels.shape[0]
-    begin = next_task(queue) * group_rows
+    begin = next_task(queue) * forest_rows
     while begin < n_rows:
-        n = smaller(group_rows, n_rows - begin)
+        n = smaller(forest_rows, n_rows - begin)
         rows, costs = row(left, (0, begin), n), row(left, (1, begin), n)
         nearest = np.int64(0)
         for k in range(n):
@@ -179,4 +179,4 @@ def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
             n_left = n - k - 1
             rows[nearest], costs[nearest] = rows[n_left], costs[n_left]
             nearest = _visit(labels, chosen, rows, costs, parents, n_left)
-        begin = next_task(queue) * group_rows
+        begin = next_task(queue) * forest_rows

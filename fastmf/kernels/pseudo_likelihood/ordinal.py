@@ -33,7 +33,7 @@ def conditionals(products, thresholds, states, workspaces, queue, probabilities,
     workspaces : array of shape (n_workers, n_categories + 3, ROWS_AT_A_TIME * n_items)
         Memory of each thread that calls this.
     queue : int64 array of shape (2,)
-        Next group of rows to be computed, next worker; shared by all threads that call this.
+        Next block of rows to be computed, next worker; shared by all threads that call this.
     probabilities : array of shape (n_categories, n_rows, n_items)
         Filled.
     residuals : array of shape (n_rows, n_items)

@@ -64,8 +64,8 @@ class PottsRows(NamedTuple):
         parent.
     changes : int32 array
         Rows of the tables of couplings.
-    groups : int64 array of shape (n_groups + 1,)
-        The first row of each group, which is a number of whole trees, and the number of rows.
+    forests : int64 array of shape (n_forests + 1,)
+        The first row of each forest, a number of whole trees, and the number of rows.
     """
 
     labels: np.ndarray
@@ -73,18 +73,18 @@ class PottsRows(NamedTuple):
     parents: np.ndarray
     spans: np.ndarray
     changes: np.ndarray
-    groups: np.ndarray
+    forests: np.ndarray
 
 
-def workspaces(n_workers, group_rows, width, dtype):
-    """Memory of so many threads, for groups of at most so many rows; aligned to vectors."""
+def workspaces(n_workers, forest_rows, width, dtype):
+    """Memory of so many threads, for forests of at most so many rows; aligned to vectors."""
     lanes = lanes_of(dtype)
-    return aligned((n_workers, _VECTORS * lanes + group_rows * width), dtype)
+    return aligned((n_workers, _VECTORS * lanes + forest_rows * width), dtype)
 
 
 @kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
-    """Local fields of the rows of a group, each from those of its parent."""
+    """Local fields of the rows of a forest, each from those of its parent."""
     width = table.shape[1]
     offset = _VECTORS * (VECTOR_BYTES // memory.itemsize)
     for s in range(first, last):
@@ -97,7 +97,7 @@ def _set_fields(rows, table, field, memory, first, last):
 
 @kernel(mode="merged")
 def _add_gradient(rows, residuals, table, field, first, last):
-    """Gradient from the residuals of the rows of a group, which are changed."""
+    """Gradient from the residuals of the rows of a forest, which are changed."""
     width = table.shape[1]
     for k in range(last - first):
         s = last - 1 - k
@@ -170,10 +170,10 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
         set_to_zero(of_h)
         for source in range(n_sources):
             set_to_zero(row(gradient, (block, source, 0), width))
-        for g in range(rows.groups.shape[0] - 1):
+        for g in range(rows.forests.shape[0] - 1):
             if stopped(queue):
                 return
-            first, last = rows.groups[g], rows.groups[g + 1]
+            first, last = rows.forests[g], rows.forests[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
             for s in range(first, last):
                 labels = row(rows.labels, (s, block * n_positions), n_positions)
@@ -203,10 +203,10 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
     scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
     block = next_task(queue)
     while block < n_blocks:
-        for g in range(rows.groups.shape[0] - 1):
+        for g in range(rows.forests.shape[0] - 1):
             if stopped(queue):
                 return
-            first, last = rows.groups[g], rows.groups[g + 1]
+            first, last = rows.forests[g], rows.forests[g + 1]
             _set_fields(rows, couplings[block], row(field, (block, 0), width), memory, first, last)
             for s in range(first, last):
                 labels = row(rows.labels, (s, block * n_positions), n_positions)
@@ -246,10 +246,10 @@ def hessian_product(
         set_to_zero(of_h)
         for source in range(n_sources):
             set_to_zero(row(gradient, (block, source, 0), width))
-        for g in range(rows.groups.shape[0] - 1):
+        for g in range(rows.forests.shape[0] - 1):
             if stopped(queue):
                 return
-            first, last = rows.groups[g], rows.groups[g + 1]
+            first, last = rows.forests[g], rows.forests[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
             for s in range(first, last):
                 labels = row(rows.labels, (s, block * n_positions), n_positions)

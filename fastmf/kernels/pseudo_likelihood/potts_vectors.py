@@ -71,7 +71,7 @@ def softmax_derivative(fields, probabilities, scales, n_positions):
     by_state[:] = -scales[:n_positions] * p * (by_state - (p * by_state).sum(0))
 
 
-class _SiteVectors(Vectors):
+class _PositionVectors(Vectors):
     """Vectors of rows whose lanes belong to positions in turn."""
 
     def __init__(self, context, builder, dtype):
@@ -152,7 +152,7 @@ def _sum_rows(typing_context, start, table, changes, span, out):
     _checked(start, table, out)
 
     def generate(context, builder, signature, values):
-        emitter = _SiteVectors(context, builder, start.dtype)
+        emitter = _PositionVectors(context, builder, start.dtype)
         kinds = (start, table, changes, None, out)
         begin, rows, indices, _, result = (
             kind and emitter.array(kind, value) for kind, value in zip(kinds, values, strict=True)
@@ -188,7 +188,7 @@ def _add_to_rows(typing_context, values, table, changes, span):
     _checked(values, table)
 
     def generate(context, builder, signature, given):
-        emitter = _SiteVectors(context, builder, values.dtype)
+        emitter = _PositionVectors(context, builder, values.dtype)
         kinds = (values, table, changes)
         added, rows, indices = (
             emitter.array(kind, value) for kind, value in zip(kinds, given[:3], strict=True)
@@ -223,7 +223,7 @@ def _softmax(typing_context, fields, scales, n_positions, statistics):
     _checked(fields, scales, statistics)
 
     def generate(context, builder, signature, values):
-        emitter = _SiteVectors(context, builder, fields.dtype)
+        emitter = _PositionVectors(context, builder, fields.dtype)
         row, scale, out = (
             emitter.array(kind, value)
             for kind, value in zip(
@@ -264,7 +264,7 @@ def _softmax_derivative(typing_context, fields, probabilities, scales, n_positio
     _checked(fields, probabilities, scales)
 
     def generate(context, builder, signature, values):
-        emitter = _SiteVectors(context, builder, fields.dtype)
+        emitter = _PositionVectors(context, builder, fields.dtype)
         row, p, scale = (
             emitter.array(kind, value)
             for kind, value in zip((fields, probabilities, scales), values[:3], strict=True)

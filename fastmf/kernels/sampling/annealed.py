@@ -161,7 +161,7 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
     log_weights : float64 array of shape (n_rows,)
         Added to.
     queue : int64 array of shape (1,)
-        Next group of rows not taken yet; shared by all threads that call this.
+        Next block of rows not taken yet; shared by all threads that call this.
     """
     n_rows, n_visible = v.shape
     n_columns = max(to_hidden.shape[0], to_visible.shape[0]) * to_hidden.shape[2]

@@ -114,7 +114,7 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
         States, changed in place; `v` is the start.
     work : Work
-        Shared by all threads that call this: see `gibbs_work`. Tasks are groups of rows.
+        Shared by all threads that call this: see `gibbs_work`. Tasks are blocks of rows.
     """
     (n_rows, n_visible), n_hidden, start = v.shape, h.shape[1], np.int64(0)
     scratch, queue = work

@@ -73,7 +73,7 @@ class Parameters(NamedTuple):
         Fields of all units, their last step, and their largest absolute value; not used where more
         than the fields is learned.
     copies : int64 array of shape (n_couplings, 4, 5)
-        Packed couplings: see `fastmf.kernels.linear.packing`. The last two are those for the hidden
+        Packed couplings: see `fastmf.kernels.linear.copies`. The last two are those for the hidden
         layers given data, or zero.
     diverged : int64 array of shape (1,)
         Set to 1 where couplings exceed `Settings.max_weight`; no step is taken after that.

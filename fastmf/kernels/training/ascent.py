@@ -118,7 +118,7 @@ def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out
         Offsets of the units below and above, and gradients by their fields: see
         `fastmf.learning.training.centring`.
     queue : int64 array of shape (1,)
-        Next group of rows not taken yet; shared by all threads that call this.
+        Next block of rows not taken yet; shared by all threads that call this.
     row_sums : array of shape (2, n_below)
         Filled with the inner products of the gradient with the offsets above, and with the squared
         norms of the rows of the new weights.

@@ -7,8 +7,7 @@ model, the layers from the second hidden one on.
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import kernel
-from fastmf.kernels.linear.copies import copy, set_to_zero
-from fastmf.kernels.linear.packing import pack_panel
+from fastmf.kernels.linear.copies import copy, pack_panel, set_to_zero
 from fastmf.kernels.linear.product import product
 from fastmf.kernels.mean_field.arguments import N_PANELS, N_UNITS, PRODUCT, START, packed_couplings
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B

@@ -4,8 +4,7 @@ import numpy as np
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller, view
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.copies import copy, set_to_zero
-from fastmf.kernels.linear.packing import pack_panel
+from fastmf.kernels.linear.copies import copy, pack_panel, set_to_zero
 from fastmf.kernels.linear.product import product
 from fastmf.kernels.mean_field.arguments import (
     N_UNITS,

@@ -50,7 +50,7 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
         Packed couplings from the other layer to this one.
     states : array of shape (n_rows, n_source)
     work : Work
-        Shared by all threads that call this: see `work_of`. Tasks are groups of rows.
+        Shared by all threads that call this: see `work_of`. Tasks are blocks of rows.
     b, mean, var : array of shape (n_rows, n_units)
         Filled with states @ couplings, and the moments of the units under this field.
     """
@@ -106,7 +106,7 @@ def pair_averages(address, terms, rights, weights, work, out):
         Packed rows of all terms, one after another.
     weights, out : array of shape (n_left, n_right)
     work : Work
-        Shared by all threads that call this: see `work_of`. Tasks are groups of rows of `out`.
+        Shared by all threads that call this: see `work_of`. Tasks are blocks of rows of `out`.
     """
     n_left, n_right = weights.shape
     scratch, queue = work

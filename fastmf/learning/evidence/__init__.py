@@ -29,7 +29,7 @@ NEVER_ZERO = 40.0
 SEARCH_TOL, RELATIVE_TOL = 4e-4, 1e-2
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
-MAX_ITER = 100
+MAX_EP_ITER = 100
 # Prior precision of a latent variable, uniform on a half-line but for that.
 LATENT_PRECISION = 1e-10
 # Smallest precision of a site, in units of the prior's, where negative ones do not converge.
@@ -360,7 +360,7 @@ def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0):
     """
     results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
     gradient = np.zeros(2 + n_groups)
-    options = {"max_iter": MAX_ITER, "n_threads": n_threads}
+    options = {"max_iter": MAX_EP_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         model = part.model(here)
         tol = looseness * search_tolerance(part.X, here.noise_variance)

@@ -179,12 +179,12 @@ class Godambe:
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 
-    def covariances_of(self, groups):
-        """Blocks of both covariances, of some groups of parameters each.
+    def covariances_of(self, subsets):
+        """Blocks of both covariances, of some subsets of the parameters.
 
         Parameters
         ----------
-        groups : sequence of int arrays of shape (n_own,)
+        subsets : sequence of int arrays of shape (n_own,)
 
         Returns
         -------
@@ -201,8 +201,8 @@ class Godambe:
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
             product = inverse @ scores
-            sandwich = [product[own] @ inverse[own].T for own in groups]
-            return sandwich, [inverse[np.ix_(own, own)] / self.objective.total for own in groups]
+            sandwich = [product[own] @ inverse[own].T for own in subsets]
+            return sandwich, [inverse[np.ix_(own, own)] / self.objective.total for own in subsets]
 
     @property
     def effective_rows(self):

@@ -17,7 +17,7 @@ from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.kernels.pseudo_likelihood.potts import aligned
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit, Minimum
 
-MAX_ITER = 1000
+MAX_LBFGS_ITER = 1000
 # Pairs of steps and changes of the gradient that are kept.
 N_PAIRS = 6
 # The same for problems of up to a few thousand variables, whose gradients cost more than pairs.
@@ -271,7 +271,7 @@ def minimise(
     return Minimum(z, history, converged)
 
 
-def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER):
+def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
     """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates.
 
     Parameters

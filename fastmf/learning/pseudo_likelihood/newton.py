@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from fastmf._common.linalg import cholesky_with_ridge
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit, Minimum
 
-MAX_ITER = 100
+MAX_NEWTON_ITER = 100
 # The factorised Hessian is kept while a step with it shrinks the predicted rise by this factor.
 _KEPT_REDUCTION = 1e-5
 # A step is doubled while the directional derivative at its end is more than this fraction of that
@@ -147,7 +147,7 @@ class _NewtonPoint:
         return not with_ridge and (rounded or self.predicted_rise <= enough)
 
 
-def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER):
+def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
     """Newton's method with a line search: quadratic convergence to machine precision.
 
     Stops when the predicted rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows is below

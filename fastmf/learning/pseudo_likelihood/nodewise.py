@@ -15,7 +15,11 @@ edge is there if each of its two items is a neighbour of the other ("and"), or o
 import numpy as np
 
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.lbfgs import MAX_ITER, N_PAIRS_OF_SMALL_PROBLEMS, minimise
+from fastmf.learning.pseudo_likelihood.lbfgs import (
+    MAX_LBFGS_ITER,
+    N_PAIRS_OF_SMALL_PROBLEMS,
+    minimise,
+)
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.selection import N_PENALTIES, SMALLEST, SelectionPath
 
@@ -90,8 +94,8 @@ class Regressions(OrdinalLikelihood):
 
         penalty = np.append(np.zeros(self.n_fields), l1[self.item])
         return minimise(
-            function, start.copy(), tol=tol / 100 / TOLERANCE_ROWS, max_iter=MAX_ITER, l1=penalty,
-            n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=self.n_threads,
+            function, start.copy(), tol=tol / 100 / TOLERANCE_ROWS, max_iter=MAX_LBFGS_ITER,
+            l1=penalty, n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=self.n_threads,
         ).z  # fmt: skip
 
 

@@ -155,8 +155,8 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
     workspace = _workspace(workspaces, 0)
     pairs[:] = 0
     one_for_each_row = len(messages) == len(record.visible)
-    groups = np.array_split(np.arange(len(record.visible)), max(1, len(pairs)))
-    group_of_row = np.repeat(np.arange(len(groups)), [len(rows) for rows in groups])
+    segments = np.array_split(np.arange(len(record.visible)), max(1, len(pairs)))
+    segment_of_row = np.repeat(np.arange(len(segments)), [len(rows) for rows in segments])
     for row in range(len(record.visible)):
         row_messages = messages[row if one_for_each_row else 0]
         if not one_for_each_row:
@@ -172,10 +172,10 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
         if len(pairs):
-            group = group_of_row[row]
+            segment = segment_of_row[row]
             beliefs = workspace.beliefs[:2, None]
             scales = sigmoid(record.visible[None, row]).astype(pairs.dtype)
-            arguments = problem, row_messages[None], beliefs, scales, None, pairs[group, None]
+            arguments = problem, row_messages[None], beliefs, scales, None, pairs[segment, None]
             pair_beliefs(*arguments)
 
 
@@ -216,6 +216,6 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
         out[min(row, len(out) - 1)] += scale[:, None] * both / (messages[row] * q + both)
 
 
-def add_groups(pairs, queue):
-    """Add the pair beliefs of all other groups of rows to those of the first."""
+def add_segments(pairs, queue):
+    """Add the pair beliefs of all other segments of rows to those of the first."""
     pairs[0] = pairs.sum(0)

@@ -15,7 +15,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
 
 
 def pair_tables(codes, n_codes, first, second, values, queue, sums):
-    """Sums of values over the rows where two groups of units are in given states."""
+    """Sums of values over the rows where two tuples of units are in given states."""
     for table, g, h in zip(sums, first, second, strict=True):
         keys = codes[g].astype(np.int64) * n_codes + codes[h]
         for c, column in enumerate(values.T):

@@ -13,16 +13,16 @@ def count_similar(labels, most, queue, counts):
     counts[0] += [(_distances(labels, i) <= most).sum() for i in range(len(labels))]
 
 
-def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
-    """A minimum spanning tree of each group of consecutive rows (Prim)."""
-    for begin in range(0, len(labels), group_rows):
-        group = slice(begin, begin + group_rows)
-        costs = sizes[group].copy()
-        parents[group] = -1
+def spanning_trees(labels, sizes, forest_rows, queue, order, parents, left):
+    """A minimum spanning forest of each block of consecutive rows (Prim)."""
+    for begin in range(0, len(labels), forest_rows):
+        forest = slice(begin, begin + forest_rows)
+        costs = sizes[forest].copy()
+        parents[forest] = -1
         outside = np.ones(len(costs), bool)
         for k in range(len(costs)):
             chosen = int(np.flatnonzero(outside)[costs[outside].argmin()])
             order[begin + k], outside[chosen] = begin + chosen, False
-            new = 2 * _distances(labels[group], chosen)
+            new = 2 * _distances(labels[forest], chosen)
             nearer = outside & (new < costs)
-            costs[nearer], parents[group][nearer] = new[nearer], begin + chosen
+            costs[nearer], parents[forest][nearer] = new[nearer], begin + chosen

@@ -53,7 +53,7 @@ def test_moments_are_those_of_the_whole_matrix(n, p, latent):
     np.testing.assert_allclose(blocks.parts(found)[0], mean, atol=1e-8)
     np.testing.assert_allclose(blocks.diagonal(found), covariance.diagonal(), atol=1e-8)
     found = iter(blocks.matrices(blocks.parts(found)[2]))
-    for units in blocks.groups:
+    for units in blocks.by_size:
         expected = [covariance[np.ix_(own, own)] for own in units]
         np.testing.assert_allclose(next(found), expected, atol=1e-8)
     rows = np.random.default_rng(0).normal(size=(3, p))

@@ -153,7 +153,7 @@ def test_expected_score_of_ordinal_items_is_zero():
 
 
 def potts_labels(n=250, seed=8):
-    """Rows of three sites with 2, 3 and 3 states, whose labels are missing in places."""
+    """Rows of three positions with 2, 3 and 3 states, whose labels are missing in places."""
     rng = np.random.default_rng(seed)
     X = np.digitize(rng.normal(size=(n, 1)) + rng.normal(size=(n, 3)), [-0.6, 0.6])
     X[:, 0] = X[:, 0] > 0
@@ -171,8 +171,8 @@ def expected_potts_scores(couplings, field, labels, first):
     for begin, end in ((0, 2), (2, 5), (5, 8)):
         q[:, begin:end] /= q[:, begin:end].sum(1, keepdims=True)
     r = x - q
-    site = np.array([0, 0, 1, 1, 1, 2, 2, 2])
-    u, v = np.nonzero(np.triu(site[:, None] != site, 1))
+    position = np.array([0, 0, 1, 1, 1, 2, 2, 2])
+    u, v = np.nonzero(np.triu(position[:, None] != position, 1))
     scores = np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
     weights = p * ((labels[:, None] < 0) | (labels[:, None] == states)).all(2)
     return weights @ scores / weights.sum(1, keepdims=True), (u, v)
@@ -224,20 +224,22 @@ def test_potts_machines_of_incomplete_rows_in_a_graph():
     machine = mf.PottsMachine(n_states=[2, 3, 3], missing="em", graph=[[0, 1], [1, 2]]).fit(labels)
     assert machine.converged_
     scores, (u, v) = expected_potts_scores(machine.couplings_, machine.field_, labels, first)
-    site = np.array([0, 0, 1, 1, 1, 2, 2, 2])
-    there = np.append(np.ones(8, bool), site[v] - site[u] == 1)
+    position = np.array([0, 0, 1, 1, 1, 2, 2, 2])
+    there = np.append(np.ones(8, bool), position[v] - position[u] == 1)
     assert (machine.couplings_[u, v][~there[8:]] == 0).all()
     assert (abs(machine.couplings_[u, v][there[8:]]) > 0).all()
     np.testing.assert_allclose(scores[:, there].mean(0), 0, atol=1e-7)
     binary, chain = np.where(labels < 0, np.nan, labels > 0), [[0, 1], [1, 2]]
     spins = mf.FullyVisibleBoltzmannMachine(missing="em", graph=chain, tol=1e-9).fit(binary)
-    sites = mf.PottsMachine(missing="em", graph=chain).fit(np.where(np.isnan(binary), -1, binary))
-    errors = sites.standard_errors()[0][:, 1, :, 1]
+    positions = mf.PottsMachine(missing="em", graph=chain).fit(
+        np.where(np.isnan(binary), -1, binary)
+    )
+    errors = positions.standard_errors()[0][:, 1, :, 1]
     np.testing.assert_allclose(
-        sites.in_gauge("zero-sum")[0][:, 1, :, 1], spins.couplings_, atol=1e-6
+        positions.in_gauge("zero-sum")[0][:, 1, :, 1], spins.couplings_, atol=1e-6
     )
     np.testing.assert_allclose(errors, spins.standard_errors()[0], atol=1e-6)
-    probability = sites.edge_inclusion(scale=2.0).probability
+    probability = positions.edge_inclusion(scale=2.0).probability
     assert probability[0, 2] == 0 and probability[0, 1] > 0.5
 
 
@@ -266,14 +268,14 @@ def test_categories_that_nobody_has_are_named(l2_field):
         smaller = mf.OrdinalMachine(missing="em").fit(X)
         np.testing.assert_allclose(machine.couplings_, smaller.couplings_, atol=1e-5)
     assert machine.n_iter_ < 50
-    sites = mf.PottsMachine(missing="em", n_states=[3, 3, 4, 3], l2=l2_field, l2_field=l2_field)
+    positions = mf.PottsMachine(missing="em", n_states=[3, 3, 4, 3], l2=l2_field, l2_field=l2_field)
     if l2_field:
-        assert sites.fit(X).converged_ and sites.existence_.exists
+        assert positions.fit(X).converged_ and positions.existence_.exists
     else:
         with pytest.warns(ConvergenceWarning, match="states were never seen"):
-            sites.fit(X)
-        assert sites.existence_.exists is False and sites.existence_.units == (2,)
-    assert sites.n_iter_ < 50
+            positions.fit(X)
+        assert positions.existence_.exists is False and positions.existence_.units == (2,)
+    assert positions.n_iter_ < 50
 
 
 @pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])

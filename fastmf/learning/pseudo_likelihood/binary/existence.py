@@ -84,7 +84,7 @@ def certified(objective, parameters):
     if _all_directions_fall(objective, parameters, norm):
         return True
     required = 4 * norm * np.sqrt(objective.n_units)
-    # Smaller groups give sharper bounds but take longer, in the end as long as H itself.
+    # Smaller blocks give sharper bounds but take longer, in the end as long as H itself.
     few = objective.n_parameters <= _MAX_DENSE_PARAMETERS
     sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
     # No bound is larger than the curvature of a field.
@@ -114,21 +114,21 @@ def _all_directions_fall(objective, parameters, norm):
 def _min_curvature(objective, parameters, size, budget=_CURVATURE_BUDGET):
     """Lower bound on the smallest eigenvalue of the Hessian.
 
-    All units of a group of `size` are given the smallest weight w_i sech^2(eta_ij) of the group in
+    All units of a block of `size` are given the smallest weight w_i sech^2(eta_ij) of the block in
     each row. Rows are left out beyond a budget of multiply-adds.
     """
     d, states = objective.n_units, objective.rows.states
-    groups = range(0, d, size)
-    n_rows = min(len(states), int((budget / len(groups) - 10 * d**3) / d**2))
+    starts = range(0, d, size)
+    n_rows = min(len(states), int((budget / len(starts) - 10 * d**3) / d**2))
     if n_rows < 2 * d:
         return 0.0
     # Equally spaced: the rows may be sorted.
     rows = np.linspace(0, len(states) - 1, n_rows).astype(int)
-    grams = np.zeros((len(groups), d + 1, d + 1))
+    grams = np.zeros((len(starts), d + 1, d + 1))
     for some in np.array_split(rows, -(-n_rows // 4096)):
         sech2 = objective.weighted_sech2(parameters, some)
         with_one = np.hstack([np.ones((len(some), 1)), states[some]])
-        for block, j in zip(grams, groups, strict=True):
+        for block, j in zip(grams, starts, strict=True):
             scaled = with_one * np.sqrt(sech2[:, j : j + size].min(1, keepdims=True))
             block += scaled.T @ scaled
     # Less the rounding error of an eigenvalue.

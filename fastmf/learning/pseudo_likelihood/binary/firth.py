@@ -12,7 +12,7 @@ import numpy as np
 from fastmf._common.linalg import LinAlgError, ScaledCholesky, scaled_cholesky
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
 from fastmf.learning.pseudo_likelihood.newton import (
-    MAX_ITER,
+    MAX_NEWTON_ITER,
     MIN_STEP_SIZE,
     only_rounding,
     sufficient_rise,
@@ -124,7 +124,7 @@ def _line_search(objective, point, step):
     return None
 
 
-def firth_scoring(objective, start, *, tol=1e-5, max_iter=MAX_ITER):
+def firth_scoring(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
     """Maximum with Firth's penalty by scoring steps H^-1 g, corrected by those before.
 
     The second derivatives of the determinant are left out of H. Where data are separated they are

@@ -14,7 +14,7 @@ _MAX_TABLE_NUMBERS = 1 << 23
 class ProductSums:
     """Sums over rows i of v_i z_ik z_il for all k, l, where z = [1, x].
 
-    Values are first summed over the rows with each joint state of two small groups of units; the
+    Values are first summed over the rows with each joint state of two small tuples of units; the
     products follow from these tables. That takes far fewer operations than a matrix product with
     all products of columns.
 
@@ -29,13 +29,13 @@ class ProductSums:
         n_rows, self.n_units = states.shape
         self.n_threads = n_threads
         self.size = size = 4 if n_rows >= _MIN_ROWS_OF_FOUR else 3
-        n_groups = max(2, -(-self.n_units // size))
-        bits = np.zeros((n_rows, n_groups * size), np.uint8)
+        n_tuples = max(2, -(-self.n_units // size))
+        bits = np.zeros((n_rows, n_tuples * size), np.uint8)
         bits[:, : self.n_units] = states > 0
         powers = (1 << np.arange(size)).astype(np.uint8)
-        self.codes = np.ascontiguousarray((bits.reshape(n_rows, n_groups, size) @ powers).T)
-        # Tables (0, h) come first: they also give single units and pairs within a group.
-        self.first, self.second = np.triu_indices(n_groups, 1)
+        self.codes = np.ascontiguousarray((bits.reshape(n_rows, n_tuples, size) @ powers).T)
+        # Tables (0, h) come first: they also give single units and pairs within a tuple.
+        self.first, self.second = np.triu_indices(n_tuples, 1)
         ones = np.ones((1, 4**size))
         keys, shifts = np.arange(4**size), np.arange(size)[:, None]
         of_first, of_second = ((2.0 * (k >> shifts & 1) - 1) for k in (keys >> size, keys))
@@ -55,9 +55,9 @@ class ProductSums:
         array of shape (n_units + 1, n_units + 1, n_columns)
         """
         n_columns, size = values.shape[1], self.size
-        n_groups, n_codes = len(self.codes), 2**size
-        columns = 1 + np.arange(n_groups * size).reshape(n_groups, size)
-        out = np.empty((1 + n_groups * size, 1 + n_groups * size, n_columns))
+        n_tuples, n_codes = len(self.codes), 2**size
+        columns = 1 + np.arange(n_tuples * size).reshape(n_tuples, size)
+        out = np.empty((1 + n_tuples * size, 1 + n_tuples * size, n_columns))
         at_once = max(1, _MAX_TABLE_NUMBERS // (n_codes**2 * n_columns))
         for t in range(0, len(self.first), at_once):
             first, second = self.first[t : t + at_once], self.second[t : t + at_once]

@@ -7,10 +7,10 @@ from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
 
-MAX_ITER = 10_000
+MAX_ASCENT_ITER = 10_000
 
 
-def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER):
+def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
     """Maximum by Nguyen & Wood's coordinate updates, from each of several starts.
 
     Parameters
@@ -55,7 +55,7 @@ def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER):
     ]
 
 
-def gradient_ascent(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ITER):
+def gradient_ascent(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
     """Gradient ascent: all coordinates at once by step / n_units times the updates of BSLM.
 
     The curvature of all coordinates together is at most `n_units` times the bounds that BSLM uses

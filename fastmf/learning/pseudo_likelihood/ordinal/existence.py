@@ -31,7 +31,7 @@ _MAX_PARAMETERS = 2000
 # How solvers are continued that stopped too far from the maximum for a proof.
 _NEWTON, _LBFGS = {"tol": 1e-7, "max_iter": 5}, {"tol": 1e-9, "max_iter": 100}
 # Numbers in the matrix of the linear programme up to which it is solved.
-_MAX_ENTRIES = 3_000_000
+_MAX_PROBLEM_ENTRIES = 3_000_000
 # Categories that a message names.
 _MAX_NAMED = 20
 _REMEDIES = "merge rare categories, or take more rows or fewer items"
@@ -67,7 +67,7 @@ def existence(objective, parameters, seconds=10.0):
     if certified(objective, parameters):
         return Existence(True)
     limit, n_margins = TimeLimit(seconds), len(objective.weights) * len(objective.thresholds.item)
-    if n_margins * objective.n_units <= _MAX_ENTRIES:
+    if n_margins * objective.n_units <= _MAX_PROBLEM_ENTRIES:
         margins, item = margin_matrix(objective)
         rising = rising_margins(limit, margins[:, free]) if limit.left() else None
         if rising is None:

@@ -21,16 +21,16 @@ def norms(couplings, gauge="zero-sum", ignore=None):
     array of shape (n_groups, n_groups)
         Symmetric, with zero diagonal.
     """
-    groups = PositionStates(couplings.sizes)
-    n_groups = len(groups.sizes)
+    positions = PositionStates(couplings.sizes)
+    n_groups = len(positions.sizes)
     out = np.zeros((n_groups, n_groups))
     for i in range(n_groups):
         mine = couplings.of_position(i)
-        mine = np.square(position_in_zero_sum(mine, groups) if gauge else mine)
+        mine = np.square(position_in_zero_sum(mine, positions) if gauge else mine)
         if ignore is not None:
-            mine[:, (groups.first + ignore)[groups.sizes > ignore]] = 0
+            mine[:, (positions.first + ignore)[positions.sizes > ignore]] = 0
             mine[ignore : ignore + 1] = 0
-        out[i] = np.add.reduceat(mine.sum(0), groups.first)
+        out[i] = np.add.reduceat(mine.sum(0), positions.first)
     np.fill_diagonal(out, 0)
     # The two triangles differ by rounding.
     return np.sqrt((out + out.T) / 2)

@@ -38,7 +38,7 @@ class FewRows:
 
     def __init__(self, data, l2, l2_field):
         self.data, self.labels, self.sizes = data, data.labels, data.sizes
-        self.groups = PositionStates(self.sizes)
+        self.positions = PositionStates(self.sizes)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
         self.X = one_hot(data.labels, self.sizes)
         self.K = (self.X @ self.X.T).toarray()
@@ -61,7 +61,7 @@ class FewRows:
         """A, (n_rows, n_states), and the flat field."""
         A = self._coefficients(z)
         field = z[self.n_coefficients :] * self.field_scale
-        return A, self.groups.zero_sum(field - self.share @ self.fields(A))
+        return A, self.positions.zero_sum(field - self.share @ self.fields(A))
 
     def _coefficients(self, z):
         return self.S @ z[: self.n_coefficients].reshape(-1, self.data.n_states)
@@ -81,7 +81,7 @@ class FewRows:
 
     def _columns(self):
         """Columns of the states of each position."""
-        return [slice(f, f + q) for f, q in zip(self.groups.first, self.sizes, strict=True)]
+        return [slice(f, f + q) for f, q in zip(self.positions.first, self.sizes, strict=True)]
 
     def _value_and_residuals(self, eta):
         """Sum over rows of the log-pseudo-likelihoods, and w (x - p); eta is overwritten."""
@@ -105,10 +105,10 @@ class FewRows:
         eta = self.fields(A)
         penalty = self.ridge / 2 * np.vdot(A, eta)
         field = z[self.n_coefficients :] * self.field_scale
-        field = self.groups.zero_sum(field - self.share @ eta)
+        field = self.positions.zero_sum(field - self.share @ eta)
         value, residuals = self._value_and_residuals(eta + field)
         value -= penalty + self.field_ridge / 2 * (field @ field)
-        of_field = self.groups.zero_sum(residuals.sum(0) - self.field_ridge * field)
+        of_field = self.positions.zero_sum(residuals.sum(0) - self.field_ridge * field)
         residuals -= self.share[:, None] * of_field
         change = self.ridge * A - residuals
         gradient[: self.n_coefficients] = (self.S.T @ self.fields(change)).reshape(-1)

@@ -16,7 +16,7 @@ from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
 from fastmf.models._gauge import PositionStates
 
-MAX_ITER = {"lbfgs": 1000, "newton": 100}
+MAX_ITER = {"lbfgs": lbfgs.MAX_LBFGS_ITER, "newton": newton.MAX_NEWTON_ITER}
 # Parameters from which L-BFGS computes in single precision.
 _MIN_SINGLE_PARAMETERS = 500_000
 # Iterations of L-BFGS before Newton's method.

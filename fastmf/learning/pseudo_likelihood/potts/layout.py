@@ -101,14 +101,14 @@ class PottsLayout(PositionStates):
             couplings[mine] = tables[p][self.place][:, self.place[mine] - p * self.width].T
         return couplings
 
-    def rows(self, labels, weights, parents, groups):
+    def rows(self, labels, weights, parents, forests):
         """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""
         n_rows = len(labels)
         codes = np.full((n_rows, self.n_blocks * self.n_positions), ABSENT, np.uint8)
         codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
         spans, changes = self._changes(labels, parents)
         return PottsRows(
-            codes, np.asarray(weights, self.dtype), parents, spans, changes, np.asarray(groups)
+            codes, np.asarray(weights, self.dtype), parents, spans, changes, np.asarray(forests)
         )
 
     def _changes(self, labels, parents):

@@ -71,8 +71,8 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
         If the covariance matrix is singular, as it is without pseudocount where a state is not
         seen.
     """
-    groups = PositionStates(sizes)
-    first, position = groups.first, groups.position
+    positions = PositionStates(sizes)
+    first, position = positions.first, positions.position
     f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)
     kept = np.ones(len(f), bool)
     kept[first] = False

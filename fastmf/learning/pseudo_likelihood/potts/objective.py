@@ -50,7 +50,7 @@ class PottsData:
         labels = np.maximum(labels, -1)
         labels = labels.astype(np.int8 if max(sizes) < 127 else np.int16)
         labels, weights, _ = distinct(labels, np.asarray(weights, float))
-        order, self.parents, self.groups = spanning_order(labels, n_threads)
+        order, self.parents, self.forests = spanning_order(labels, n_threads)
         self.labels, self.weights = labels[order], weights[order]
         self.total = float(weights.sum())
         flat = PottsLayout(sizes)
@@ -81,7 +81,7 @@ class PottsData:
 
     def rows(self, layout):
         """`PottsRows` for the kernels."""
-        return layout.rows(self.labels, self.weights, self.parents, self.groups)
+        return layout.rows(self.labels, self.weights, self.parents, self.forests)
 
 
 class Evaluator:
@@ -100,9 +100,9 @@ class Evaluator:
         self.n_blocks = rows.labels.shape[1] // layout.n_positions
         work = 2 * self.n_blocks * layout.width * (len(rows.changes) + 20 * len(rows.labels))
         self.n_workers = workers_for(self.n_blocks, work, n_threads)
-        group_rows = int(np.diff(rows.groups).max())
+        forest_rows = int(np.diff(rows.forests).max())
         self.memory = potts_kernels.workspaces(
-            self.n_workers, group_rows, layout.width, layout.dtype
+            self.n_workers, forest_rows, layout.width, layout.dtype
         )
         self.values = np.empty((len(rows.labels), self.n_blocks))
 

@@ -5,9 +5,9 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import hamming
 
-# Rows of a group with trees of its own: the time of a tree grows with the square of their number,
-# and fields of a group stay in the cache.
-GROUP_ROWS = 4096
+# Rows of a forest, with trees of its own: the time of a tree grows with the square of their number,
+# and fields of a forest stay in the cache.
+FOREST_ROWS = 4096
 
 
 def spanning_order(labels, n_threads=None):
@@ -25,23 +25,23 @@ def spanning_order(labels, n_threads=None):
         Row that comes s-th.
     parents : int64 array of shape (n_rows,)
         Place in this order of the parent of the row that comes s-th; -1 if it has none.
-    groups : int64 array of shape (n_row_groups + 1,)
-        Where groups of trees begin, and the number of rows.
+    forests : int64 array of shape (n_forests + 1,)
+        Where forests begin, and the number of rows.
     """
     n_rows = len(labels)
     codes = hamming.padded(labels.astype(np.int16) + 1)
     sizes = np.count_nonzero(labels >= 0, axis=1).astype(np.int64)
     order, parents = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
-    n_tasks = -(-n_rows // GROUP_ROWS)
-    n_workers = workers_for(n_tasks, n_rows * min(n_rows, GROUP_ROWS), n_threads)
+    n_tasks = -(-n_rows // FOREST_ROWS)
+    n_workers = workers_for(n_tasks, n_rows * min(n_rows, FOREST_ROWS), n_threads)
     queue, left = np.zeros(1, np.int64), np.empty((2, n_rows), np.int64)
     in_parallel(
         hamming.spanning_trees,
-        (codes, sizes, GROUP_ROWS, queue, order, parents, left),
+        (codes, sizes, FOREST_ROWS, queue, order, parents, left),
         n_workers,
     )
     place = np.empty(n_rows, np.int64)
     place[order] = np.arange(n_rows)
     above = parents[order]
-    groups = np.append(np.arange(0, n_rows, GROUP_ROWS), n_rows)
-    return order, np.where(above < 0, -1, place[above]), groups
+    forests = np.append(np.arange(0, n_rows, FOREST_ROWS), n_rows)
+    return order, np.where(above < 0, -1, place[above]), forests

@@ -109,14 +109,14 @@ def test_too_large_or_out_of_time_is_undecided(monkeypatch):
     monkeypatch.setattr(module, "certified", lambda *arguments: False)
     found = existence(objective, at, seconds=0.0)
     assert found.exists is None and "not decided within 0 s" in found.message
-    monkeypatch.setattr(module, "_MAX_ENTRIES", 1)
+    monkeypatch.setattr(module, "_MAX_PROBLEM_ENTRIES", 1)
     found = existence(objective, at)
     assert found.exists is None and "too many rows and items" in found.message
 
 
 def test_a_solver_that_stopped_early_is_continued(monkeypatch):
     objective, at = solved(ordinal_data.all_states(SIZES))
-    monkeypatch.setattr(module, "_MAX_ENTRIES", 1)
+    monkeypatch.setattr(module, "_MAX_PROBLEM_ENTRIES", 1)
     assert not certified(objective, at + 0.3)
     assert existence(objective, at + 0.3).exists is True
 

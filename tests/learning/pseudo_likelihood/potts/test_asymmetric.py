@@ -1,8 +1,8 @@
-"""The asymmetric objective: regressions of each site on the others."""
+"""The asymmetric objective: regressions of each position on the others."""
 
 import numpy as np
 import pytest
-from potts_data import derivative, log_pseudo_likelihood, random_rows, sites
+from potts_data import derivative, log_pseudo_likelihood, positions, random_rows
 
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
@@ -25,11 +25,11 @@ def test_value_and_gradient(block):
     table, field = objective.parameters(z)
     J, h, mine = np.zeros((SIZES.sum(),) * 2), np.zeros(SIZES.sum()), objective.states
     J[mine], h[mine] = table[layout.place][:, objective.within].T, field
-    others = ~np.isin(sites(SIZES), sites(SIZES)[mine])
+    others = ~np.isin(positions(SIZES), positions(SIZES)[mine])
     alone = [
         np.log(q) * (labels[:, i] >= 0)
         for i, q in enumerate(SIZES)
-        if others[sites(SIZES) == i].any()
+        if others[positions(SIZES) == i].any()
     ]
     value = log_pseudo_likelihood(J, h, labels, SIZES) + np.sum(alone, 0)
     N = weights.sum()
@@ -41,10 +41,10 @@ def test_value_and_gradient(block):
     assert gradient @ direction == pytest.approx(found, rel=1e-7)
 
 
-def test_a_site_is_not_coupled_to_itself():
+def test_a_position_is_not_coupled_to_itself():
     data, layout = PottsData(*random_rows(SIZES), SIZES), PottsLayout(SIZES)
     objective = AsymmetricObjective(data, layout, data.rows(layout), 0, L2, L2_FIELD)
     z = np.ones(objective.size)
     table = objective.parameters(z)[0][layout.place][:, objective.within].T
-    site = sites(SIZES)
-    np.testing.assert_array_equal(table == 0, site[objective.states][:, None] == site)
+    position = positions(SIZES)
+    np.testing.assert_array_equal(table == 0, position[objective.states][:, None] == position)

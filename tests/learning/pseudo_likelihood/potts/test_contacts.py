@@ -1,7 +1,7 @@
-"""Scores of pairs of sites."""
+"""Scores of pairs of positions."""
 
 import numpy as np
-from potts_data import random_parameters, sites
+from potts_data import positions, random_parameters
 
 from fastmf.learning.pseudo_likelihood.potts import contacts
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
@@ -11,11 +11,14 @@ SIZES = np.array([3, 4, 2, 3])
 
 
 def by_definition(J, left_out=()):
-    site, kept = sites(SIZES), np.ones(len(J), bool)
+    position, kept = positions(SIZES), np.ones(len(J), bool)
     kept[list(left_out)] = False
     return np.array(
         [
-            [np.linalg.norm(J[np.ix_(kept & (site == i), kept & (site == j))]) for j in range(4)]
+            [
+                np.linalg.norm(J[np.ix_(kept & (position == i), kept & (position == j))])
+                for j in range(4)
+            ]
             for i in range(4)
         ]
     )
@@ -27,7 +30,7 @@ def test_norms():
     couplings = DenseCouplings(J, SIZES)
     np.testing.assert_allclose(contacts.norms(couplings, None), by_definition(J), atol=1e-14)
     np.testing.assert_allclose(contacts.norms(couplings), by_definition(zero_sum), atol=1e-14)
-    # State 2 of all sites but the third, which has two states.
+    # State 2 of all positions but the third, which has two states.
     found = contacts.norms(couplings, ignore=2)
     np.testing.assert_allclose(found, by_definition(zero_sum, [2, 5, 11]), atol=1e-14)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from potts_data import one_hot, random_parameters, random_rows, sites
+from potts_data import one_hot, positions, random_parameters, random_rows
 
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 
@@ -23,7 +23,7 @@ def test_few_rows_are_a_sum_of_products():
     X = one_hot(few.labels, SIZES)
     expected = few.coefficients.T @ X
     expected += expected.T
-    expected[sites(SIZES)[:, None] == sites(SIZES)] = 0
+    expected[positions(SIZES)[:, None] == positions(SIZES)] = 0
     np.testing.assert_allclose(few.dense(), expected, atol=1e-14)
 
 

@@ -51,16 +51,16 @@ def test_edges_leave_out_parameters():
     """Derivatives are those of all pairs, without the rows of absent ones."""
     labels, weights = random_rows(SIZES, 30, missing=0.15)
     J, h = random_parameters(SIZES)
-    site = np.repeat(np.arange(3), SIZES)
+    position = np.repeat(np.arange(3), SIZES)
     absent = {frozenset((0, 1))}
-    J[np.ix_(site == 0, site == 1)] = J[np.ix_(site == 1, site == 0)] = 0
+    J[np.ix_(position == 0, position == 1)] = J[np.ix_(position == 1, position == 0)] = 0
     whole = sandwich(labels, weights, J, h, l2=0.1)
     part = sandwich(labels, weights, J, h, l2=0.1, edges=np.array([(0, 2), (1, 2)]))
     u, v = whole.objective.pairs
     kept = np.array(
-        [frozenset((site[a], site[b])) not in absent for a, b in zip(u, v, strict=True)]
+        [frozenset((position[a], position[b])) not in absent for a, b in zip(u, v, strict=True)]
     )
-    kept = np.append(np.ones(len(site), bool), kept)
+    kept = np.append(np.ones(len(position), bool), kept)
     assert np.allclose(part.parameters, whole.parameters[kept])
     right = whole.objective.hessian(whole.parameters)[np.ix_(kept, kept)]
     assert np.allclose(part.objective.hessian(part.parameters), right)
@@ -97,7 +97,7 @@ def test_errors_are_the_spread_of_estimates():
             assert 0.8 < ratio.min() and ratio.max() < 1.25, gauge
 
 
-def test_ratio_test_of_independent_sites():
+def test_ratio_test_of_independent_positions():
     """p-values of a true hypothesis are uniform."""
     rng, p_values = np.random.default_rng(1), []
     for _ in range(60):

@@ -58,8 +58,8 @@ def test_separation_that_pairs_do_not_show(symmetric):
     assert decided(labels, np.full(4, 2), symmetric=symmetric).exists is True
 
 
-def test_rows_with_absent_sites():
-    """Where all others are absent a site has a field of its own, without couplings."""
+def test_rows_with_absent_positions():
+    """Where all others are absent a position has a field of its own, without couplings."""
     labels = np.vstack([all_labels(SIZES), [[-1, 0, -1]]])
     assert decided(labels).units == (1,)
     labels = np.vstack([labels, [[-1, 1, -1], [-1, 2, -1]]])
@@ -109,7 +109,7 @@ def test_estimates_prove_that_the_maximum_exists(missing, monkeypatch):
 
 
 def test_estimates_that_separate_are_a_proof(monkeypatch):
-    """Two states, where pairs all meet, and about as many rows as sites."""
+    """Two states, where pairs all meet, and about as many rows as positions."""
     labels = np.random.default_rng(0).integers(0, 2, (45, 40))
     assert by_estimate(labels, [2] * 40, monkeypatch).units == tuple(range(40))
 

@@ -46,16 +46,16 @@ def test_asymmetric_couplings_of_few_rows():
 
 def test_the_optimum_gives_couplings_from_residuals():
     """J = (R'X + X'R) / (N l2) and h = sum R / (N l2_field), only at the optimum."""
-    from potts_data import one_hot, sites
+    from potts_data import one_hot, positions
 
     data, (labels, weights) = data_of(missing=0.1)
     found = fit(data, Options(L2, L2_FIELD, "newton", tol=1e-16))
-    x, site = one_hot(labels, SIZES), sites(SIZES)
+    x, position = one_hot(labels, SIZES), positions(SIZES)
     e = np.exp(x @ found.couplings.dense() + found.field)
-    p = e / np.stack([e[:, site == i].sum(1) for i in range(len(SIZES))], 1)[:, site]
-    R = weights[:, None] * (x - p * (labels >= 0)[:, site])
+    p = e / np.stack([e[:, position == i].sum(1) for i in range(len(SIZES))], 1)[:, position]
+    R = weights[:, None] * (x - p * (labels >= 0)[:, position])
     J = (R.T @ x + x.T @ R) / (weights.sum() * L2)
-    J[site[:, None] == site] = 0
+    J[position[:, None] == position] = 0
     np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-8)
     np.testing.assert_allclose(found.field, R.sum(0) / (weights.sum() * L2_FIELD), atol=1e-7)
 

@@ -1,4 +1,4 @@
-"""Flat states and blocks of sites."""
+"""Flat states and blocks of positions."""
 
 import numpy as np
 import pytest
@@ -58,6 +58,6 @@ def test_rows_follow_from_the_changes_to_their_parents():
         np.testing.assert_array_equal(sources[s], expected)
 
 
-def test_zero_sum_is_by_site():
+def test_zero_sum_is_by_position():
     layout = PottsLayout([2, 3])
     np.testing.assert_allclose(layout.zero_sum(np.array([1.0, 3, 1, 2, 6])), [-1, 1, -2, -1, 3])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from potts_data import one_hot, random_parameters, random_rows, sites
+from potts_data import one_hot, positions, random_parameters, random_rows
 
 import fastmf as mf
 from fastmf.inference.sampling.categories import all_labels, softmax
@@ -14,16 +14,16 @@ SIZES = np.array([3, 4, 2])
 
 def test_frequencies_of_pairs_that_are_present():
     labels, weights = random_rows(SIZES, missing=0.2)
-    x, site = one_hot(labels, SIZES), sites(SIZES)
+    x, position = one_hot(labels, SIZES), positions(SIZES)
     f, pairs = pair_frequencies(labels, weights, SIZES, 0.3)
-    q = SIZES[site]
+    q = SIZES[position]
     for a in range(9):
-        here = weights * (labels[:, site[a]] >= 0)
+        here = weights * (labels[:, position[a]] >= 0)
         expected = 0.7 * (here @ x[:, a]) / here.sum() + 0.3 / q[a]
         np.testing.assert_allclose(f[a], expected)
         for b in range(9):
-            if site[a] != site[b]:
-                both = here * (labels[:, site[b]] >= 0)
+            if position[a] != position[b]:
+                both = here * (labels[:, position[b]] >= 0)
                 expected = 0.7 * (both @ (x[:, a] * x[:, b])) / both.sum() + 0.3 / (q[a] * q[b])
             else:
                 expected = f[a] if a == b else 0.0
@@ -35,7 +35,7 @@ def test_means_are_a_fixed_point_of_naive_mean_field():
     J, h = naive_mean_field(labels, weights, SIZES, 0.2)
     f, _ = pair_frequencies(labels, weights, SIZES, 0.2)
     fields = J @ f + h
-    found = np.concatenate([softmax(fields[sites(SIZES) == i]) for i in range(3)])
+    found = np.concatenate([softmax(fields[positions(SIZES) == i]) for i in range(3)])
     np.testing.assert_allclose(found, f, atol=1e-14)
     machine = mf.BoltzmannMachine(J, mf.Categorical([h[:3], h[3:7], h[7:]]))
     solved = mf.tap(machine, f, order=1)

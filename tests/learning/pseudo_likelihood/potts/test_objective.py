@@ -7,7 +7,7 @@ from potts_data import derivative, penalised, random_rows
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData, SymmetricObjective
 
 L2, L2_FIELD = 0.1, 0.03
-# Fewer sites than a block has, and several blocks.
+# Fewer positions than a block has, and several blocks.
 SIZES = [[3, 4, 2, 5], [4] * 9 + [7] * 12, [2] * 40]
 
 
@@ -65,9 +65,9 @@ def test_number_of_threads_does_not_matter():
 def test_excluded_pairs_have_no_couplings():
     objective, _, z = objective_at(SIZES[1], excluded=[[0, 20], [3, 2]])
     J = objective.parameters(z)[0]
-    site = objective.layout.position
+    position = objective.layout.position
     norms = np.array(
-        [[abs(J[site == i][:, site == j]).max() for i in range(21)] for j in range(21)]
+        [[abs(J[position == i][:, position == j]).max() for i in range(21)] for j in range(21)]
     )
     zero = {(i, j) for i, j in np.argwhere(norms == 0) if i > j}
     assert zero == {(20, 0), (3, 2)}

@@ -7,15 +7,15 @@ from fastmf.learning.pseudo_likelihood.potts import tree
 
 
 def test_parents_come_first_in_the_same_group(monkeypatch):
-    monkeypatch.setattr(tree, "GROUP_ROWS", 16)
+    monkeypatch.setattr(tree, "FOREST_ROWS", 16)
     labels, _ = random_rows([4] * 12, 50, missing=0.1)
-    order, parents, groups = tree.spanning_order(labels)
+    order, parents, forests = tree.spanning_order(labels)
     assert sorted(order) == list(range(50))
-    assert groups.tolist() == [0, 16, 32, 48, 50]
-    group = np.searchsorted(groups, np.arange(50), side="right")
+    assert forests.tolist() == [0, 16, 32, 48, 50]
+    forest = np.searchsorted(forests, np.arange(50), side="right")
     has_parent = parents >= 0
     assert (parents < np.arange(50)).all() and has_parent.any()
-    np.testing.assert_array_equal(group[parents[has_parent]], group[has_parent])
+    np.testing.assert_array_equal(forest[parents[has_parent]], forest[has_parent])
 
 
 def test_similar_rows_save_most_of_the_work():

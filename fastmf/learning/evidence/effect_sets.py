@@ -1,16 +1,16 @@
-"""Which groups of effects are zero as a whole, from estimates and their covariance.
+"""Which sets of effects are zero as a whole, from estimates and their covariance.
 
-Estimates e ~ N(theta, C); the effects theta_g of a group are all zero, or all N(0, scale^2). By
-expectation propagation with a Gaussian site exp(t'w - w'Tw / 2) of each group. Under its cavity
-exp(h'w - w'Lw / 2) a group that is not zero has
+Estimates e ~ N(theta, C); the effects theta_s of a set are all zero, or all N(0, scale^2). By
+expectation propagation with a Gaussian site exp(t'w - w'Tw / 2) of each set. Under its cavity
+exp(h'w - w'Lw / 2) a set that is not zero has
 
     Q = L + 1 / scale^2,  mean Q^-1 h,  covariance Q^-1
     log Bayes factor  =  (h'Q^-1 h - ln det(Q) - n_own ln scale^2) / 2
 
 A Cauchy slab is the mixture of normal ones of `fastmf.learning.evidence.edges`, with one variance
-for all effects of a group: the moments of a group are then those of the sum over that mixture.
+for all effects of a set: the moments of a set are then those of the sum over that mixture.
 
-Groups of one effect have the sites of `fastmf.learning.evidence.edges` without blocks.
+Sets of one effect have the sites of `fastmf.learning.evidence.edges` without blocks.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ BOUNDS = ((-7.0, 7.0), (-12.0, 12.0))
 
 
 class SlabMixture(NamedTuple):
-    """Prior of the effects of a group that are not zero: a mixture of normal distributions.
+    """Prior of the effects of a set that are not zero: a mixture of normal distributions.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class SlabMixture(NamedTuple):
         return cls(scale**2 * np.exp(LOG_OMEGA), LOG_OMEGA_WEIGHTS, 1e-3 / scale**2)
 
     def moments(self, precision, linear):
-        """Log Bayes factor, mean and covariance of a group under its cavity."""
+        """Log Bayes factor, mean and covariance of a set under its cavity."""
         values, vectors = np.linalg.eigh(precision)
         h, variances = vectors.T @ linear, self.variances[:, None]
         curvatures = np.maximum(values, self.least) + 1 / variances
@@ -66,15 +66,15 @@ class SlabMixture(NamedTuple):
         return log_bf, vectors @ mean, vectors @ spread @ vectors.T
 
 
-class EffectGroups:
-    """Estimates of groups of effects.
+class EffectSets:
+    """Estimates of sets of effects.
 
     Parameters
     ----------
     estimate : array of shape (n_effects,)
     covariance : array of shape (n_effects, n_effects)
-    groups : sequence of int arrays of shape (n_own,)
-        Effects of each group: all effects together.
+    sets : sequence of int arrays of shape (n_own,)
+        Effects of each set: all effects together.
 
     Raises
     ------
@@ -82,8 +82,8 @@ class EffectGroups:
         If the covariance is singular, or no covariance.
     """
 
-    def __init__(self, estimate, covariance, groups):
-        self.groups, n = groups, len(estimate)
+    def __init__(self, estimate, covariance, sets):
+        self.sets, n = sets, len(estimate)
         errors = np.sqrt(np.maximum(covariance.diagonal(), 0))
         if not (np.isfinite(covariance).all() and (errors > 0).all()):
             raise ValueError("the covariance of the estimates must be finite, variances positive.")
@@ -104,7 +104,7 @@ class EffectGroups:
         Parameters
         ----------
         prior_log_odds : float or None
-            Log-odds of a group that is not zero; None: learned, with a uniform prior of the
+            Log-odds of a set that is not zero; None: learned, with a uniform prior of the
             probability.
         scale : float or None
             Standard deviation of its effects, or scale of their Cauchy distribution; None: learned,
@@ -116,7 +116,7 @@ class EffectGroups:
         Returns
         -------
         Effects
-            `log_odds` of groups, `mean` and `std` of effects.
+            `log_odds` of sets, `mean` and `std` of effects.
         """
         if prior_log_odds is None or scale is None:
             prior_log_odds, scale = self._learned(prior_log_odds, scale, median, slab)
@@ -126,20 +126,20 @@ class EffectGroups:
         """Posterior with parameters that are known."""
         n, slab = len(self.linear), SlabMixture.of(kind, scale)
         t, T = np.zeros(n), np.zeros((n, n))
-        for own in self.groups:  # sites of the moments of the prior
+        for own in self.sets:  # sites of the moments of the prior
             T[own, own] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
-        log_odds, change = np.zeros(len(self.groups)), np.inf
+        log_odds, change = np.zeros(len(self.sets)), np.inf
         for _ in range(MAX_SITE_ITERATIONS):
             marginal = self._gaussian(t, T)
             last, tilted = log_odds, []
-            for own in self.groups:
+            for own in self.sets:
                 mean, covariance = marginal[0][own], marginal[1][np.ix_(own, own)]
                 tilted.append(_tilted(own, mean, covariance, (t, T), prior_log_odds, slab))
             log_odds = np.array([one[0] for one in tilted])
             change = abs(log_odds - last).max()
             if change < LOG_ODDS_TOL:
                 break
-            for own, one in zip(self.groups, tilted, strict=True):
+            for own, one in zip(self.sets, tilted, strict=True):
                 t[own] += SITE_STEP * (one[3] - t[own])
                 T[np.ix_(own, own)] += SITE_STEP * (one[4] - T[np.ix_(own, own)])
         return self._effects(marginal, tilted, prior_log_odds, scale, change < LOG_ODDS_TOL)
@@ -155,7 +155,7 @@ class EffectGroups:
     def _effects(self, marginal, tilted, prior_log_odds, scale, converged):
         mean, std = np.empty((2, len(self.linear)))
         evidence = self.constant + marginal[2]
-        for own, (_, own_mean, own_covariance, *_, ratio) in zip(self.groups, tilted, strict=True):
+        for own, (_, own_mean, own_covariance, *_, ratio) in zip(self.sets, tilted, strict=True):
             mean[own], std[own] = own_mean, np.sqrt(own_covariance.diagonal())
             evidence += ratio
         log_odds = np.array([one[0] for one in tilted])
@@ -184,7 +184,7 @@ class EffectGroups:
 
 
 def _tilted(own, mean, covariance, sites, prior_log_odds, slab):
-    """A group under its cavity.
+    """A set under its cavity.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def _tilted(own, mean, covariance, sites, prior_log_odds, slab):
     t, T : array
         The site that gives the Gaussian these moments.
     log_ratio : float
-        Log-partition of the group less that of its Gaussian.
+        Log-partition of the set less that of its Gaussian.
     """
     t, T = sites[0][own], sites[1][np.ix_(own, own)]
     precision = np.linalg.inv(covariance)
@@ -213,5 +213,5 @@ def _tilted(own, mean, covariance, sites, prior_log_odds, slab):
 
 
 def _moments(p, mean, V):
-    """Mean and covariance of a group that is zero, or has these."""
+    """Mean and covariance of a set that is zero, or has these."""
     return p * mean, p * V + p * (1 - p) * np.outer(mean, mean)
