@@ -238,13 +238,13 @@ class DeepBoltzmannMachine(LayeredMachine):
                     f"n_components must begin with the hidden layers of init, {given}, got {sizes}."
                 )
         for kind, size in list(zip(kinds, sizes, strict=True))[len(weights) :]:
-            shape = n_units(layers[-1]), size
+            shape, hidden = (n_units(layers[-1]), size), hidden_prior(kind, size, dtype)
             scale = self.weight_scale
             if scale is None:
                 given = bool(weights) or is_unit_prior(self.visible)
-                scale = weight_scale_for(layers[0], size, given)
+                scale = weight_scale_for(layers[-1], hidden, given)
             weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
-            layers += (hidden_prior(kind, size, dtype),)
+            layers += (hidden,)
         return machine_of(weights, layers)
 
     def _pretrained(self, model, X, settings, seed, row_weights):

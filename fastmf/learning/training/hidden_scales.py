@@ -15,7 +15,7 @@ for the covariance C of the units over the rows of a batch. Those are natural gr
 visible side (`fastmf.learning.layered.preconditioning`), which is that of binary machines. All of C
 is needed: before they differ, hidden units follow the same direction of the data together. Where
 neighbours, of means m, are not counted from these, as for units with a spike, steps follow
-(1 + m m')^-1 G Q: the mean would be the direction of by far the largest curvature.
+(1 + m m' / s)^-1 G Q: the mean would be the direction of by far the largest curvature.
 """
 
 from itertools import pairwise
@@ -27,6 +27,10 @@ from fastmf.learning.training.centring import tilts
 from fastmf.priors._protocol import by_parts, is_concatenated, n_units, parts_of
 from fastmf.priors._queries import fields_of, precisions, unbounded
 from fastmf.priors._registry import REGISTRY
+
+# Squared mean of all neighbours, s above, from which steps along it are shorter: of hundreds of
+# pixels it is 40, and their largest variance 10.
+MEAN_SCALE = 4.0
 
 
 def free_units(layers):
@@ -131,9 +135,9 @@ class Scales:
         gradient = gradient if below is None else below @ gradient
         gradient = gradient if above is None else gradient @ above
         if self._damped[k + 1]:
-            gradient = _without_mean(gradient, self._means[k])
+            gradient = _without_mean(gradient, self._means[k], self._free[k + 1])
         if self._damped[k]:
-            gradient = _without_mean(gradient.T, self._means[k + 1]).T
+            gradient = _without_mean(gradient.T, self._means[k + 1], self._free[k]).T
         return gradient
 
     def of_fields(self, gradients):
@@ -157,10 +161,10 @@ class Scales:
         return [l1 * below * above for below, above in pairwise(shares)]
 
 
-def _without_mean(gradient, mean):
-    """(1 + m m')^-1 times a gradient, for the means m of the units that are its rows."""
-    mean = mean.astype(gradient.dtype)
-    return gradient - np.outer(mean, mean @ gradient / (1 + mean @ mean))
+def _without_mean(gradient, mean, columns):
+    """(1 + m m' / s)^-1 times columns of a gradient, for the means m of the units of its rows."""
+    mean, factors = mean.astype(gradient.dtype), mean @ gradient / (MEAN_SCALE + mean @ mean)
+    return gradient - np.outer(mean, np.where(columns, factors, 0).astype(gradient.dtype))
 
 
 def _changed(prior, gradient, change, units, values):
