@@ -50,8 +50,9 @@ class DeepBoltzmannMachine(LayeredMachine):
     weight_scale, callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
         As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
         learned worse than one of 784-100. Batches of machines of several hidden layers are of 100
-        rows by default, `l2` is 0.001, and weights above the first are of scale 0.001. A run that
-        resumes from a checkpoint repeats its pre-training.
+        rows by default, `l2` is 0.001, and weights above the first are of scale 0.001, unless they
+        are those of a hidden layer without bounds on a bounded one. A run that resumes from a
+        checkpoint repeats its pre-training.
     init : RBM, DBM or None
         The model that learning begins with, such as the `model_` of another machine. Its units and
         sizes count; layers of `n_components` above its own are added, coupled by small random

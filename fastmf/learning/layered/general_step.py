@@ -7,7 +7,6 @@ from fastmf.inference.mean_field.tap import sweeps_from_data, tap_of_means
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.domain import after_step, can_follow
 from fastmf.learning.layered.exact_averages import exact_averages
-from fastmf.learning.training.hidden_scales import Scales, has_free_units, with_held_precisions
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
     ORDER_OF_GRADIENT,
@@ -16,6 +15,7 @@ from fastmf.learning.layered.gradients import (
 )
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.ascent import ascend
+from fastmf.learning.training.hidden_scales import Scales, has_free_units, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._groups import has_groups
 from fastmf.priors._rows import sparse_or_states, states

@@ -31,8 +31,8 @@ from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import empty_panels, fill_panels, product_address
 from fastmf.kernels.training import statistics
 from fastmf.learning.layered.exact_averages import ExactAverages
-from fastmf.learning.training.hidden_scales import products_of_units
 from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
+from fastmf.learning.training.hidden_scales import products_of_units
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._groups import has_groups

@@ -43,7 +43,7 @@ def free_units(layers):
     Returns
     -------
     list of bool array of shape (n_units,)
-        Of each layer; units of a user's own are not among them.
+        Units of each layer; a user's own are not among them.
     """
     without_bounds = [unbounded(layer) for layer in layers]
     found = [np.zeros(n_units(layers[0]), bool)]
@@ -77,12 +77,12 @@ def products_of_units(layers, moments):
     ----------
     layers : sequence of unit priors
     moments : sequence of tuples (mean, var)
-        Of each hidden layer, arrays of shape (n_rows, n_units).
+        Moments of each hidden layer, arrays of shape (n_rows, n_units).
 
     Returns
     -------
     list of float64 array of shape (n_free, n_free)
-        Of each hidden layer.
+        Products of each hidden layer.
     """
     found = []
     for free, (mean, var) in zip(free_units(layers)[1:], moments, strict=True):
