@@ -94,8 +94,8 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
 
     def step(state, batch, settings, rate, rng, n_threads):
-        gradient, means = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
-        apply(state, gradient, means, settings, rate, n_threads)
+        gradient, means, products = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
+        apply(state, gradient, means, settings, rate, n_threads, products=products)
 
     def metrics(state, monitored, *others):
         return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
@@ -116,7 +116,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
 
 
 def _gradient(state, batch, settings, rng, chunk_rows, n_threads):
-    """Gradient and means of a batch: sums over its chunks, in their order."""
+    """Gradient and moments of a batch: sums over its chunks, in their order."""
     import dask
 
     chunks = batch.rechunk({0: chunk_rows})
@@ -128,14 +128,19 @@ def _gradient(state, batch, settings, rng, chunk_rows, n_threads):
     ]
     fractions = np.array(chunks.chunks[0]) / len(batch)
     total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
-    gradients, means = zip(*dask.compute(*parts), strict=True)
+    gradients, *moments = zip(*dask.compute(*parts), strict=True)
     for fraction, part in zip(fractions, gradients, strict=True):
         total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
-    return total, [fractions @ np.stack(of_layer) for of_layer in zip(*means, strict=True)]
+
+    def average(*of_chunks):
+        flat = np.stack([part.ravel() for part in of_chunks])
+        return (fractions @ flat).reshape(of_chunks[0].shape)
+
+    return total, *(list(map(average, *kind)) for kind in moments)
 
 
 def _chunk_gradient(state, chunk, *arguments):
-    """Gradient and means of one chunk, whose rows are checked here, where they are first read."""
+    """Gradient and moments of one chunk, whose rows are checked here, where they are first read."""
     if not np.isfinite(chunk).all():
         raise ValueError("X must be finite, got NaN or infinity.")
     return batch_gradient(state, chunk, *arguments)

@@ -50,8 +50,9 @@ class DeepBoltzmannMachine(LayeredMachine):
     weight_scale, callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
         As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
         learned worse than one of 784-100. Batches of machines of several hidden layers are of 100
-        rows by default, `l2` is 0.001, and weights above the first are of scale 0.001. A run that
-        resumes from a checkpoint repeats its pre-training.
+        rows by default, `l2` is 0.001, and weights above the first are of scale 0.001, unless they
+        are those of a hidden layer without bounds on a bounded one. A run that resumes from a
+        checkpoint repeats its pre-training.
     init : RBM, DBM or None
         The model that learning begins with, such as the `model_` of another machine. Its units and
         sizes count; layers of `n_components` above its own are added, coupled by small random
@@ -238,13 +239,13 @@ class DeepBoltzmannMachine(LayeredMachine):
                     f"n_components must begin with the hidden layers of init, {given}, got {sizes}."
                 )
         for kind, size in list(zip(kinds, sizes, strict=True))[len(weights) :]:
-            shape = n_units(layers[-1]), size
+            shape, hidden = (n_units(layers[-1]), size), hidden_prior(kind, size, dtype)
             scale = self.weight_scale
             if scale is None:
                 given = bool(weights) or is_unit_prior(self.visible)
-                scale = weight_scale_for(layers[0], size, given)
+                scale = weight_scale_for(layers[-1], hidden, given)
             weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
-            layers += (hidden_prior(kind, size, dtype),)
+            layers += (hidden,)
         return machine_of(weights, layers)
 
     def _pretrained(self, model, X, settings, seed, row_weights):

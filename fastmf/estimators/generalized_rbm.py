@@ -76,7 +76,9 @@ class GeneralizedRBM(LayeredMachine):
     patience : int
     weight_scale : float or None
         Standard deviation of the weights before learning, in the units of measurement of learning.
-        None: 0.3 / sqrt(n_features + n_components) for real units given by name; otherwise 0.001.
+        None: 0.3 / sqrt(n_features + n_components) for real columns whose units are given by name,
+        and, times the square root of their precision, for real hidden units without bounds next to
+        bounded columns; otherwise 0.001.
     init : RBM or None
         The model that learning begins with, such as the `model_` of another machine, in place of
         small random weights. Its units count, and its sizes; not `visible`, `hidden`,
@@ -123,10 +125,13 @@ class GeneralizedRBM(LayeredMachine):
     Real columns are learned in units of their standard deviation (bounded ones of at least a tenth
     of their interval), so that a column learns alike in metres and in millimetres; all attributes,
     and what callbacks see, are of the data as they are. Precisions of unbounded units are learned
-    in their logarithm. Only machines without a distribution are out of reach: steps are halved
-    where two layers of unbounded units would be coupled too strongly. Where mean-field iterations
-    have no moments, as for strongly coupled units on half-lines, a warning says so and learning
-    goes on with "pcd". `l2` and `l1` act on the couplings in the units of measurement of learning.
+    in their logarithm; those of hidden units next to bounded ones alone stay as they are given, and
+    steps of such units are divided by their covariance over the batch
+    (`fastmf.learning.training.hidden_scales`). Only machines without a distribution are out of
+    reach: steps are halved where two layers of unbounded units would be coupled too strongly. Where
+    mean-field iterations have no moments, as for strongly coupled units on half-lines, a warning
+    says so and learning goes on with "pcd". `l2` and `l1` act on the couplings in the units of
+    measurement of learning.
 
     float32 data are computed in float32, all other in float64.
     Rows may be sparse, in SciPy's CSR form or one that is converted to it, or integers: they are
@@ -272,13 +277,13 @@ class GeneralizedRBM(LayeredMachine):
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
         visible = visible_prior(self.visible, X, rows)
+        dtype = floating_type(X)
+        hidden = hidden_prior(self.hidden, self.n_components, dtype)
         scale = self.weight_scale
         if scale is None:
             given = is_unit_prior(self.visible)
-            scale = weight_scale_for(visible, self.n_components, given)
+            scale = weight_scale_for(visible, hidden, given)
         weights = rng.normal(scale=scale, size=(n_units(visible), self.n_components))
-        dtype = floating_type(X)
-        hidden = hidden_prior(self.hidden, self.n_components, dtype)
         return RBM(weights.astype(dtype), visible, hidden)
 
     def _chains(self, init, n_sweeps, rng):

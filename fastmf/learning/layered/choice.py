@@ -4,8 +4,9 @@ import numpy as np
 
 from fastmf.learning.layered.exact_averages import is_cheaply_exact
 from fastmf.learning.layered.gradients import MEAN_FIELD
+from fastmf.learning.training.hidden_scales import free_units
 from fastmf.priors._protocol import n_units
-from fastmf.priors._queries import unbounded
+from fastmf.priors._queries import precisions, unbounded
 from fastmf.priors._scaling import is_real
 
 # Products of data with couplings in one step from all rows, up to which exact gradients are taken.
@@ -55,13 +56,20 @@ def steps_for(model, settings):
     return FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
 
 
-def weight_scale_for(visible, n_hidden, given):
+def weight_scale_for(visible, hidden, given):
     """Standard deviation of the first weights where none is given.
 
     First weights of real columns, which are of unit scale, are large enough that learning takes few
     epochs to leave them, and the largest singular value is about 0.4 at most. Units that are
-    `given`, not fitted to the data, may be of another scale.
+    `given`, not fitted to the data, may be of another scale. So are weights of real hidden units
+    without bounds, which next to bounded units leave small weights as slowly, at their own scale.
+
+    Returns
+    -------
+    float, or array of shape (n_hidden,)
     """
-    if given or not is_real(visible):
-        return 1e-3
-    return 0.3 / np.sqrt(n_units(visible) + n_hidden)
+    large, real = 0.3 / np.sqrt(n_units(visible) + n_units(hidden)), is_real(visible)
+    free = free_units((visible, hidden))[1]
+    if free.any() and not (real and given):
+        return np.where(free, large * np.sqrt(np.where(free, precisions(hidden), 1)), 1e-3)
+    return large if real and not given else 1e-3

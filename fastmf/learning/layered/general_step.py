@@ -11,10 +11,11 @@ from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
     ORDER_OF_GRADIENT,
     conditional_moments,
-    gradient_and_means,
+    gradient_and_moments,
 )
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.ascent import ascend
+from fastmf.learning.training.hidden_scales import Scales, has_free_units, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._groups import has_groups
 from fastmf.priors._rows import sparse_or_states, states
@@ -89,18 +90,21 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
 
 
 def batch_gradient(state, X, settings, rng, n_threads=None):
-    """Approximate gradient of the log-likelihood of a batch, and the batch's means.
+    """Approximate gradient of the log-likelihood of a batch, and the batch's moments.
 
     Returns
     -------
-    ModelParameters, list of arrays of shape (n_units,)
+    gradient : ModelParameters
+    means : list of arrays of shape (n_units,)
+    products : list of arrays of shape (n_free, n_free)
+        See `fastmf.learning.training.hidden_scales.products_of_units`.
     """
     model, order = state.model, ORDER_OF_GRADIENT.get(settings.gradient, 1)
     X = sparse_or_states(model.layers[0], X, model.dtype)
     hidden = None if model.deep else conditional_moments(model, X, order, n_threads)
     of_model = states_of_model(state, X, settings, order, rng, n_threads, hidden)
     options = hidden_layers(model, settings)
-    return gradient_and_means(model, X, of_model, order, n_threads, hidden, **options)
+    return gradient_and_moments(model, X, of_model, order, n_threads, hidden, **options)
 
 
 def step(state, X, settings, rate, rng, n_threads=None):
@@ -127,20 +131,23 @@ def step(state, X, settings, rate, rng, n_threads=None):
     Tramel et al. (2018), Algorithm 2, where the momentum acts on the previous *step* (as printed it
     would be 1 / rate times the gradient) and the regulariser enters with a minus sign.
     """
-    gradient, means = batch_gradient(state, X, settings, rng, n_threads)
-    apply(state, gradient, means, settings, rate, n_threads)
+    gradient, means, products = batch_gradient(state, X, settings, rng, n_threads)
+    apply(state, gradient, means, settings, rate, n_threads, products=products)
 
 
-def apply(state, gradient, means, settings, rate, n_threads=None):
+def apply(state, gradient, means, settings, rate, n_threads=None, *, products=None):
     """Move `state` along the gradient, no further than machines exist.
 
-    Precisions of unbounded units move in their logarithm.
+    Precisions of unbounded units move in their logarithm, or not at all where their scale is free.
     """
-    means = means if settings.centred else None
-    layers = zip(state.model.layers, gradient.layers, strict=True)
+    old = state.model.layers
+    layers = zip(old, gradient.layers, strict=True)
     by_logs = tuple(by_log_precision(*pair, means_held=True) for pair in layers)
+    by_logs = with_held_precisions(old, by_logs)
     gradient = ModelParameters(couplings=gradient.couplings, layers=by_logs)
-    moved = ascend(state, gradient, settings, rate, means, n_threads)
+    scales = Scales(old, means, products, settings.centred) if has_free_units(old) else None
+    means = means if settings.centred else None
+    moved = ascend(state, gradient, settings, rate, means, n_threads, scales=scales)
     state.model = after_step(state.model, moved, state.velocity)
 
 

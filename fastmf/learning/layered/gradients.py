@@ -32,6 +32,7 @@ from fastmf.kernels.linear.product import empty_panels, fill_panels, product_add
 from fastmf.kernels.training import statistics
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
+from fastmf.learning.training.hidden_scales import products_of_units
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._groups import has_groups
@@ -140,8 +141,8 @@ def _row_mean(prior):
 def _of_data(model, X, order, n_threads, hidden=None, **options):
     """What makes the average over rows of log sum_h exp(-energy(x, h)) change.
 
-    Returns for each of the couplings the terms of `pair_averages` and the `group_effects`, and the
-    derivatives by the prior of each layer.
+    Returns for each of the couplings the terms of `pair_averages` and the `group_effects`, the
+    derivatives by the prior of each layer, and means and variances of each hidden layer.
     """
     if is_sparse(X):
         visible = mean_log_prob_gradient(model.layers[0], X)
@@ -151,10 +152,11 @@ def _of_data(model, X, order, n_threads, hidden=None, **options):
         above = posterior(model, X, order=order, n_threads=n_threads, **options)
         terms, effects, layers = _of_solutions(above.model, above.solutions, order)
         first = [(X, above.solutions.mean[0], 1, 0)]
-        return [first, *terms], [0, *effects], [visible, *layers]
+        moments = list(zip(above.solutions.mean, above.solutions.var, strict=True))
+        return [first, *terms], [0, *effects], [visible, *layers], moments
     b, mean, var = conditional_moments(model, X, order, n_threads) if hidden is None else hidden
     above = _row_mean(prior_gradient(model.layers[1], b, b.dtype.type(0), mean, var))
-    return [[(X, mean, 1, 0)]], [0], [visible, above]
+    return [[(X, mean, 1, 0)]], [0], [visible, above], [(mean, var)]
 
 
 def _of_solutions(model, solutions, order):
@@ -255,6 +257,11 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
 
     The `conditional_moments` of the hidden units of an RBM can be given, if they are known.
     """
+    return gradient_and_moments(model, X, of_model, order, n_threads, hidden, **options)[:2]
+
+
+def gradient_and_moments(model, X, of_model, order=2, n_threads=None, hidden=None, **options):
+    """`gradient_and_means`, and the `products_of_units` of hidden layers whose scale is free."""
     adaptive = isinstance(of_model, ExpectationPropagation)
     if isinstance(of_model, ExactAverages):
         less = [[]], list(of_model.pairwise), list(of_model.layers)
@@ -262,7 +269,7 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
         less = _of_samples(model, of_model, order, n_threads)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order)
-    pairs, effects, layers = _of_data(model, X, order, n_threads, hidden, **options)
+    pairs, effects, layers, moments = _of_data(model, X, order, n_threads, hidden, **options)
     less_pairs, less_effects, less_layers = less
     weights = []
     for w, terms, less in zip(model.couplings, pairs, less_pairs, strict=True):
@@ -275,4 +282,5 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
     both = zip(layers, less_layers, strict=True)
     means = [row_mean(rows) for rows in (X, *(terms[0][1] for terms in pairs))]
     layers = tuple(map_parameters(np.subtract, *pair) for pair in both)
-    return ModelParameters(couplings=tuple(weights), layers=layers), means
+    products = products_of_units(model.layers, moments)
+    return ModelParameters(couplings=tuple(weights), layers=layers), means, products

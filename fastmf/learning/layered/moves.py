@@ -18,6 +18,12 @@ from fastmf.learning.layered.memory import (
 from fastmf.learning.layered.phases import Phase
 from fastmf.learning.training.ascent import MAX_MODULUS
 from fastmf.learning.training.centring import tilts, with_moved_fields
+from fastmf.learning.training.hidden_scales import (
+    Scales,
+    has_free_units,
+    products_of_units,
+    with_held_precisions,
+)
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import learned_fields, map_parameters
@@ -60,7 +66,8 @@ class MoveCouplings(Phase):
             "left": np.zeros((run.n_workers, gradient.n_rows, width), run.dtype),
             "momentum": float(options.momentum),
             "decay": (float(options.l2), float(options.l1) * conditioned),
-            "l1": float(options.l1) * (not conditioned),
+            # Steps of units whose scale is free are scaled first: see `MoveUnits`.
+            "l1": float(options.l1) * (not (conditioned or has_free_units(problem.model.layers))),
             "centred": np.array(tilts(problem.model.layers), np.int64) * options.centred,
             "max_weight": MAX_MODULUS,
         }
@@ -149,6 +156,7 @@ class MoveUnits(Phase):
     def load(self, state, rows):
         """Take over the units, and their last step."""
         self._constrained = has_constraints(state.model.layers)
+        self._free = has_free_units(state.model.layers)
         self._set(state.model.layers, state.velocity.layers)
 
     def _set(self, priors, velocities):
@@ -160,9 +168,10 @@ class MoveUnits(Phase):
         return self.priors, self.velocities
 
     def before_step(self):
-        """Keep the couplings before a step, if it may lead to where no machine is."""
-        weights = self.run.couplings.weights
-        self._before = [w.copy() for w in weights] if self._constrained else None
+        """Keep the couplings before a step, if it may be taken back or scaled."""
+        couplings, kept = self.run.couplings, self._constrained or self._free
+        self._before = [w.copy() for w in couplings.weights] if kept else None
+        self._velocity_before = [v.copy() for v in couplings.velocity] if self._free else None
 
     def after_step(self, rate):
         """Move the parameters of the units along their gradient; whether all stay finite."""
@@ -173,7 +182,7 @@ class MoveUnits(Phase):
         # As numbers of NumPy they would make float64 of the parameters, and a run that resumes from
         # those of the model would go on from others.
         momentum, rate = float(self.run.options.momentum), float(rate)
-        gradients = self._gradients(statistics)
+        gradients = self._gradients(statistics, rate)
         pairs = zip(self.velocities, gradients, strict=True)
         velocities = tuple(
             map_parameters(lambda v, g: momentum * v + rate * g, *pair) for pair in pairs
@@ -183,24 +192,53 @@ class MoveUnits(Phase):
         sums = [np.sum(field) for prior in priors for field in learned_fields(prior)]
         if not np.isfinite(sums).all():
             return False
-        if self._before is not None and not exists(couplings.weights, priors):
+        if self._constrained and not exists(couplings.weights, priors):
             priors = self._shorten_step(velocities)
         self._set(priors, velocities)
         return True
 
-    def _gradients(self, statistics):
-        """Gradients by the parameters of each layer."""
+    def _gradients(self, statistics, rate):
+        """Gradients by the parameters of each layer, where scales are free after scaled steps."""
         run, priors = self.run, self.priors
         differences = statistics[types.FIRST : types.NONZERO + 1].copy()
         if run.options.preconditioning is not None:
             differences[0] = statistics[types.GRADIENT]
-        moves = [statistics[types.STEP_DOT_OFFSET, units].copy() for units in run.layout.bounds]
-        for move, products in zip(moves[1:], run.couplings.offset_products, strict=True):
-            move += products.sum(axis=0)
         gradients = [
             _gradient(prior, differences[:, units])
             for prior, units in zip(priors, run.layout.bounds, strict=True)
         ]
+        if self._free:
+            return self._scaled(statistics, gradients, rate)
+        moves = [statistics[types.STEP_DOT_OFFSET, units].copy() for units in run.layout.bounds]
+        for move, products in zip(moves[1:], run.couplings.offset_products, strict=True):
+            move += products.sum(axis=0)
+        return with_moved_fields(priors, gradients, moves)
+
+    def _scaled(self, statistics, gradients, rate):
+        """Take the step of the couplings again, scaled; returns the gradients by the layers."""
+        run, priors, bounds = self.run, self.priors, self.run.layout.bounds
+        data, couplings = run.statistics.data, run.couplings
+        means = [statistics[types.OFFSET, units].copy() for units in bounds]
+        moments = [(data.mean[:, units], data.var[:, units]) for units in bounds[1:]]
+        products, centred = products_of_units(priors, moments), tilts(priors)
+        scales = Scales(priors, means, products, run.options.centred)
+        momentum, decay = run.options.momentum, scales.of_decay(float(run.options.l1))
+        moves, weights = [0 * mean for mean in means], []
+        parts = zip(self._before, self._velocity_before, couplings.velocity, decay, strict=True)
+        for k, (before, velocity, new, l1) in enumerate(parts):
+            own = scales.of_couplings(k, new - momentum * velocity)
+            # With l1 a soft threshold: see `fastmf.kernels.training.ascent`.
+            moved = before + momentum * velocity + own
+            moved = np.sign(moved) * np.maximum(abs(moved) - rate * l1, 0) if l1 else moved
+            weights.append(moved)
+            new[:] = moved - before
+            if rate > 0 and run.options.centred:
+                own = (new - momentum * velocity) / rate
+                moves[k] += own @ (means[k + 1] * centred[k])
+                moves[k + 1] += (means[k] * centred[k + 1]) @ own
+        couplings.load(weights, couplings.velocity)
+        run.fill(machine_of(weights, priors))
+        gradients = with_held_precisions(priors, scales.of_fields(gradients))
         return with_moved_fields(priors, gradients, moves)
 
     def _shorten_step(self, velocities):

@@ -16,6 +16,7 @@ from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
+from fastmf.learning.training.hidden_scales import with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._protocol import map_parameters
 from fastmf.priors._rows import states
@@ -75,7 +76,9 @@ class Objective:
             by_log_precision(prior, map_parameters(np.subtract, *both))
             for prior, *both in zip(model.layers, layers, of_model.layers, strict=True)
         ]
-        gradient = _joined(ModelParameters(couplings=tuple(couplings), layers=tuple(layers)))
+        # With decay of couplings alone, precisions whose scale is free would go to 0.
+        layers = with_held_precisions(model.layers, layers)
+        gradient = _joined(ModelParameters(couplings=tuple(couplings), layers=layers))
         return Point(model, variables, float(value), gradient)
 
     def near(self, model, variables):

@@ -72,7 +72,7 @@ def initial_state(model):
     return State(model, ModelParameters.of(model).combine(np.zeros_like))
 
 
-def ascend(state, gradient, settings, rate, means=None, n_threads=None):
+def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scales=None):
     """Take one step of gradient ascent with momentum and weight decay.
 
     With means, the step is taken in coordinates in which units are counted from their means (see
@@ -90,6 +90,8 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
     means : list of arrays of shape (n_units,), optional
         Means of each layer over the data; needed where the state has preconditioners.
     n_threads : int, optional
+    scales : Scales, optional
+        What gradients are multiplied by: see `fastmf.learning.training.hidden_scales`.
 
     Returns
     -------
@@ -102,16 +104,21 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
         If couplings grow without bound.
     """
     model, here = state.model, ModelParameters.of(state.model)
-    options = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
+    step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
     matrices = list(zip(*(p.matrices() for p in (here, gradient, state.velocity)), strict=True))
     if means is None:
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
     else:
         offsets = centring.offsets(model, gradient, means)
-    if state.preconditioners:
-        gradient = _preconditioned(matrices, gradient, options, offsets, state.preconditioners)
+    options = [step] * len(matrices)
+    if state.preconditioners or scales is not None:
+        if scales is None:
+            gradient = _preconditioned(matrices, gradient, step, offsets, state.preconditioners)
+            options = [step._replace(l2=0.0, l1=0.0)] * len(matrices)
+        else:
+            gradient = _scaled(matrices, gradient, step, offsets, scales)
+            options = [step._replace(l2=0.0, l1=l1) for l1 in scales.of_decay(step.l1)]
         matrices = [(w, g, v) for (w, _, v), g in zip(matrices, gradient.couplings, strict=True)]
-        options = options._replace(l2=0.0, l1=0.0)
         offsets = [tuple(side * [[1], [0]] for side in pair) for pair in offsets]
     couplings, directions, step_dot, sizes = _ascend_matrices(matrices, options, offsets, n_threads)
     # Written so that NaN counts as diverged.
@@ -157,17 +164,27 @@ def _preconditioned(matrices, gradient, options, offsets, preconditioners):
     return ModelParameters(couplings=tuple(couplings), layers=tuple(layers))
 
 
+def _scaled(matrices, gradient, step, offsets, scales):
+    """The gradient by couplings between deviations, and by fields, times the scales of layers."""
+    couplings = []
+    for k, ((w, g, _), sides) in enumerate(zip(matrices, offsets, strict=True)):
+        g = centring.between_deviations(g - step.l2 * w, sides)
+        couplings.append(scales.of_couplings(k, g))
+    layers = scales.of_fields(gradient.layers)
+    return ModelParameters(couplings=tuple(couplings), layers=layers)
+
+
 def _ascend_matrices(matrices, options, offsets, n_threads):
     """All couplings after the step, directions of the step, and sums over the rows of each matrix.
 
     Threads meet once, when all matrices are done.
     """
     calls, n_tasks, work = [], 0, 0
-    for (weights, gradient, velocity), pair in zip(matrices, offsets, strict=True):
+    for (weights, gradient, velocity), step, pair in zip(matrices, options, offsets, strict=True):
         gradient = np.ascontiguousarray(gradient, weights.dtype)
         out, row_sums = np.empty_like(weights), np.empty((2, len(weights)), weights.dtype)
         queue = np.zeros(1, np.int64)
-        calls.append((weights, gradient, velocity, options, pair, queue, row_sums, out))
+        calls.append((weights, gradient, velocity, step, pair, queue, row_sums, out))
         n_tasks += -(-len(weights) // TASK_ROWS)
         work += 2 * weights.size
 

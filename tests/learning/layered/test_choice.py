@@ -66,9 +66,21 @@ def test_mean_field_of_discrete_units_takes_few_rows_in_a_step(options, expected
 
 
 def test_first_weights_of_real_columns_leave_a_distribution_at_any_size():
-    assert weight_scale_for(Bernoulli(np.zeros(50)), 20, given=False) == 1e-3
-    assert weight_scale_for(Gaussian(np.zeros(50), 9.0), 20, given=True) == 1e-3
+    binary, many = Bernoulli(np.zeros(20)), Bernoulli(np.zeros(50))
+    assert weight_scale_for(many, binary, given=False) == 1e-3
+    assert weight_scale_for(Gaussian(np.zeros(50), 9.0), binary, given=True) == 1e-3
     for n, m in ((2, 300), (300, 2), (100, 100)):
-        scale = weight_scale_for(Gaussian(np.zeros(n), 1.0), m, given=False)
+        hidden = Bernoulli(np.zeros(m))
+        scale = weight_scale_for(Gaussian(np.zeros(n), 1.0), hidden, given=False)
         weights = np.random.default_rng(0).normal(scale=scale, size=(n, m))
         assert 0.2 < np.linalg.norm(weights, 2) < 0.6
+
+
+def test_first_weights_of_hidden_units_without_bounds_have_their_scale():
+    binary, real = Bernoulli(np.zeros(72)), Gaussian(np.zeros(28), np.repeat([1.0, 25.0], 14))
+    np.testing.assert_allclose(weight_scale_for(binary, real, given=True)[[0, -1]], [0.03, 0.15])
+    wide = TruncatedGaussian(np.zeros(72), 1.0, 0.0, 255.0)
+    assert weight_scale_for(wide, real, given=True) == 1e-3
+    # Next to real columns the scale of hidden units is not free.
+    scale = weight_scale_for(Gaussian(np.zeros(72), 1.0), real, given=False)
+    np.testing.assert_allclose(scale, 0.03)

@@ -1,0 +1,177 @@
+"""Steps of hidden units without bounds next to bounded ones, at the scale that these units have.
+
+With h -> a h, couplings W -> W / a, fields f -> f / a and precisions p -> p / a^2 a machine of
+hidden units h that are real and without bounds stays the same, where all their neighbours are
+bounded. The scale of such units is free, and their precisions are held.
+
+Their fields are large where a hundred visible units agree, and their variance with them. The
+likelihood is as many times more curved, and steps that suit binary units, whose variance is 1/4 at
+most, oscillate and grow. Steps along the gradients G by couplings and g by fields are therefore
+taken along G Q and Q g, with
+
+    Q = (diag(1/p) + C)^-1
+
+for the covariance C of the units over the rows of a batch. Those are natural gradients, but for the
+visible side (`fastmf.learning.layered.preconditioning`), which is that of binary machines. All of C
+is needed: before they differ, hidden units follow the same direction of the data together. Where
+neighbours, of means m, are not counted from these, as for units with a spike, steps follow
+(1 + m m' / s)^-1 G Q: the mean would be the direction of by far the largest curvature.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+
+from fastmf._threads.workers import one_blas_thread
+from fastmf.learning.training.centring import tilts
+from fastmf.priors._protocol import by_parts, is_concatenated, n_units, parts_of
+from fastmf.priors._queries import fields_of, precisions, unbounded
+from fastmf.priors._registry import REGISTRY
+
+# Squared mean of all neighbours, s above, from which steps along it are shorter: of hundreds of
+# pixels it is 40, and their largest variance 10.
+MEAN_SCALE = 4.0
+
+
+def free_units(layers):
+    """Units whose scale is free.
+
+    Parameters
+    ----------
+    layers : sequence of unit priors
+
+    Returns
+    -------
+    list of bool array of shape (n_units,)
+        Units of each layer; a user's own are not among them.
+    """
+    without_bounds = [unbounded(layer) for layer in layers]
+    found = [np.zeros(n_units(layers[0]), bool)]
+    for k, layer in enumerate(layers[1:], start=1):
+        known = [np.full(n_units(p), type(p) in REGISTRY.values()) for p in parts_of(layer)]
+        beside = any(units.any() for units in without_bounds[k - 1 : k + 2 : 2])
+        found.append(without_bounds[k] & np.concatenate(known) & (not beside))
+    return found
+
+
+def has_free_units(layers):
+    """Whether a machine has such units."""
+    return any(map(np.any, free_units(layers)))
+
+
+def with_held_precisions(layers, gradients):
+    """Gradients by the units of each layer, by precisions of units whose scale is free 0."""
+
+    def held(part, free):
+        zero = part.precision.dtype.type(0)
+        return part._replace(precision=np.where(free, zero, part.precision))
+
+    parts = zip(layers, gradients, free_units(layers), strict=True)
+    return tuple(_changed(*part[:2], held, part[2], part[2]) for part in parts)
+
+
+def products_of_units(layers, moments):
+    """Average products of the units of a layer whose scale is free, over rows.
+
+    Parameters
+    ----------
+    layers : sequence of unit priors
+    moments : sequence of tuples (mean, var)
+        Moments of each hidden layer, arrays of shape (n_rows, n_units).
+
+    Returns
+    -------
+    list of float64 array of shape (n_free, n_free)
+        Products of each hidden layer.
+    """
+    found = []
+    for free, (mean, var) in zip(free_units(layers)[1:], moments, strict=True):
+        x = np.asarray(mean[:, free], np.float64)
+        with one_blas_thread(x.shape[1]):
+            products = x.T @ x / len(x)
+        products[np.diag_indices(len(products))] += var[:, free].mean(0, dtype=np.float64)
+        found.append(products)
+    return found
+
+
+class Scales:
+    """What the gradients of one step are multiplied by.
+
+    Parameters
+    ----------
+    layers : sequence of unit priors
+    means : sequence of arrays of shape (n_units,)
+        Means of each layer over rows of data.
+    products : sequence of arrays of shape (n_free, n_free)
+        The `products_of_units`.
+    centred : bool
+        Whether units next to those whose field is a tilt are counted from their means.
+    """
+
+    def __init__(self, layers, means, products, centred):
+        self._layers, self._free, self._means = layers, free_units(layers), means
+        self._matrices = [None]
+        for k, free in enumerate(self._free[1:], start=1):
+            self._matrices.append(self._matrix(k, products[k - 1]) if free.any() else None)
+        self._damped = [
+            matrix is not None and not (tilt and centred)
+            for matrix, tilt in zip(self._matrices, tilts(layers), strict=True)
+        ]
+
+    def _matrix(self, k, products):
+        """The matrix Q of a layer, (n_units, n_units): of other units the identity."""
+        layer, free = self._layers[k], self._free[k]
+        mean = np.asarray(self._means[k], np.float64)[free]
+        covariance = products - np.outer(mean, mean)
+        covariance[np.diag_indices(len(mean))] += 1 / precisions(layer)[free]
+        matrix = np.eye(len(free))
+        with one_blas_thread(len(mean)):
+            matrix[np.ix_(free, free)] = np.linalg.inv(covariance)
+        return matrix.astype(layer.moments(0.0, 0.0)[0].dtype)
+
+    def of_couplings(self, k, gradient):
+        """The gradient by the couplings k, scaled."""
+        below, above = self._matrices[k : k + 2]
+        gradient = gradient if below is None else below @ gradient
+        gradient = gradient if above is None else gradient @ above
+        if self._damped[k + 1]:
+            gradient = _without_mean(gradient, self._means[k], self._free[k + 1])
+        if self._damped[k]:
+            gradient = _without_mean(gradient.T, self._means[k + 1], self._free[k]).T
+        return gradient
+
+    def of_fields(self, gradients):
+        """Gradients by the units of each layer, those by fields scaled."""
+
+        def with_field(part, field):
+            return part._replace(field=field.astype(part.field.dtype))
+
+        found = []
+        parts = zip(self._layers, gradients, self._matrices, self._free, strict=True)
+        for prior, gradient, matrix, free in parts:
+            fields = fields_of(gradient)
+            if matrix is not None:
+                fields[free] = matrix[np.ix_(free, free)] @ fields[free]
+            found.append(_changed(prior, gradient, with_field, free, fields))
+        return tuple(found)
+
+    def of_decay(self, l1):
+        """The decay `l1` of each matrix of couplings, less as steps are, on average over units."""
+        shares = [1.0 if q is None else float(q.diagonal().mean()) for q in self._matrices]
+        return [l1 * below * above for below, above in pairwise(shares)]
+
+
+def _without_mean(gradient, mean, columns):
+    """(1 + m m' / s)^-1 times columns of a gradient, for the means m of the units of its rows."""
+    mean, factors = mean.astype(gradient.dtype), mean @ gradient / (MEAN_SCALE + mean @ mean)
+    return gradient - np.outer(mean, np.where(columns, factors, 0).astype(gradient.dtype))
+
+
+def _changed(prior, gradient, change, units, values):
+    """The gradient with change(part, values of the part) for parts with some of the units."""
+    here, of_parts = by_parts(prior, units), by_parts(prior, values)
+    new = tuple(
+        change(part, x) if mine.any() else part
+        for part, (_, mine), (_, x) in zip(parts_of(gradient), here, of_parts, strict=True)
+    )
+    return gradient._make((new,)) if is_concatenated(gradient) else new[0]
