@@ -98,6 +98,10 @@ class BlockProblem(NamedTuple):
         """The state with these sites; None if they leave no proper Gaussian."""
         return block_state(self, site)
 
+    def retilted(self, state):
+        """A state under these patterns, with the same Gaussian; None if a block has no moments."""
+        return _with_gaussian(self, *state[1:4], state.log_partition)
+
     def energy(self, state):
         """The energy of a state: see `fastmf.inference.ep.sites.energy`."""
         try:
@@ -312,9 +316,13 @@ def block_state(problem, site):
         natural = blocks.natural(gaussian)
     except LinAlgError:
         return None
-    cavity = natural - site
+    return _with_gaussian(problem, site, gaussian, natural - site, log_partition)
+
+
+def _with_gaussian(problem, site, gaussian, cavity, log_partition):
+    """The state with these sites, of which the Gaussian is known."""
     tilted = tilt(problem, cavity)
-    if not tilted.exist[blocks.units].all():
+    if not tilted.exist[problem.blocks.units].all():
         return None
     proposal = proposed(problem, cavity, tilted, site)
     return BlockState(problem, site, gaussian, cavity, tilted, log_partition, proposal)

@@ -46,7 +46,7 @@ def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIO
         # Where there is no progress larger patterns do not help, if blocks can be joined.
         if deeper is None or (end[1] != CONVERGED and patience < MAX_BARREN_ITERATIONS):
             return end
-        state = deeper.state_of(state.site) or state
+        state = deeper.retilted(state) or state
         sweeps = _Sweeps(state.problem, damping, patience)
         if state.problem is not deeper:
             return end

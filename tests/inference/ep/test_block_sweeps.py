@@ -74,3 +74,17 @@ def test_without_a_new_low_they_end(patience, monkeypatch):
     state, outcome, _ = block_sweeps(given, first, None, trace, patience=patience)
     assert outcome == OUT_OF_ITERATIONS and state is first
     assert len(trace.residuals) == patience + 2
+
+
+def test_a_state_of_larger_patterns_keeps_its_gaussian():
+    given = problem([4, 1])
+    state = given.state_of(0.7 * start(given).site)
+    deeper = given._replace(patterns=given.patterns._replace(largest=np.array([4, 8])))
+    found, anew = deeper.retilted(state), deeper.state_of(state.site)
+    assert found.problem is deeper and found.log_partition == anew.log_partition
+    for name in ("site", "gaussian", "cavity", "proposal"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(anew, name))
+    for own, other in zip(found.tilted, anew.tilted, strict=True):
+        np.testing.assert_array_equal(own, other)
+    # Larger patterns matter here: this is not the state from before.
+    assert abs(found.tilted.moments - state.tilted.moments).max() > 1e-3
