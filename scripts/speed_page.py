@@ -35,7 +35,9 @@ def excerpt(text):
         if match := CONDITIONS.match(line):
             conditions.append(match.groups())
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("|") and len(cells) == 5 and cells[2].endswith(")"):
+        # Rows of time to quality, which stand first, have as many cells, and no conditions.
+        row = conditions and line.startswith("|") and len(cells) == 5
+        if row and cells[2].endswith(")"):
             task, ours, theirs, ratio, _ = cells
             key = task, theirs.partition(" (")[2][:-1]
             found[key] = f"| {task} | {conditions[-1][0]} | {ours} | {theirs} | {ratio} |"
