@@ -23,6 +23,8 @@ from fastmf.priors._queries import columns_of_values, number_of_states
 
 # Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
 MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
+# Numbers that are held at a time, so that a call is not made for every row.
+_NUMBERS_AT_A_TIME = 2**18
 # Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
 MAX_ENTRIES, MAX_ELIMINATIONS = 2**23, 8000
 # Units and edges of the largest graphs for which an order of elimination is sought.
@@ -161,49 +163,68 @@ def _enumerated_side(sides, n_rows):
 
 def _enumerated(sides, summed, tilt, values):
     """The `ExactRows` by the states of one side; the other, if any, is summed analytically."""
-    prior, here = sides.priors[summed], sides.slices[summed]
+    prior, n_rows = sides.priors[summed], len(values)
     x = np.vstack(list(states_of(prior, 1)))
-    couplings = sides.couplings.T if summed else sides.couplings
-    fields, log_weights = x @ couplings, prior.log_prob(x).sum(1)
-    other = sides.slices[1 - summed] if len(sides.priors) == 2 else None
-    if other is None:
+    fields = x @ (sides.couplings.T if summed else sides.couplings)
+    log_weights = prior.log_prob(x).sum(1)
+    if len(sides.priors) == 1:
         log_weights = log_weights + (fields * x).sum(1) / 2
-    n_rows, square = len(values), x**2
-    log_partition, mean = np.full(n_rows, np.nan), np.zeros(values.shape)
-    width = np.ones(values.shape)
-    for k in range(n_rows):
-        field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
-        logs = log_weights + x @ field[here] - square @ precision[here] / 2
-        fixed = clamped[here]
-        logs = np.where((x[:, fixed] == values[k, here][fixed]).all(1), logs, -np.inf)
-        if other is not None:
-            prior_there = sides.priors[1 - summed]
-            b = fields + field[other]
-            parts = (np.broadcast_to(part[other], b.shape) for part in (precision, clamped))
-            there, terms = terms_of_units(prior_there, b, b, *parts, values[k, other])
-            logs = logs + terms.sum(1)
-        largest = logs.max()
-        if not np.isfinite(largest):  # no state is possible, or units have no moments
-            continue
-        w = np.exp(logs - largest)
-        log_partition[k] = largest + np.log(w.sum())
-        w /= w.sum()
-        mean[k, here], width[k, here] = w @ x, widths(prior)
-        if other is not None:
-            mean[k, other] = w @ there
-            width[k, other] = _widths_or_deviations(prior_there, b, precision[other], w, there)
+    tilt = [np.broadcast_to(part, values.shape) for part in tilt]
+    step = max(1, _NUMBERS_AT_A_TIME // (len(x) * sum(sides.couplings.shape)))
+    found = []
+    for first in range(0, n_rows, step):
+        own, *of_rows = (part[first : first + step] for part in (values, *tilt))
+        found.append(_sums_of_rows(sides, summed, (x, fields, log_weights), of_rows, own))
+    return ExactRows(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _sums_of_rows(sides, summed, states, tilt, values):
+    """The `ExactRows` of some rows with tilts of their own, by (states, fields, log-weights)."""
+    x, fields, log_weights = states
+    prior, here = sides.priors[summed], sides.slices[summed]
+    field, precision, clamped = (part[:, here] for part in tilt)
+    logs = log_weights + field @ x.T - precision @ (x**2).T / 2
+    if clamped.any():
+        wrong = (clamped[:, None] & (x != values[:, None, here])).any(2)
+        logs = np.where(wrong, -np.inf, logs)
+    two = len(sides.priors) == 2
+    if two:
+        prior_there, there = sides.priors[1 - summed], sides.slices[1 - summed]
+        field, *others = (part[:, None, there] for part in (*tilt, values))
+        b = fields + field
+        parts = [np.broadcast_to(part, b.shape).reshape(-1, b.shape[2]) for part in (b, *others)]
+        means, terms = terms_of_units(prior_there, parts[0], *parts)
+        logs = logs + terms.sum(1).reshape(logs.shape)
+    largest = logs.max(1)
+    known = np.isfinite(largest)  # otherwise no state is possible, or units have no moments
+    w = np.exp(logs - largest[:, None])
+    log_partition = np.where(known, largest + np.log(w.sum(1)), np.nan)
+    w /= w.sum(1, keepdims=True)
+    mean, width = np.empty(values.shape), np.empty(values.shape)
+    mean[:, here], width[:, here] = w @ x, widths(prior)
+    if two:
+        means = means.reshape(b.shape)
+        mean[:, there] = _averages(w, means)
+        width[:, there] = _widths_or_deviations(prior_there, *parts[:2], w, means)
+    mean[~known], width[~known] = 0, 1
     return ExactRows(log_partition, mean, width)
 
 
+def _averages(w, values):
+    """Averages of values of shape (n_rows, n_states, n_units) with weights of all states."""
+    return (w[:, None] @ values)[:, 0]
+
+
 def _widths_or_deviations(prior, b, precision, w, mean):
-    """Widths of units; of those that are not discrete by their variances."""
+    """Widths of units in each row; of those that are not discrete by their variances."""
     if columns_of_values(prior) is not None:
         return widths(prior)
-    var = prior.moments(b, np.broadcast_to(precision, b.shape))[1]
-    total = w @ var + np.maximum(w @ mean**2 - (w @ mean) ** 2, 0)
+    var = prior.moments(b, precision)[1].reshape(mean.shape)
+    between = _averages(w, mean**2) - _averages(w, mean) ** 2
+    total = _averages(w, var) + np.maximum(between, 0)
     deviations = np.maximum(DEVIATIONS * np.sqrt(total), 1e-300)
-    return np.concatenate([
-        own if columns_of_values(part) is None else widths(part)
+    return np.hstack([
+        own if columns_of_values(part) is None else np.broadcast_to(widths(part), own.shape)
         for part, own in by_parts(prior, deviations)
     ])  # fmt: skip
 

@@ -118,6 +118,8 @@ class FixedPointCheck(NamedTuple):
         """
         values, known = np.atleast_1d(found.log_partition), [None] * np.size(found.converged)
         rows = np.flatnonzero(np.atleast_1d(found.converged) & np.isfinite(values))
+        if not len(rows):
+            return known
         mean = _joined(layout_of_checks(self.model), found.mean)[rows]
         some = reasons_by_exact_sums(
             self.model, self._tilt_of(rows), mean, values[rows], self.whole

@@ -70,7 +70,9 @@ def test_fully_visible_machines(monkeypatch, limit, sparse):
     assert_rows(model, states, logs, a_tilt(rng, 4, 5), values)
 
 
-def test_layers_with_groups_and_clamps_on_both_sides():
+@pytest.mark.parametrize("numbers", [1, 2**18])
+def test_layers_with_groups_and_clamps_on_both_sides(monkeypatch, numbers):
+    monkeypatch.setattr(exact_check, "_NUMBERS_AT_A_TIME", numbers)
     rng = np.random.default_rng(1)
     fields, weights = rng.normal(size=(2, 3)), rng.normal(size=(7, 3)) / 2
     visible = concatenate([mf.Categorical(fields), mf.Bernoulli(np.array([0.3]))])
@@ -106,6 +108,21 @@ def test_gaussian_units_beside_discrete_ones():
     wider = Tilt(np.zeros((1, 12)), np.zeros((1, 12)), np.zeros((1, 12), bool))
     found = exact_rows(model, wider, np.zeros((1, 12)))
     assert np.allclose(found.width[0, 6:], [1, 1, 2, 2, 2, 2])
+
+
+def test_rows_without_a_state_do_not_spoil_others():
+    weights = np.zeros((3, 3))
+    weights[0, 2] = -np.inf
+    model = mf.RBM(np.ones((3, 2)) / 4, mf.Ordinal(weights), mf.Bernoulli(np.zeros(2)))
+    tilt = Tilt(np.zeros((1, 5)), np.zeros((1, 5)), np.arange(5)[None] == 0)
+    values = np.array([[2.0, 0, 0, 0, 0], [1.0, 0, 0, 0, 0]])
+    found = exact_rows(model, tilt, values)
+    assert np.isnan(found.log_partition[0]) and np.isfinite(found.mean).all()
+    states = np.array(list(itertools.product(*[range(3)] * 3, *[range(2)] * 2)))
+    logs = states[:, :3].sum(1) * states[:, 3:].sum(1) / 4
+    log_partition, mean = next(rows_by_hand(states, logs, tilt, values[1:]))
+    assert np.isclose(found.log_partition[1], log_partition)
+    assert np.allclose(found.mean[1], mean)
 
 
 def test_no_sums_where_they_take_long():
@@ -201,6 +218,16 @@ def test_starts_of_rows_may_lead_to_one_of_several_phases():
     for solve in (mf.relaxed_bp, mf.adaptive_tap):
         found = solve(ring(5, 1.5), np.ones(5))
         assert found.converged and not found.reliable
+
+
+def test_means_of_one_phase_are_flagged_though_its_log_partition_is_close():
+    weights, field = np.full((8, 8), 0.6), np.zeros(8)
+    field[:] = 0.05
+    model = mf.RBM(weights, mf.Ising(field), mf.Ising(-2 * field))
+    exact = mf.exact(model)
+    for found in (mf.tap(model), mf.relaxed_bp(model), mf.adaptive_tap(model)):
+        far = abs(np.concatenate(found.mean) - np.concatenate(exact.mean)).max() > 0.4
+        assert found.converged and far and not found.reliable
 
 
 def test_clamped_units_that_fix_all_others():
