@@ -7,6 +7,8 @@ from scipy.sparse import csr_array
 import fastmf as mf
 from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
 
+pytestmark = pytest.mark.usefixtures("no_exact_sums")
+
 
 def two_phases(coupling=0.35, n=8, lean=0.0, sparse=False):
     """Scores 0 to 3, coupled alike, with thresholds that make high and low ones alike."""
