@@ -153,8 +153,8 @@ class FixedPointCheck(NamedTuple):
         if self.third_order and not all(map(two_values, sides.priors)) and has_pair_terms(sides):
             checks.append((self._strong_pairs(sides, state, tilt), STRONG_PAIRS))
         if self.whole and has_many_values(sides.priors):
-            found = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
-            checks.append((np.array([why != "" for why in found]), found))
+            others = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
+            checks.append((np.array([why != "" for why in others]), others))
         for failed, why in checks:
             for k in np.flatnonzero(failed):
                 reason = why if isinstance(why, str) else why[k]

@@ -151,7 +151,7 @@ def tap(
     `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
     in which they are updated one after another, whatever the schedule.
     Reading `reliable` or `message` of the result checks converged rows of orders 2 and 3. Where
-    exact sums take up to some 0.3 s for all rows (a fully visible machine of about 20 dense units
+    exact sums take up to some 0.5 s for all rows (a fully visible machine of about 20 dense units
     for one row or 14 for 50, a graph of small width, or a smaller layer of about 15 discrete
     units), these decide: a row is reliable if its log-partition is within 1 nat of them, and its
     means or probabilities within 0.05 of their range on average and 0.2 each, where a Gaussian
@@ -164,17 +164,18 @@ def tap(
     pairs contribute 1 nat in other orders than the second. Other discrete units have that check of
     pairs, too; and without `init` they are solved again from their lowest and highest values and
     other starts: a row is not reliable where another solution with a log-partition at most 3 nats
-    below has other means. Of 951 random machines of scores, groups and RBMs of scores, 354 were
-    wrong (by 1 nat, or a mean by a fifth of its range): 30 of them pass, 254 without these two
-    checks, and 4 of 446 that are right do not. See `fastmf.inference.mean_field.reliability`. No
-    check of this kind is complete: a row may be a solution of small weight. It takes about as long
-    as 150 sweeps, with more values some three times as long, and is not made otherwise. Of machines
-    trained on 20,000 (500 units: 10,000) images of MNIST with 25, 100 and 500 hidden units, and on
-    scikit-learn's digits with 25 and 100, none of 1,500 solutions from data was flagged; without
-    `init` one of the seven was, whose log-partition is 8 nats too low as that of the machine. All
-    solutions of a Sherrington-Kirkpatrick machine below its critical temperature were, and of 300
-    random RBMs of up to 11 x 11 spins none that is off by less than 0.1 nats, 95% of those off by 1
-    to 3 nats and all that are off by more.
+    below has other means. See `fastmf.inference.mean_field.reliability`. No check of this kind is
+    complete: a row may be a solution of small weight. It takes about as long as 150 sweeps, with
+    more values some three times as long, and is not made otherwise.
+    Figures without exact sums: of 951 random machines of scores, groups and RBMs of scores, 354
+    were wrong (by 1 nat, or a mean by a fifth of its range): 30 of them pass, 254 without the last
+    two checks, and 4 of 446 that are right do not. Of machines trained on 20,000 (500 units:
+    10,000) images of MNIST with 25, 100 and 500 hidden units, and on scikit-learn's digits with 25
+    and 100, none of 1,500 solutions from data was flagged; without `init` one of the seven was,
+    whose log-partition is 8 nats too low as that of the machine. All solutions of a
+    Sherrington-Kirkpatrick machine below its critical temperature were, and of 300 random RBMs of
+    up to 11 x 11 spins none that is off by less than 0.1 nats, 95% of those off by 1 to 3 nats and
+    all that are off by more.
     With Gaussian units that are integrated out there are no checks but exact sums.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
@@ -221,8 +222,9 @@ def tap(
                    "acceleration": acceleration, "onsager_every": onsager_every, "history": history,
                    "log_partition": log_partition, "n_threads": n_threads}  # fmt: skip
         found = gaussian_layers.solve(model, tap, init, tilts, rng, **options)
-        checked = check_at_tilts(tap, model, tilts, init is None)
-        return found if order == 1 else with_check(found, checked)
+        if order == 1:
+            return found
+        return with_check(found, check_at_tilts(tap, model, tilts, init is None))
     if order == 3 and is_grouped(model):
         model = dense_machine("tap with order=3 and categorical units", model)
     model = finite_machine("tap", model)

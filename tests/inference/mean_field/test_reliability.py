@@ -14,7 +14,6 @@ from fastmf.inference.mean_field.reliability import (
     unstable_rows,
 )
 
-
 pytestmark = pytest.mark.usefixtures("no_exact_sums")
 
 
