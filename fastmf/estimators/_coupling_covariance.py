@@ -10,8 +10,10 @@ from fastmf.learning.evidence.edges import MIN_EIGENVALUE
 
 # Share of a penalty in the curvature of a coupling beyond which its error says little.
 MAX_PENALTY_SHARE = 0.3
-# Median share of the prior from which rows are too few to take a penalty off: 70 rows of binary
-# items. In simulated tables of 40 rows, probabilities then were less calibrated, of 100 rows more.
+# Median share of the prior from which rows are too few to take a penalty off. In simulated tables
+# of 6 to 12 binary items and 50 to 150 rows the log score of edges was better with it where l2 was
+# 0.02 to 0.1 (by 0 to 0.03 nats an edge), but without it where l2 was 0.003 or less (by 0.01 to
+# 0.17), or 0.3 (by -0.04 to 0.05).
 MAX_PRIOR_SHARE = 0.1
 
 

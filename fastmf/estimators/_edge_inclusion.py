@@ -136,8 +136,8 @@ class PairInclusion:
     log_bayes_factor : array of shape (n_groups, n_groups)
         Log of the evidence for couplings over that for their absence.
     mean : array of shape (n_groups, q, n_groups, q)
-        Posterior means of couplings in the zero-sum gauge; flat if sites have different numbers of
-        states.
+        Posterior means of couplings in the zero-sum gauge; flat if positions have different numbers
+        of states.
     log_evidence : float
         Log-density of the estimates, in nats.
     inclusion_probability, scale : float
@@ -161,7 +161,7 @@ class PairInclusion:
     names: np.ndarray
 
     def as_frame(self):
-        """One line for each pair of sites, as a pandas data frame.
+        """One line for each pair of positions, as a pandas data frame.
 
         Returns
         -------
@@ -321,7 +321,7 @@ class PairEstimates(NamedTuple):
         effects = EffectSets(self.values, self.covariance, self.sets)
 
         def with_prior(log_odds, scale):
-            # The difference of two contrasts of states in either site has twice the deviation.
+            # The difference of two contrasts of states in either position has twice the deviation.
             half = None if scale is None else scale / 2
             found = effects.posterior(log_odds, half, 0.5, slab)
             warn_unless(found.converged)

@@ -133,7 +133,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
 
     @property
     def n_available_(self):
-        """Weight of the rows that have a part in the conditional probability of each site."""
+        """Weight of the rows that have a part in the conditional probability of each position."""
         check_is_fitted(self)
         targets = self._targets()
         return self._weights @ ((self._labels if targets is None else targets) >= 0)

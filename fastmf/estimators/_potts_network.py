@@ -158,6 +158,8 @@ class PottsNetwork:
         -----
         The couplings of a pair of positions with q and r states have (q - 1) (r - 1) directions
         that no change of gauge moves; a pair is one set of these, which are all zero or none is.
+        A penalty of the fit makes no difference, or stays where rows are few or completed, as in
+        `FullyVisibleBoltzmannMachine.edge_inclusion`.
 
         Examples
         --------

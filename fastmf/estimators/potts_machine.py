@@ -68,9 +68,9 @@ class PottsMachine(BasePottsMachine):
     max_iter : int or None
         None: 1,000 for "lbfgs", 100 for "newton".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
-        Sites that may be coupled: an adjacency matrix of shape (n_groups, n_groups), pairs of shape
-        (n_edges, 2), or a graph with `nodes` and `edges`, whose positions are numbers of columns or
-        their names. All other couplings are exactly 0, and errors and tests are those of the
+        Positions that may be coupled: an adjacency matrix of shape (n_groups, n_groups), pairs of
+        shape (n_edges, 2), or a graph with `nodes` and `edges`, whose positions are numbers of
+        columns or their names. All other couplings are exactly 0, and errors and tests are those of the
         couplings that are there. It needs `symmetric`.
     missing : {"absent", "available", "em"}
         "absent" leaves missing labels out: such a position has no term of its own, and no part in
@@ -202,12 +202,11 @@ class PottsMachine(BasePottsMachine):
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self.n_missing_ = int((labels < 0).sum())
         self._observe(labels, weights)
-        labels, weights, self._model = self._labels, self._weights, None
-        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+        self._model = None
         if self.solver == "naive_mean_field":
-            self._invert(data)
+            self._invert(self._data(self._labels, self._weights))
         else:
-            self._maximise(data)
+            self._maximise()
         self.n_iter_ = len(self.history_)
         return self
 
@@ -261,7 +260,7 @@ class PottsMachine(BasePottsMachine):
         if not self.symmetric and self.solver == "newton":
             raise ValueError("solver 'newton' is for symmetric=True: take 'lbfgs'.")
 
-    def _maximise(self, data):
+    def _maximise(self):
         l2, l2_field = float(self.l2), float(self.l2_field)
         options = fitting.Options(
             l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter
@@ -270,31 +269,32 @@ class PottsMachine(BasePottsMachine):
         if targets is not None:
             found = self._maximise_available(targets)
         elif self._completions is None:
+            data = likely = self._data(self._labels, self._weights)
             found = fitting.fit(data, options, absent)
         else:
             found = self._maximise_expected(absent)
-            data = self._data(self._weights)
+            data, likely = self._data(self._labels, self._weights), self._likely_data()
         self._couplings, self._field = found.couplings, found.field
         self.history_ = found.history
         if targets is None:
             value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
             self.log_pseudo_likelihood_ = value / data.total
-            self.existence_ = self._existence(absent, (self._couplings, self._field))
+            self.existence_ = self._existence(likely, absent, (self._couplings, self._field))
         self.converged_ = found.converged and self.existence_.exists is not False
         self._warn(found.converged)
 
-    def _data(self, weights):
-        return PottsData(self._labels, weights, self.sizes_, self.n_threads)
+    def _data(self, labels, weights):
+        return PottsData(labels, weights, self.sizes_, self.n_threads)
 
-    def _existence(self, absent, estimate):
-        """Whether there is a maximum, of rows without completions of negligible probability."""
+    def _likely_data(self):
+        """Completions of rows that are not of negligible probability."""
+        weights = self._completions.likely_weights
+        kept = weights > 0
+        return self._data(self._labels[kept], weights[kept])
+
+    def _existence(self, data, absent, estimate):
+        """Whether there is a maximum."""
         penalties, seconds = (float(self.l2), float(self.l2_field)), float(self.existence_seconds)
-        if self._completions is None:
-            data = self._data(self._weights)
-        else:
-            weights = self._completions.likely_weights
-            kept = weights > 0
-            data = PottsData(self._labels[kept], weights[kept], self.sizes_, self.n_threads)
         if absent is None:
             return existence(data, *penalties, bool(self.symmetric), seconds, estimate)
         return existence_in_graph(data, *penalties, absent, seconds)
@@ -333,9 +333,8 @@ class PottsMachine(BasePottsMachine):
 
         def exists(completions, parameters):
             self._completions = completions
-            return (
-                self._existence(absent, self._estimate(objective, parameters)).exists is not False
-            )
+            estimate = self._estimate(objective, parameters)
+            return self._existence(self._likely_data(), absent, estimate).exists is not False
 
         found, self._completions, _ = expectation_maximisation(
             self._completions, objective.reweighted, self._by_newton, exists,

@@ -203,8 +203,8 @@ def test_potts_machines_of_incomplete_rows(tmp_path):
     inverse = np.linalg.pinv(-derivative, rcond=1e-6)
     expected = inverse @ ((scores.T * weights**2) @ scores) @ inverse.T
     errors, of_field = machine.standard_errors(gauge=None)
-    np.testing.assert_allclose(of_field, np.sqrt(expected.diagonal()[:8]), rtol=1e-3)
-    np.testing.assert_allclose(errors[pairs], np.sqrt(expected.diagonal()[8:]), rtol=1e-3)
+    np.testing.assert_allclose(of_field, np.sqrt(expected.diagonal()[:8]), rtol=1e-7)
+    np.testing.assert_allclose(errors[pairs], np.sqrt(expected.diagonal()[8:]), rtol=1e-7)
     machine.save(tmp_path / "machine.npz")
     again = mf.PottsMachine.load(tmp_path / "machine.npz")
     np.testing.assert_allclose(again.standard_errors()[0], machine.standard_errors()[0], atol=1e-8)
