@@ -58,7 +58,7 @@ class _MergeInPlace(InlineInlinables):
 
 @contextmanager
 def _no_garbage_collection():
-    """Leave out the search for unreachable cycles, which takes a seventh of the time to compile.
+    """Leave out the search for unreachable cycles: 0.07 of the CPU time of a first call of `tap`.
 
     What Numba makes of a kernel stays in use until it is compiled, and is searched each time.
     """

@@ -42,6 +42,20 @@ def test_entries_are_those_of_numpy(source, target, layout):
     assert values[0] == values[1]
 
 
+def test_indices_are_not_tested():
+    def entry(x, at, k):
+        return x[at[k], k] + at[k]
+
+    given = np.ones((3, 3)), np.array([1]), 0
+    tests = []
+    for negative in (True, False):
+        compiled = kernel(negative=negative, name=None)(entry)
+        assert compiled(*given) == 2
+        (code,) = compiled.inspect_llvm().values()
+        tests.append(code.count("icmp slt"))
+    assert tests[0] > 0 and tests[1] == 0
+
+
 def test_compiling_leaves_the_search_for_cycles_as_it_was():
     def fine(x):
         return x[0] + 1

@@ -64,6 +64,18 @@ def test_chunks_give_the_gradient_of_the_whole_batch(preconditioning):
     )
 
 
+def test_chunks_give_the_steps_of_units_whose_scale_is_free():
+    """Covariances of hidden units are those of the whole batch."""
+    X, layers = data(), (mf.Bernoulli(np.zeros(16)), mf.Gaussian(np.zeros(6), np.ones(6)))
+    model, settings = mf.RBM(start().weights, *layers), LayeredSettings(**OPTIONS, gradient="tap")
+    whole = train(model, X, settings, seed=3).model
+    rows = da.from_array(X, chunks=(70, 16))
+    chunks = mfd.train(model, rows, settings, chunk_rows=32, seed=3).model
+    assert abs(whole.weights - model.weights).max() > 0.01
+    np.testing.assert_allclose(chunks.weights, whole.weights, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(chunks.hidden.precision, 1)
+
+
 def test_workers_are_killed_and_nothing_is_lost(tmp_path):
     X = data()
     expected = learned(da.from_array(X, chunks=(60, 16))).model
