@@ -5,9 +5,9 @@
     python scripts/benchmark_history.py --ratios build/ratios.json   # what make bench has measured
 
 A ratio is the CPU time of a kernel by that of its NumPy twin, one thread each, alternating: other
-machines have nearly the same. A commit that is there is measured anew. Earlier commits are measured
-on the present table of cases; kernels that they lack, or have with other arguments, are left out.
-The documentation draws the curves.
+machines have similar ones, where OpenBLAS has the same kernels. A commit that is there is measured
+anew. Earlier commits are measured on the present table of cases; kernels that they lack, or have
+with other arguments, are left out. The documentation draws the curves.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def measured(tree):
 
 def rows_of(commit, times):
     """Rows of the table for a commit, from milliseconds of kernels and twins."""
-    hash_, date = git("show", "-s", "--format=%h %cs", commit).split()
+    hash_, date = git("show", "-s", "--abbrev=8", "--format=%h %cs", commit).split()
     named = ((*name.rsplit(" ", 1), kernel / twin) for name, (kernel, twin) in times.items())
     return [
         (date, hash_, kernel, dtype, f"{ratio:.3g}")

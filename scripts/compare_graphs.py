@@ -17,7 +17,7 @@ import numpy as np
 from compare_peers import run
 from scipy.sparse import coo_array
 from speed_table import line, show
-from timing import interleaved
+from timing import interleaved, with_own_blas
 
 import fastmf as mf
 
@@ -211,4 +211,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)

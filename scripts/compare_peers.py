@@ -21,7 +21,7 @@ from scaling_fvbm import chain
 from scipy.optimize import minimize
 from speed_page import PAGE, write_page
 from speed_table import line, table
-from timing import interleaved, positive
+from timing import interleaved, positive, with_own_blas
 
 import fastmf as mf
 
@@ -279,4 +279,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)

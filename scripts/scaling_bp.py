@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from scaling import Point, Work, over_threads, run, sized
-from timing import positive
+from timing import positive, with_own_blas
 
 import fastmf as mf
 
@@ -120,4 +120,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 from scaling import Work, over_threads, run, sized
-from timing import images, positive
+from timing import images, positive, with_own_blas
 
 import fastmf as mf
 from fastmf import distributed as spread
@@ -87,4 +87,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)

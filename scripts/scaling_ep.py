@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from scaling import STRONG, WEAK, Point, Work, counts, run, sized
-from timing import blas_threads
+from timing import blas_threads, with_own_blas
 
 import fastmf as mf
 
@@ -148,4 +148,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)

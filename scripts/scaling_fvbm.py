@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 from scaling import Point, Work, over_threads, run, sized
+from timing import with_own_blas
 
 import fastmf as mf
 from fastmf.kernels.pseudo_likelihood.binary import bslm_addresses
@@ -111,4 +112,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)

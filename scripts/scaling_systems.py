@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 from scaling import Point, Work, over_threads, run, sized
 from scipy.sparse import csr_array
+from timing import with_own_blas
 
 import fastmf as mf
 
@@ -95,4 +96,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)

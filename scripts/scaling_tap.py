@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 
 from scaling import Point, Work, over_threads, run, sized
-from timing import in_type
+from timing import in_type, with_own_blas
 
 import fastmf as mf
 from fastmf.inference.mean_field._layout import rows_per_worker
@@ -79,4 +79,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with_own_blas(main)
