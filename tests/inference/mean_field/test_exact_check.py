@@ -8,7 +8,11 @@ from scipy.sparse import csr_array
 
 import fastmf as mf
 from fastmf.inference.mean_field import exact_check
-from fastmf.inference.mean_field.exact_check import exact_rows, reason_of_sums
+from fastmf.inference.mean_field.exact_check import (
+    exact_rows,
+    reason_of_sums,
+    reasons_by_exact_sums,
+)
 from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.priors.concatenated import concatenate
@@ -201,6 +205,18 @@ def test_starts_of_rows_may_lead_to_one_of_several_phases():
     for solve in (mf.relaxed_bp, mf.adaptive_tap):
         found = solve(ring(5, 1.5), np.ones(5))
         assert found.converged and not found.reliable
+
+
+def test_a_solution_of_half_the_weight_may_have_other_means_up_to_half_their_range():
+    model = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.full(3, 3.0)))
+    exact, none = mf.exact(model), Tilt(*np.zeros((2, 1, 3)), np.zeros((1, 3), bool))
+    means, values = exact.mean - [[0.9], [1.9]], exact.log_partition + np.log([0.5, 0.5])
+    right, wrong = reasons_by_exact_sums(model, none, means, values, whole=False)
+    assert right is None and "nats away" in wrong
+    # From three quarters of the weight on, and without a start of its own, it is the machine.
+    for weight, whole in ((0.5, True), (0.8, False)):
+        values = exact.log_partition + np.log([weight, weight])
+        assert all(reasons_by_exact_sums(model, none, means, values, whole))
 
 
 def test_clamped_units_that_fix_all_others():
