@@ -120,8 +120,8 @@ def test_groups_of_two_states_are_those_of_binary_units_with_missing_values():
     for X in tables:
         X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
     binary = [mf.FullyVisibleBoltzmannMachine(missing="em", tol=1e-9).fit(X) for X in tables]
-    potts = [mf.PottsMachine(missing="em", n_states=2).fit(np.where(np.isnan(X), np.nan, X > 0))
-             for X in tables]  # fmt: skip
+    labels = [np.where(np.isnan(X), np.nan, X > 0) for X in tables]
+    potts = [mf.PottsMachine(missing="em", n_states=2, tol=1e-9).fit(X) for X in labels]
     expected, found = (mf.compare_groups(*machines) for machines in (binary, potts))
     np.testing.assert_allclose(found.p_value, expected.p_value, atol=1e-4)
     np.testing.assert_allclose(found.probability, expected.probability, atol=0.02)

@@ -4,16 +4,16 @@ import numpy as np
 
 from fastmf._outcomes import CONFIRMING
 from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
-from kernel_cases.case import Case, chosen
+from kernel_cases.case import Case, chosen, with_options
 
 PATIENCE, MAX_ITER = 3, 9
 
 
-def arguments(size, dtype, rows=None):
-    """Rows at all stages: damped or not, in confirming sweeps or not, stalled or not."""
+def arguments(size, dtype, rows=None, adaptive=True):
+    """Rows at all stages: damped, most strongly, or not, confirming or not, stalled or not."""
     rng, n = np.random.default_rng(5), max(size.n_rows, 200)
     kept = chosen(rows, n)
-    damping = rng.choice([0.0, 0.5], n)
+    damping = rng.choice([0.0, 0.5, 0.96], n)
     confirming = (damping > 0) & (rng.random(n) < 0.5)
     change = 10.0 ** rng.uniform(-12, 0, n)
     change[rng.random(n) < 0.1] = np.inf
@@ -24,10 +24,10 @@ def arguments(size, dtype, rows=None):
         damping=damping[kept],
         min_residual=10.0 ** rng.uniform(-12, 0, n)[kept],
         n_stalled=rng.integers(PATIENCE, size=n)[kept],
-        limit=rng.choice([1e-9, np.inf], n)[kept],
+        limit=rng.choice([1e-11, 1e-9, np.inf], n)[kept],
         history=np.zeros((len(kept), MAX_ITER)),
     )
-    settings = ConvergenceSettings(1e-6, 1e-14, MAX_ITER, True)
+    settings = ConvergenceSettings(1e-6, 1e-9, MAX_ITER, adaptive)
     damped = np.where(confirming, 0.0, damping)[kept]
     swept = np.arange(len(kept))
     return settings, record, swept, change[kept], damped, PATIENCE, np.zeros(1, np.int64)
@@ -39,6 +39,8 @@ def results(arguments):
 
 
 CASES = [
-    Case("bp.convergence.assess_rows", "stages", arguments, results, {"float64": 1e-14},
-         exact=("status", "n_iter", "n_stalled"), dtypes=("float64",), large=True),
+    Case("bp.convergence.assess_rows", name, with_options(arguments, adaptive=adaptive), results,
+         {"float64": 1e-14}, exact=("status", "n_iter", "n_stalled"), dtypes=("float64",),
+         large=adaptive)
+    for name, adaptive in (("stages", True), ("constant", False))
 ]  # fmt: skip

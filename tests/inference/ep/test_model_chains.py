@@ -92,6 +92,16 @@ def test_inclusion_and_evidence_against_enumeration(kind):
     assert evidence - 0.01 < chains.log_weight() <= evidence + 1e-9
 
 
+def test_an_effect_moves_to_its_copy_without_being_left_out():
+    x = data("copies")[0][:, :2]
+    # Without an effect the weight is e^-1000 times that with it, and none has two of copies.
+    posterior = InclusionPosterior(x.T @ x / 1e-12 + np.eye(2), x.T @ x[:, 0] / 1e-9, np.zeros(2))
+    chains = ModelChains(posterior, [np.array([0])] * 400, np.random.default_rng(0))
+    np.testing.assert_allclose(chains.run(1), 0.5)
+    assert (chains.sizes == 1).all()
+    assert abs(chains.patterns[:, 0].mean() - 0.5) < 0.1  # four standard errors
+
+
 def test_chains_begin_anew_by_the_weights_of_what_was_found():
     X, y = data("independent")
     patterns, weights = enumerated(X, y)

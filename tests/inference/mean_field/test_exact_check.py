@@ -8,7 +8,11 @@ from scipy.sparse import csr_array
 
 import fastmf as mf
 from fastmf.inference.mean_field import exact_check
-from fastmf.inference.mean_field.exact_check import exact_rows, reason_of_sums
+from fastmf.inference.mean_field.exact_check import (
+    exact_rows,
+    reason_of_sums,
+    reasons_by_exact_sums,
+)
 from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.priors.concatenated import concatenate
@@ -228,6 +232,18 @@ def test_means_of_one_phase_are_flagged_though_its_log_partition_is_close():
     for found in (mf.tap(model), mf.relaxed_bp(model), mf.adaptive_tap(model)):
         far = abs(np.concatenate(found.mean) - np.concatenate(exact.mean)).max() > 0.4
         assert found.converged and far and not found.reliable
+
+
+def test_a_solution_of_half_the_weight_may_have_other_means_up_to_half_their_range():
+    model = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.full(3, 3.0)))
+    exact, none = mf.exact(model), Tilt(*np.zeros((2, 1, 3)), np.zeros((1, 3), bool))
+    means, values = exact.mean - [[0.9], [1.9]], exact.log_partition + np.log([0.5, 0.5])
+    right, wrong = reasons_by_exact_sums(model, none, means, values, whole=False)
+    assert right is None and "nats away" in wrong
+    # From three quarters of the weight on, and without a start of its own, it is the machine.
+    for weight, whole in ((0.5, True), (0.8, False)):
+        values = exact.log_partition + np.log([weight, weight])
+        assert all(reasons_by_exact_sums(model, none, means, values, whole))
 
 
 def test_clamped_units_that_fix_all_others():

@@ -5,7 +5,22 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
+from fastmf.inference.mean_field.second_solutions import (
+    _opposite,
+    extreme_starts,
+    has_many_values,
+)
+
+MODULE = "fastmf.inference.mean_field.second_solutions."
+
+
+@pytest.fixture(params=[True, False], ids=["sums", "no sums"])
+def sums(request, monkeypatch):
+    """Verdicts with exact sums, and as of larger machines, of which there are none."""
+    if not request.param:
+        for limit in ("MAX_NUMBERS", "MAX_ENTRIES"):
+            monkeypatch.setattr(f"fastmf.inference.mean_field.exact_check.{limit}", 0)
+
 
 pytestmark = pytest.mark.usefixtures("no_exact_sums")
 
@@ -27,6 +42,19 @@ def test_starts_of_scores_and_groups():
     assert has_many_values([ordinal, mf.Ising(np.zeros(1))])
     assert not has_many_values([mf.Ising(np.zeros(1))])
     assert not has_many_values([ordinal, mf.Gaussian([0.0], [1.0])])
+    assert _opposite(ordinal, np.array([[0.5, 1.0]])).tolist() == [[1.5, 0]]
+    mean = np.array([[0.75, 0.25, 1.0, 0.0, 0.0]])
+    assert _opposite(groups, mean).tolist() == [[0.25, 0.75, 0, 0.5, 0.5]]
+
+
+@pytest.mark.parametrize("kind", ["extremes", "opposite"])
+def test_each_kind_of_start_finds_the_other_phase(kind, monkeypatch):
+    monkeypatch.setattr(MODULE + "random_starts", lambda model, *_: np.zeros((1, model.n_units)))
+    if kind == "extremes":
+        monkeypatch.setattr(MODULE + "_opposite", lambda prior, mean: mean)
+    else:
+        monkeypatch.setattr(MODULE + "extreme_starts", lambda prior: np.zeros((0, 8)))
+    assert "another solution" in mf.tap(two_phases(lean=0.05)).message
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -52,6 +80,7 @@ def test_silent_phase_is_flagged_by_all_solvers(solve):
         assert abs(found.mean - exact.mean).max() < 0.3 or not found.reliable
 
 
+@pytest.mark.usefixtures("sums")
 def test_weak_couplings_have_one_solution():
     for coupling in (0.01, 0.05, 0.08):
         model = two_phases(coupling, lean=0.1)
@@ -60,6 +89,7 @@ def test_weak_couplings_have_one_solution():
         assert abs(found.mean - mf.exact(model).mean).max() < 0.1
 
 
+@pytest.mark.usefixtures("sums")
 def test_phase_of_small_weight_does_not_matter():
     model = two_phases(lean=-0.4)
     found, exact = mf.tap(model), mf.exact(model)

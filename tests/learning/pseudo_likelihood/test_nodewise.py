@@ -61,6 +61,8 @@ def test_edges_are_those_of_logistic_regressions(gamma):
     assert (neighbours != neighbours.T).any()  # the two rules differ
     for rule, expected in (("and", neighbours & neighbours.T), ("or", neighbours | neighbours.T)):
         assert np.array_equal(machines[rule].couplings_ != 0, expected)
+    # It ends 20 penalties after the last criterion that was smaller than all before.
+    assert len(path.l1) == min(path.chosen.max() + 21, 100)
     # The largest penalties are the smallest ones without neighbours.
     assert (path.n_edges[0] == 0).all() and (path.n_edges[1] > 0).any()
     assert np.array_equal(path.chosen, path.ebic.argmin(0)) and path.chosen.shape == (5,)

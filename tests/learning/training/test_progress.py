@@ -94,10 +94,14 @@ def test_steps_are_followed_by_a_bar_or_by_lines_and_else_in_silence(monkeypatch
     monkeypatch.setattr("fastmf.learning.training.progress.SECONDS", 0.0)
     assert list(followed([5, 6], "samples", True)) == [5, 6]
     assert capsys.readouterr().err == "0/2 samples\n1/2 samples\n"
+    monkeypatch.setattr("fastmf.learning.training.progress.SECONDS", np.inf)
+    assert list(followed([5, 6], "samples", True)) == [5, 6]
+    assert capsys.readouterr().err == ""
 
 
 def test_a_loop_that_is_left_ends_what_followed_it(capsys):
     for step in followed(range(100), "samples", True):
         if step == 3:
             break
-    assert "100/100" not in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "100/100" not in shown and shown.endswith("\n")

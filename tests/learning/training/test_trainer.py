@@ -5,6 +5,7 @@ import pytest
 from stripes import quick, start, stripes
 
 from fastmf.learning.layered.family import train
+from fastmf.learning.training.trainer import fresh_seed  # the fixture of all tests replaces it
 
 
 def assert_same(state, other):
@@ -22,6 +23,10 @@ def test_the_result_is_a_function_of_the_seed():
     first, again, other = (train(start(), stripes(), quick(), seed=s) for s in (3, 3, 4))
     assert_same(first, again)
     assert (first.model.weights != other.model.weights).any()
+
+
+def test_seeds_that_are_not_given_differ():
+    assert len({fresh_seed() for _ in range(4)}) == 4
 
 
 def test_early_stopping_keeps_the_best_model():
