@@ -267,7 +267,7 @@ class Learning:
         return settings_of(self, LayeredSettings, **chosen)
 
     def _remember(self, X, settings, weights=None, seed=None):
-        rows = slice(None) if weights is None else weighted_rows(weights, np.random.default_rng(0))
+        rows = slice(None) if weights is None else _repeated_rows(weights)
         self.pointwise_ = independent_of_seen(self.visible_, X[rows])
         starts = monitor_rows(X, settings, 0, weights)
         starts = completed_once(self.model_, starts, [seed or 0, 0], self.n_threads)

@@ -4,6 +4,7 @@ Given the states h of one layer, the units x of the other are independent: log Z
 are sums over h alone, with the log-partitions and moments of x under the fields W h.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ def exact_averages(model):
         w = np.exp(log_weights - new)
         mean, var = other.moments(fields, zero)
         of_summed, of_other = (
-            map_parameters(lambda rows, w=w: w @ rows, derivatives)
+            map_parameters(partial(weighted_sum, w), derivatives)
             for derivatives in (
                 log_prob_gradient(summed, x),
                 prior_gradient(other, fields, zero, mean, var),
@@ -104,6 +105,11 @@ def exact_averages(model):
     pairs = (pairs if side == 0 else pairs.T) / total
     log_partition = float(largest + np.log(total))
     return ExactAverages(log_partition, (pairs,), tuple(layers[::-1] if side else layers))
+
+
+def weighted_sum(weights, x):
+    """Sum over the first axis of numbers by unit, or by unit and score."""
+    return (weights @ x.reshape(len(x), -1)).reshape(x.shape[1:])
 
 
 def _of_gaussian_units(model):

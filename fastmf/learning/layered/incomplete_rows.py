@@ -8,13 +8,15 @@ derivatives of log sum_(y, h) exp(-energy) are averages of those of -energy give
     or in closed form where all units are Gaussian.
 """
 
+from functools import partial
+
 import numpy as np
 
 from fastmf._common.rows import blocks
 from fastmf.inference.missing.layered import BLOCK_SIZE
 from fastmf.inference.missing.seen import log_prob_of_seen, with_means
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, weighted_sum
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import (
@@ -59,7 +61,7 @@ def of_complete(model, x, w):
         w @ hidden.log_partition(b, zero).sum(1, dtype=np.float64),
     )
     layers = [
-        map_parameters(lambda part: w @ part, derivatives)
+        map_parameters(partial(weighted_sum, w), derivatives)
         for derivatives in (
             log_prob_gradient(visible, x),
             prior_gradient(hidden, b, zero, mean, var),
@@ -125,14 +127,14 @@ def _over_hidden_states(model, X, w):
         _weighted(visible, prior_gradient(visible, fields, 0.0, mean, var), of_missing),
         _weighted(visible, log_prob_gradient(visible, with_means(visible, X)), of_seen),
     ]
-    above = map_parameters(lambda d: of_states @ d, log_prob_gradient(hidden, h))
+    above = map_parameters(partial(weighted_sum, of_states), log_prob_gradient(hidden, h))
     return value, [pairs, map_parameters(np.add, *parts), above]
 
 
 def _weighted(prior, derivatives, weights):
     """Sums over rows of derivatives, with a weight for each row and unit."""
     parts = [
-        map_parameters(lambda d, w=w: (w * d).sum(0), part)
+        map_parameters(lambda d, w=w: (w.reshape(*w.shape, *[1] * (d.ndim - 2)) * d).sum(0), part)
         for part, (_, w) in zip(parts_of(derivatives), by_parts(prior, weights), strict=True)
     ]
     return prior._make((tuple(parts),)) if is_concatenated(prior) else parts[0]

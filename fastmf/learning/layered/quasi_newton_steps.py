@@ -112,9 +112,10 @@ def _joined(parameters):
 
 
 def variables_of(model):
-    """The variables of the optimisation, (n_variables,)."""
+    """The variables of the optimisation, (n_variables,); 0 for log-weights of -inf, which stay."""
     layers = tuple(map(with_log_precisions, model.layers))
-    return _joined(ModelParameters(couplings=model.couplings, layers=layers))
+    variables = _joined(ModelParameters(couplings=model.couplings, layers=layers))
+    return np.where(np.isneginf(variables), 0, variables)
 
 
 def _model_of(model, variables):
@@ -126,7 +127,8 @@ def _model_of(model, variables):
     def taken(x):
         nonlocal first
         first += x.size
-        return variables[first - x.size : first].reshape(x.shape).astype(model.dtype)
+        new = variables[first - x.size : first].reshape(x.shape).astype(model.dtype)
+        return np.where(np.isneginf(x), x, new)
 
     new = ModelParameters.of(model).combine(taken)
     pairs = zip(model.layers, new.layers, strict=True)

@@ -15,7 +15,7 @@ from fastmf.learning.layered.exact_averages import (
 )
 from fastmf.learning.layered.gradients import gradient
 from fastmf.models import DBM, RBM, exact
-from fastmf.priors import Bernoulli, Binomial, Categorical, Gaussian, Ising
+from fastmf.priors import Bernoulli, Binomial, Categorical, Gaussian, Ising, Ordinal
 
 RNG = np.random.default_rng(2)
 MORE = {
@@ -24,6 +24,7 @@ MORE = {
         Categorical([RNG.normal(size=2), RNG.normal(size=3)]),
         np.array([[1.0, 0, 0, 1, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 1]]),
     ),
+    "ordinal": (Ordinal(RNG.normal(size=(5, 4))), RNG.integers(0, 4, (6, 5)).astype(float)),
 }
 CASES = [(visible, "bernoulli") for visible in (*VISIBLE, *MORE)]
 CASES += [("bernoulli", "gaussian"), ("ising", "rectified"), ("gaussian", "ising")]
@@ -65,7 +66,8 @@ def test_gradients_are_finite_differences(visible, hidden):
     )
     places = [("weights", None, (0, 0)), ("weights", None, (4, 2))]
     for layer, of_layer in (("visible", model.visible), ("hidden", model.hidden)):
-        places += [(layer, name, 0) for name in names(of_layer)]
+        unit = (0, 1) if isinstance(of_layer, Ordinal) else 0
+        places += [(layer, name, unit) for name in names(of_layer)]
     for layer, name, unit in places:
         change = [
             average_log_likelihood(moved(model, layer, name, unit, step)) for step in (-1e-5, 1e-5)

@@ -16,6 +16,8 @@ RNG = np.random.default_rng(0)
 W = RNG.normal(size=(4, 3)) / 2
 F, G = RNG.normal(size=4), RNG.normal(size=3)
 HIDDEN = mf.Bernoulli(G)
+# The largest score of the second unit is 1.
+SCORES = np.where(np.arange(3) > np.array([[2], [1], [2], [2]]), -np.inf, 0.1 * np.arange(3))
 MODELS = {
     "binary": mf.RBM(W, mf.Bernoulli(F), HIDDEN),
     "gaussian": mf.RBM(W, mf.Gaussian(F, np.ones(4)), HIDDEN),
@@ -27,6 +29,8 @@ MODELS = {
         mf.Concatenated(mf.Bernoulli(F[:2]), mf.Gaussian(F[2:], np.ones(2))),
         HIDDEN,
     ),
+    "ordinal": mf.RBM(W, mf.Ordinal(SCORES), HIDDEN),
+    "ordinal hidden": mf.RBM(W.T, mf.Bernoulli(G), mf.Ordinal(SCORES)),
     "missing states": mf.RBM(W / 3, mf.Bernoulli(F), mf.Gaussian(G, np.ones(3))),
     "only gaussian": mf.RBM(W / 3, mf.Gaussian(F, np.ones(4)), mf.Gaussian(G, np.ones(3))),
 }

@@ -5,11 +5,19 @@ import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
+from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.family import quasi_newton_family, train
 from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, variables_of
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.models import RBM
-from fastmf.priors import Bernoulli, GaussBernoulli, Gaussian, TruncatedGaussian
+from fastmf.models import RBM, exact
+from fastmf.priors import (
+    Bernoulli,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ordinal,
+    TruncatedGaussian,
+)
 
 RNG = np.random.default_rng(0)
 CLUSTERS = RNG.integers(0, 2, (200, 2)) @ RNG.normal(size=(2, 4)) + 0.4 * RNG.normal(size=(200, 4))
@@ -131,3 +139,23 @@ def test_memory_that_no_run_has_is_refused(damage):
     state.solutions = (steps,) if damage == "solutions" else ()
     with pytest.raises(ValueError, match=r"members (chains|solutions)"):
         check_memory(state, settings, 200)
+
+
+def test_log_weights_of_scores_that_do_not_occur_stay():
+    rng = np.random.default_rng(6)
+    X = np.minimum(3 * rng.integers(0, 2, (150, 1)) * rng.random((150, 3)).round(1), [2, 1, 2])
+    X = X.round()
+    allowed = np.arange(3) <= np.array([[2], [1], [2]])
+    model = machine(X, n=1, visible=Ordinal(np.where(allowed, 0.0, -np.inf)))
+    found = maximise(model, X, 200).model
+    np.testing.assert_array_equal(np.isfinite(found.visible.log_weights), allowed)
+
+    # Without the unit of two scores as an ordinal one: the same model, other variables.
+    parts = Ordinal(np.zeros((1, 3))), Bernoulli(np.zeros(1)), Ordinal(np.zeros((1, 3)))
+    other = maximise(machine(X, n=1, visible=Concatenated(*parts)), X, 200).model
+    log_likelihoods = [
+        log_likelihood(m, X, exact(m, averages=False).log_partition).mean() for m in (found, other)
+    ]
+    assert log_likelihoods[0] == pytest.approx(log_likelihoods[1], abs=1e-4)
+    empty = RBM(np.zeros((3, 1)), Ordinal.from_data(X, pseudocount=0.0), Bernoulli(np.zeros(1)))
+    assert log_likelihoods[0] > log_likelihood(empty, X, exact(empty).log_partition).mean() + 0.1
