@@ -94,6 +94,8 @@ class Page:
             "Items are coupled with each other, all pairs at once, by maximum pseudo-likelihood: a "
             "coupling says how two items go together given all others."
         )
+        if self.options.l2:
+            text += f" A ridge penalty of {self.options.l2:g} pulls couplings towards zero."
         self.add("Table", text, (("", ""), rows))
 
     def _edges(self):
