@@ -108,7 +108,7 @@ class Page:
             f"deviation of {found.scale:g}."
         )
         self.add("Network", text, None, figure)
-        text = "Estimates with 95% intervals by the sandwich formula."
+        text = "Estimates with 95% intervals by the sandwich formula, the 30 strongest at most."
         self.add("Couplings", text, None, fastmf.plotting.edge_forest(self.machine))
         rows = [
             (f"{row['first']} - {row['second']}", row["mean"], row["lower"], row["upper"],
