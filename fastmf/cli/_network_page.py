@@ -94,6 +94,8 @@ class Page:
             "Items are coupled with each other, all pairs at once, by maximum pseudo-likelihood: a "
             "coupling says how two items go together given all others."
         )
+        if self.options.l2:
+            text += f" A ridge penalty of {self.options.l2:g} pulls couplings towards zero."
         self.add("Table", text, (("", ""), rows))
 
     def _edges(self):
@@ -106,7 +108,7 @@ class Page:
             f"deviation of {found.scale:g}."
         )
         self.add("Network", text, None, figure)
-        text = "Estimates with 95% intervals by the sandwich formula."
+        text = "Estimates with 95% intervals by the sandwich formula, the 30 strongest at most."
         self.add("Couplings", text, None, fastmf.plotting.edge_forest(self.machine))
         rows = [
             (f"{row['first']} - {row['second']}", row["mean"], row["lower"], row["upper"],

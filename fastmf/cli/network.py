@@ -72,6 +72,13 @@ def run(arguments):
     for name in ("bootstraps", "permutations"):
         if getattr(arguments, name) < 0:
             raise ValueError(f"--{name} must be at least 0, got {getattr(arguments, name)}.")
+    output = Path(arguments.output)
+    edges = output.with_suffix(".csv")
+    if edges.resolve() == Path(arguments.table).resolve():
+        raise ValueError(
+            f"the table of edges, {edges}, would replace the table of items: give --output another "
+            f"name, such as {output.stem}_network{output.suffix}."
+        )
     start = time.perf_counter()
     names, columns = read_items(arguments.table)
     taken = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
@@ -91,10 +98,8 @@ def run(arguments):
         if not arguments.quiet:
             print(f"fastmf: {k + 1}/{len(steps)} {text}", file=sys.stderr, flush=True)
         step()
-    output = Path(arguments.output)
     write = write_html if output.suffix.lower() == ".html" else write_markdown
     write(output, page)
-    edges = output.with_suffix(".csv")
     with replacing(edges) as file:
         file.write(page.edges_csv().encode())
     seconds = time.perf_counter() - start

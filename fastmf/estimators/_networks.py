@@ -26,6 +26,9 @@ from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.selection import maximum
 
 ERRORS = ("sandwich", "naive")
+# Clusters below which errors warn: 95 % intervals of binary items held the truth in 73 % of
+# simulated tables with 3 clusters, 85 % with 5, 90 % with 10, 93 % with 20.
+MIN_CLUSTERS = 20
 # Couplings up to which the covariances of all of them are taken; beyond, those of each feature.
 MAX_JOINT = 1000
 # Options under which a maximum is not that of the likelihood.
@@ -58,6 +61,11 @@ class Network:
         self._check_errors()
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
+        if self._sampling is not None and self._sampling.shape[0] < MIN_CLUSTERS:
+            warn_user(
+                f"errors of {self._sampling.shape[0]} clusters are too small, and probabilities of "
+                f"edges are not calibrated: take {MIN_CLUSTERS} clusters or more."
+            )
         objective, parameters = self._objective, self._parameters
         if self._penalty_l1:
             objective, parameters = self._without_l1()
@@ -110,7 +118,8 @@ class Network:
         Warns
         -----
         UserWarning
-            With `l1`: errors are those of a fit without it of the couplings that are not zero.
+            With `l1`: errors are those of a fit without it of the couplings that are not zero. With
+            fewer than 20 clusters: errors are too small.
         """
         return self._godambe().covariance()
 

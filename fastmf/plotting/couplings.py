@@ -22,9 +22,9 @@ def coupling_network(
     ----------
     tests : fitted machine, EdgeInclusion or CouplingTests
         A `FullyVisibleBoltzmannMachine`, `OrdinalMachine` or `PottsMachine`, or the result of
-        `edge_inclusion`: the more probable a coupling, the less transparent its line. Or the result
-        of `test_couplings`. Lines are red if couplings are positive, blue if negative, grey for
-        pairs of positions of a Potts machine, and the wider the stronger.
+        `edge_inclusion`: the more probable a coupling, from `minimum` to 1, the less transparent
+        its line. Or the result of `test_couplings`. Lines are red if couplings are positive, blue
+        if negative, grey for pairs of positions of a Potts machine, and the wider the stronger.
     level : float, default 0.05
         Couplings of tests with an adjusted p-value below are drawn.
     names : sequence of str of length n_features, optional
@@ -134,6 +134,8 @@ def _of_inclusion(found, minimum):
     signed = np.shape(found.mean) == p.shape and hasattr(found, "std")
     coupling = found.mean[first, second] if signed else _norms(found, first, second)
     certainty = p[first, second]
+    # From the least probable coupling that may be drawn: above one half few alphas differ visibly.
+    certainty = (certainty - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(certainty))
     alpha = MIN_ALPHA + (1 - MIN_ALPHA) * certainty
     title = f"{len(first)} of {len(pairs[0])} couplings have a probability of {minimum:g} or more"
     return _Edges((first, second), coupling, alpha, list(found.names), title, signed)

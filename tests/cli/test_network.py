@@ -56,6 +56,19 @@ def test_page_in_html_holds_everything(table, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name", ["t.html", "./t.md"])
+def test_the_table_is_not_overwritten(table, capsys, name):
+    before = table.read_text()
+    assert run("--output", name) != 0
+    assert "would replace the table" in capsys.readouterr().err
+    assert table.read_text() == before and len(list(table.parent.iterdir())) == 1
+
+
+def test_page_tells_of_the_penalty(table):
+    assert run("-q", "--l2", 0.01) == 0
+    assert "ridge penalty of 0.01" in (table.parent / "network.html").read_text()
+
+
 def test_numbers_are_those_of_the_machine(table):
     assert run("-q") == 0
     X = scores()

@@ -137,6 +137,15 @@ def test_scores_of_surveys_are_multiplied_by_weights(kind):
     assert clustered.edge_inclusion().converged
 
 
+@pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
+def test_few_clusters_warn(kind):
+    few = kind().fit(table(), clusters=np.arange(len(table())) % 5)
+    for report in (few.standard_errors, few.edge_inclusion):
+        with pytest.warns(UserWarning, match="errors of 5 clusters are too small"):
+            report()
+    kind().fit(table(), clusters=np.arange(len(table())) % 20).standard_errors()
+
+
 def test_clusters_go_to_files_and_back(tmp_path):
     X = table(200, 3)
     for kind in (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine):
