@@ -1,6 +1,5 @@
 """`fastmf network`: the network of a table of items, as a page."""
 
-import csv
 import sys
 import time
 from pathlib import Path
@@ -10,6 +9,8 @@ import numpy as np
 from fastmf._common.warning import warn_user
 from fastmf.cli import _data, _options
 from fastmf.cli._network_page import Page, write_html, write_markdown
+from fastmf.datasets._tables import MISSING
+from fastmf.datasets.files import text_cells
 from fastmf.models._io import replacing
 
 EPILOG = """\
@@ -21,13 +22,13 @@ examples:
   fastmf network answers.csv --missing em --output report.md
       a page in Markdown, with pictures beside it; empty cells are summed over
 
-TABLE is a .csv file with a line of names, one row a person. Items of two values are binary units,
+TABLE is a .csv, .tsv or .txt file with a line of names, one row a person; cells are separated by
+commas, semicolons or tabs; it may be compressed by gzip. Items of two values are binary units,
 items of more ordinal ones; codes, numbers and strings are taken as they come. Couplings are those
 of items with the scores 0, 1, 2, ...
 """
 # Categories of an item beyond which a column is no item.
 _MAX_CATEGORIES = 20
-_ABSENT = ("", "na", "nan", "null", "none", "?")
 
 
 def add(commands):
@@ -40,7 +41,7 @@ def add(commands):
         description="Fit a network to a table of items, and write a page about it.",
         epilog=EPILOG,
     )
-    network.add_argument("table", metavar="TABLE", help="file of items, .csv with names")
+    network.add_argument("table", metavar="TABLE", help="table of items, with a line of names")
     _options.add_output(
         network,
         "network.html",
@@ -114,23 +115,31 @@ def read_items(path):
     ValueError, OSError
         If the file is no table with names.
     """
-    if Path(path).suffix.lower() != ".csv":
-        raise ValueError(f"{path}: the name of a table must end in .csv.")
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    rows = text_cells(path)
     if len(rows) < 2:
         raise ValueError(f"{path} must have a line of names and rows below it.")
-    names = [name.strip() for name in rows[0]]
-    if len(set(names)) < len(names) or "" in names:
-        raise ValueError(f"{path}: its first line must name all columns, each with its own name.")
-    for k, row in enumerate(rows[1:], 2):
+    names, rows = rows[0], rows[1:]
+    for k, row in enumerate(rows, 2):
         if len(row) != len(names):
             raise ValueError(f"{path}: row {k} has {len(row)} cells, expected {len(names)}.")
-    cells = [
-        [None if cell.strip().lower() in _ABSENT else cell.strip() for cell in column]
-        for column in zip(*rows[1:], strict=True)
-    ]
-    return names, dict(zip(names, cells, strict=True))
+    columns = list(zip(*rows, strict=True))
+    if names[0] == "":  # names of rows, as R and pandas write them
+        names, columns = names[1:], columns[1:]
+    if names and names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
+        names, columns = names[:-1], columns[:-1]
+    if len(set(names)) < len(names) or "" in names:
+        raise ValueError(f"{path}: its first line must name all columns, each with its own name.")
+    return names, {
+        name: _without_missing(column) for name, column in zip(names, columns, strict=True)
+    }
+
+
+def _without_missing(cells):
+    """The cells of a column, None where they are missing: "none" is an answer beside others."""
+    missing = {"", *MISSING}
+    if any(_order(cell)[0] for cell in cells if cell.lower() not in missing):
+        missing.remove("none")
+    return [None if cell.lower() in missing else cell for cell in cells]
 
 
 def _numbers(name, cells):

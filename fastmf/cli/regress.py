@@ -14,7 +14,9 @@ examples:
   fastmf regress genotypes.npy --target phenotype.csv --plot forest.png
       features and target in two files
   fastmf regress table.csv --target ill --classify --unpenalised age sex --model model.npz
-      a class of two; two columns that are in the model in any case
+      a class, as numbers or words; two columns that are in the model in any case
+  fastmf regress table.csv --target yield --ignore id place
+      two columns, of words perhaps, that are no features
 
 The table has one line a feature, the most probable first: name, posterior mean and standard
 deviation of its coefficient, and the posterior probability that it is not zero.
@@ -49,6 +51,7 @@ def add(commands):
     regress.add_argument(
         "--names", metavar="FILE", help="names of the features, one a line, for files without them"
     )
+    regress.add_argument("--ignore", nargs="+", default=[], metavar="NAME", help="columns left out")
     regress.add_argument("--rows", type=int, metavar="N", help="use the first N rows only")
 
 
@@ -86,30 +89,53 @@ def run(arguments):
 def _table(arguments):
     """Features, target and names of the features."""
     from fastmf.datasets import read_array
-    from fastmf.datasets.files import column_names
+    from fastmf.datasets.files import read_named
 
-    table = _data.matrix(read_array(arguments.data), arguments.data)
-    names = column_names(arguments.data)
+    y = _labels(arguments) if arguments.classify else None
+    ignored = [*arguments.ignore, *([] if y is None else [arguments.target])]
+    table, names = read_named(arguments.data, ignored)
+    X = _data.matrix(table, arguments.data)
     if arguments.names is not None:
         with open(arguments.names, encoding="utf-8") as file:
-            names = file.read().split("\n")
-        names = names[: len(names) - (names[-1] == "")]
-    if arguments.target is not None and Path(arguments.target).is_file():
-        X, y = table, np.ravel(read_array(arguments.target))
+            names = file.read().splitlines()
+    if y is None and arguments.target is not None and Path(arguments.target).is_file():
+        y = np.ravel(read_array(arguments.target))
         if len(X) != len(y):
             raise ValueError(
                 f"{arguments.target} has {len(y)} values, {arguments.data} {len(X)} rows."
             )
-    else:
-        known = names if names and len(names) == table.shape[1] else None
-        (place,) = _places([arguments.target or str(table.shape[1])], known, table.shape[1])
-        X, y = np.delete(table, place, axis=1), table[:, place]
+    elif y is None:
+        n = X.shape[1]
+        known = names if names and len(names) == n else None
+        (place,) = _places([arguments.target or str(n)], known, n)
+        X, y = np.delete(X, place, axis=1), X[:, place]
         names = names and [name for j, name in enumerate(names) if known is None or j != place]
+    if X.shape[1] == 0:
+        raise ValueError(f"{arguments.data} has no column beside the target.")
     names = names or [f"x{j}" for j in range(X.shape[1])]
     if len(names) != X.shape[1]:
         raise ValueError(f"there are {len(names)} names, but {X.shape[1]} features.")
     rows = slice(_data.n_rows(arguments))
     return X[rows], y[rows], names
+
+
+def _labels(arguments):
+    """Classes in a named column of a table of text, numbers or words; None without such a column."""
+    from fastmf.datasets._tables import MISSING
+    from fastmf.datasets.files import is_text, text_cells
+
+    if arguments.target is None or not is_text(arguments.data):
+        return None
+    names, *lines = text_cells(arguments.data)
+    if arguments.target not in names:
+        return None
+    # From the right: a column of names of rows may have no name.
+    place = names.index(arguments.target) - len(names)
+    cells = [None if line[place].lower() in ("", *MISSING) else line[place] for line in lines]
+    try:
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+    except ValueError:
+        return np.array(cells, object)
 
 
 def _places(wanted, names, n=None):

@@ -1,6 +1,7 @@
 """Tables of numbers as text: cells between commas, semicolons, tabs or spaces."""
 
 import csv
+import io
 import re
 from itertools import chain
 
@@ -8,14 +9,17 @@ import numpy as np
 
 from fastmf.datasets._compressed import is_compressed, open_decompressed
 
+NOT_UTF_8 = "it is no text in UTF-8; save it in that encoding (spreadsheets: CSV UTF-8)"
 # Longest line of a compressed table.
 MAX_LINE_BYTES = 2**26
 _BLOCK_BYTES = 2**20
 # In the order in which they are looked for: others may stand within cells, as decimal commas do.
 _SEPARATORS = "\t;,"
+# What stands for a missing value, in small letters; an empty cell does, too.
+MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "?", ".")
 
 
-def read_table(path, check_memory):
+def read_table(path, check_memory, left_out=()):
     """The numbers of a table, and the names of its columns.
 
     Parameters
@@ -23,6 +27,8 @@ def read_table(path, check_memory):
     path : path
     check_memory : callable or None
         Called with the bytes that the table needs at least, while they are counted; raises.
+    left_out : sequence of str
+        Names of columns that are not read.
 
     Returns
     -------
@@ -49,31 +55,82 @@ def read_table(path, check_memory):
             names = _cells(begin.pop(0), separator)
             if not begin:
                 raise ValueError("it has no line of numbers")
-        return _numbers(chain(begin, lines), separator, names, begin)
+        return _numbers(chain(begin, lines), separator, names, begin, left_out)
 
 
-def _numbers(lines, separator, names, begin):
+def read_texts(path):
+    """The lines of a table, each a list of cells of text, without blanks around them.
+
+    Raises
+    ------
+    ValueError
+        If the file is not UTF-8.
+    """
+    with open_decompressed(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        try:
+            begin = next((line for line in text if line.strip() and line[0] != "#"), "")
+            separator = _separator(begin.rstrip("\r\n"))
+            options = {"delimiter": separator, "skipinitialspace": True}
+            lines = csv.reader(chain([begin], text), **options)
+            return [cells for line in lines if any(cells := [cell.strip() for cell in line])]
+        except UnicodeDecodeError as error:
+            raise ValueError(NOT_UTF_8) from error
+
+
+def _numbers(lines, separator, names, begin, left_out):
     """Numbers of lines, of which the first ones are given, and names of their columns."""
     n_cells = len(_cells(begin[0], separator))
-    options = {"delimiter": None if separator == " " else separator, "ndmin": 2}
+    options = {"delimiter": None if separator == " " else separator, "ndmin": 2, "quotechar": '"'}
+    used = range(n_cells)
     if names is not None and n_cells > 1 and (names[0] == "" or len(names) == n_cells - 1):
         # R and pandas write names of rows so.
-        names = names[1:] if len(names) == n_cells else names
-        options |= {"usecols": range(1, n_cells), "quotechar": '"'}
-    array = np.loadtxt(map(_plain(separator), lines), **options)
+        names = names if len(names) == n_cells else ["", *names]
+        used = used[1:]
+    if unknown := set(left_out) - set(names or ()):
+        raise ValueError(f"it has no column {min(unknown)!r}")
+    if left_out:
+        used = [j for j in used if names[j] not in left_out]
+    if len(used) < n_cells:
+        options["usecols"] = used
+    try:
+        array = np.loadtxt(map(_plain(separator), lines), **options)
+    except ValueError as error:
+        raise ValueError(_in_words(str(error), names)) from error
+    if names is not None and len(names) == n_cells:
+        names = [names[j] for j in used]
+    if names and len(names) > 1 and names[-1] == "" and np.isnan(array[:, -1]).all():
+        # A separator at the end of each line.
+        names, array = names[:-1], array[:, :-1]
     if names is not None and len(names) != array.shape[1]:
         names = None
     return array, names
 
 
+def _in_words(message, names):
+    """What NumPy says of a cell that is no number, with the name of its column."""
+    pattern = r"could not convert string (.*) to float64 at row (\d+), column (\d+).?"
+    found = re.fullmatch(pattern, message)
+    if not found:
+        return message
+    row, column = int(found[2]) + 1, int(found[3])
+    name = f" ({names[column - 1]!r})" if names and column <= len(names) else ""
+    return (
+        f"{found[1]} in column {column}{name} of row {row} is no number; leave the column out, or "
+        "give its categories numbers"
+    )
+
+
 def _plain(separator):
     """The function that makes missing cells of a line NaN, and decimal commas points."""
+    words = "|".join(map(re.escape, MISSING))
     if separator == " ":
-        missing = re.compile(r"(?<!\S)NA(?!\S)")
+        missing = re.compile(rf'(?<!\S)"?(?:{words})"?(?!\S)', re.IGNORECASE)
     else:
         space = rf"[^\S{separator}]*"
-        cell = rf'{space}(?:"?NA"?|"")?{space}'
-        missing = re.compile(rf"(?<={separator}){cell}(?={separator}|$)|^{cell}(?={separator}|$)")
+        cell = rf'{space}(?:"?(?:{words})"?|"")?{space}'
+        ends = rf"(?={separator}|$)"
+        missing = re.compile(rf"(?<={separator}){cell}{ends}|^{cell}{ends}", re.IGNORECASE)
     commas = separator in ";\t"
 
     def plain(line):
@@ -100,7 +157,7 @@ def _is_numeric(line, separator):
     """Whether any cell is a number: a line of column names has none."""
     for cell in line.split(None if separator == " " else separator):
         try:
-            float(cell.replace(",", "."))
+            float(cell.strip().strip('"').replace(",", "."))
         except ValueError:
             continue
         return True
@@ -125,7 +182,11 @@ def _lines(file, longest):
     while piece := file.readline(longest):
         if len(piece) == longest:
             raise ValueError(f"it has a line of more than {longest} bytes")
-        for line in piece.decode(encoding).splitlines():
+        try:
+            text = piece.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise ValueError(NOT_UTF_8) from error
+        for line in text.splitlines():
             if line.strip() and not line.startswith("#"):
                 yield line
         encoding = "utf-8"

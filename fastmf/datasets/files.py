@@ -2,12 +2,13 @@
 
 import math
 import struct
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fastmf.datasets._compressed import is_compressed, open_decompressed
-from fastmf.datasets._tables import read_table
+from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
@@ -46,10 +47,11 @@ def read_array(path, *, max_bytes=None):
     Notes
     -----
     Cells of a table of text are separated by commas, semicolons, tabs or spaces, whichever the
-    first line of numbers has. Between semicolons or tabs, numbers may have decimal commas. The
-    first line may hold names of the columns; a first column that has no name there holds names of
-    the rows, as R and pandas write them, and is left out. Lines that begin with ``#`` are comments;
-    empty cells and ``NA`` are NaN.
+    first line of numbers has, and may be quoted. Between semicolons or tabs, numbers may have
+    decimal commas. The first line may hold names of the columns; a first column that has no name
+    there holds names of the rows, as R and pandas write them, and is left out. Lines that begin
+    with ``#`` are comments. Empty cells, ``NA``, ``N/A``, ``null``, ``none``, ``?`` and ``.`` are
+    NaN. Text is UTF-8.
 
     Examples
     --------
@@ -62,12 +64,7 @@ def read_array(path, *, max_bytes=None):
            [3. , 4. ]])
     """
     path, key = _split_key(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty.")
+    _check_file(path)
     name = path.name.lower().removesuffix(".gz")
     if path.name.lower().endswith(".npz"):
         array = _read_npz(path, key, max_bytes)
@@ -82,6 +79,18 @@ def read_array(path, *, max_bytes=None):
     if array.size == 0:
         raise ValueError(f"{path} holds an array without entries, of shape {array.shape}.")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _check_file(path):
+    """Raise if there is no such file, or nothing in it."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or device; write its data to a file first.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty.")
 
 
 def _split_key(path):
@@ -152,17 +161,43 @@ def _read_text(path, max_bytes):
     return _read_text_and_names(path, max_bytes)[0]
 
 
-def _read_text_and_names(path, max_bytes):
+def _read_text_and_names(path, max_bytes, left_out=()):
     limit = _limit(path, max_bytes)
     check = None if limit == math.inf else lambda n_bytes: _check_memory(n_bytes, limit)
-    return read_table(path, check)
+    return read_table(path, check, left_out)
 
 
-def column_names(path):
-    """Names of the columns of a table of text, in the first line; None for other files."""
+def read_named(path, left_out=()):
+    """The array of a file, and names of its columns, None unless it is a table of text with names.
+
+    Parameters
+    ----------
+    path : str or path
+    left_out : sequence of str
+        Names of columns that are not read; they may hold texts.
+    """
     if not is_text(path):
-        return None
-    return _attempt(_read_text_and_names, Path(path), "a table", None)[1]
+        if left_out:
+            raise ValueError(f"{path} has no names of columns, such as {left_out[0]!r}.")
+        return read_array(path), None
+    path = Path(path)
+    _check_file(path)
+    return _attempt(partial(_read_text_and_names, left_out=left_out), path, "a table", None)
+
+
+def text_cells(path):
+    """Lines of a table of text, each a list of its cells, the line of names first.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no such file, or it is no table of text.
+    """
+    path = Path(path)
+    _check_file(path)
+    if not is_text(path):
+        raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
+    return _attempt(lambda path, _: read_texts(path), path, "a table", None)
 
 
 def is_text(path):

@@ -1,6 +1,7 @@
 """The page of a network from a table."""
 
 import csv
+import gzip
 import re
 import warnings
 from pathlib import Path
@@ -149,11 +150,35 @@ def test_tables_that_are_none(tmp_path, monkeypatch, capsys):
         ("a,b\n", "rows below"),
         ("a,a\n1,2\n", "name all columns"),
         ("a,b\n1,2\n1\n", "row 3 has 1 cells"),
+        (",a,\n1,2,3\n", "name all columns"),
     ):
         (tmp_path / "x.csv").write_text(text)
         assert main(["network", "x.csv"]) == 1
         assert message in capsys.readouterr().err
     assert main(["network", "x.npy"]) == 1 and main(["network", "none.csv"]) == 1
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("begin", ["", "\ufeff", "# by hand\n"])
+def test_items_of_other_programs(tmp_path, separator, end, begin):
+    lines = ['"müde"', "b, c", "d"], ["1", '"?"', "none"], ["0", '"2"', '"so; so"']
+    lines = [
+        separator.join(f'"{cell}"' if "," in cell else cell for cell in line) for line in lines
+    ]
+    text = begin + end.join(lines)
+    for name, convert in (("t.tsv", bytes), ("t.csv.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(convert(text.encode()))
+        names, columns = read_items(tmp_path / name)
+        assert names == ["müde", "b, c", "d"]
+        # "none" is an answer beside words, and a missing value beside numbers.
+        assert columns == {"müde": ["1", "0"], "b, c": [None, "2"], "d": ["none", "so; so"]}
+
+
+def test_names_of_rows_and_separators_at_the_end_are_no_items(tmp_path):
+    (tmp_path / "t.csv").write_text(",a,b,\n1,0,none,\n2,1,5,\n")
+    names, columns = read_items(tmp_path / "t.csv")
+    assert names == ["a", "b"] and columns == {"a": ["0", "1"], "b": [None, "5"]}
 
 
 def test_order_of_words_is_said(table, capsys):

@@ -56,6 +56,36 @@ def test_target_by_number_or_in_a_file(table):
     assert coefficients("a.csv") == coefficients("b.csv")
 
 
+def test_classes_of_words_beside_columns_of_words(table, capsys):
+    X, y, names = table
+    lines = [",".join(["who", *(name.split(",")[0] for name in names), "ill"])]
+    lines += [f"p{k}," + ",".join(map(repr, row)) for k, row in enumerate(X.tolist())]
+    ill = ["ill", *np.where(y > 0, "yes", "no")]
+    text = [lines[0], *(f"{line},{word}" for line, word in zip(lines[1:], ill[1:], strict=True))]
+    with open("t.csv", "w") as file:
+        file.write("\n".join(text))
+    command = ["regress", "t.csv", "--target", "ill", "--classify", "--model", "m.npz"]
+    assert main([*command, "--ignore", "who"]) == 0
+    expected = mf.SpikeSlabClassifier().fit(X, ill[1:])
+    np.testing.assert_array_equal(mf.SpikeSlabClassifier.load("m.npz").coef_, expected.coef_)
+    for options, message in (
+        ([], "'p0' in column 1 ('who') of row 1 is no number"),
+        (["--ignore", "whom"], "no column 'whom'"),
+    ):
+        assert main([*command, *options]) == 1
+        assert message in capsys.readouterr().err
+    with open("t.csv", "w") as file:
+        file.write("\n".join(text[:9] + [lines[9] + ","] + text[10:]))
+    assert main([*command, "--ignore", "who"]) == 1
+    assert "missing values" in capsys.readouterr().err
+
+
+def test_one_column_has_nothing_to_predict_it(tmp_path, capsys):
+    np.savetxt(tmp_path / "y.csv", np.arange(9.0))
+    assert main(["regress", str(tmp_path / "y.csv")]) == 1
+    assert "no column beside the target" in capsys.readouterr().err
+
+
 def test_classes_and_columns_that_stay(table):
     X, y, _ = table
     np.save("X.npy", X)

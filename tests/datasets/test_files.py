@@ -1,4 +1,5 @@
 import gzip
+import os
 import pickle
 import struct
 import tracemalloc
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastmf.datasets import read_array
-from fastmf.datasets.files import column_names
+from fastmf.datasets.files import read_named
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 
@@ -90,6 +91,11 @@ def test_csv_of_one_column_is_a_column(tmp_path):
         '"","a","b"\n"first, row",1,2.5\n"2",3,NA\n',
         ",a,b\n0,1,2.5\n1,3,\n",
         '"a" "b"\n"row 1" 1 2.5\n"row 2" 3 NA\n',
+        '"a";"b"\n"1";"2,5"\n"3";"n/a"\n',
+        '"1","2.5"\n"3","?"\n',
+        '"a" "b"\n"1" "2.5"\n"3" "NULL"\n',
+        "a,b\r1,2.5\r3,.\r",
+        "a,b,\n1,2.5,\n3,None,\n",
     ],
 )
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt", ".dat", ".TXT"])
@@ -113,8 +119,30 @@ def test_tables_of_other_programs(tmp_path, text, suffix):
 )
 def test_names_of_columns(tmp_path, text, names):
     (tmp_path / "x.txt").write_text(text)
-    assert column_names(tmp_path / "x.txt") == names
-    assert column_names(tmp_path / "x.npy") is None
+    assert read_named(tmp_path / "x.txt")[1] == names
+    np.save(tmp_path / "x.npy", PIXELS)
+    assert read_named(tmp_path / "x.npy")[1] is None
+
+
+@pytest.mark.parametrize("begin", ["a,b,c\n", ",a,b,c\n"])
+def test_columns_that_are_left_out_may_hold_words(tmp_path, begin):
+    row = "one," if begin[0] == "," else ""
+    (tmp_path / "x.csv").write_text(f"{begin}{row}word,1,2\n{row}other,3,4\n")
+    array, names = read_named(tmp_path / "x.csv", ["a"])
+    np.testing.assert_array_equal(array, [[1, 2], [3, 4]])
+    assert names == ["b", "c"]
+    with pytest.raises(ValueError, match="no column 'd'"):
+        read_named(tmp_path / "x.csv", ["d"])
+    np.save(tmp_path / "x.npy", PIXELS)
+    with pytest.raises(ValueError, match="no names of columns"):
+        read_named(tmp_path / "x.npy", ["a"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_said_to_be_one(tmp_path):
+    os.mkfifo(tmp_path / "x.csv")
+    with pytest.raises(ValueError, match="is a pipe or device"):
+        read_array(tmp_path / "x.csv")
 
 
 def npy(array):
@@ -160,7 +188,11 @@ def strangely_compressed(archive):
         ("x.csv", b"a,b\n# 1,2\n", "no line of numbers"),
         ("x.csv", b"1,2\n3\n", "cannot be read"),
         ("x.csv", b"1,2\n3,x\n", "cannot be read"),
-        ("x.csv", b"\xff\xfe\x00", "cannot be read"),
+        ("x.csv", b"1,2\n3,x\n", "'x' in column 2 of row 2 is no number"),
+        ("x.csv", b"age,sex\n3,f\n", r"'f' in column 2 \('sex'\) of row 1 is no number"),
+        ("x.csv", b',"sex"\n"a","f"\n', r"'f' in column 2 \('sex'\) of row 1"),
+        ("x.csv", b"\xff\xfe\x00", "no text in UTF-8"),
+        ("x.csv", "größe,b\n1,2\n".encode("latin-1"), "no text in UTF-8"),
         ("x.csv.gz", gzip.compress(b"1,2\n" * 99)[:-9], "cannot be read"),
         ("x.idx", idx(PIXELS, 8)[:-1], "needs 40 bytes, it has 39"),
         ("x.idx", idx(PIXELS, 8) + b"\0", "needs 40 bytes, it has 41"),
