@@ -65,10 +65,14 @@ def _array(arguments):
 
     array = read_array(arguments.model)
     shape = " x ".join(map(str, array.shape))
-    return {
-        "array": f"{shape}, {array.dtype}",
-        "values": f"{array.min():g} to {array.max():g}, mean {array.mean():.4g}",
-    }
+    seen = array[array == array]
+    missing = array.size - seen.size
+    properties = {"array": f"{shape}, {array.dtype}"}
+    if seen.size:
+        properties["values"] = f"{seen.min():g} to {seen.max():g}, mean {seen.mean():.4g}"
+    if missing:
+        properties["missing"] = f"{missing} of {array.size}"
+    return properties
 
 
 def _adabmdca(arguments):

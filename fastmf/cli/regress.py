@@ -120,7 +120,7 @@ def _table(arguments):
 
 
 def _labels(arguments):
-    """Classes in a named column of a table of text, numbers or words; None without such a column."""
+    """Classes in a named column of a table of text, numbers or words; None if there is none."""
     from fastmf.datasets._tables import MISSING
     from fastmf.datasets.files import is_text, text_cells
 
@@ -148,7 +148,7 @@ def _places(wanted, names, n=None):
         elif name.isdecimal() and 1 <= int(name) <= n:
             found.append(int(name) - 1)
         else:
-            some = f": {', '.join(names[:5])}, ..." if names else ""
+            some = f": {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
             raise ValueError(f"there is no file or column {name!r} among {n} columns{some}.")
     return found
 

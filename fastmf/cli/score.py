@@ -40,8 +40,12 @@ def run(arguments):
     from fastmf._jit.messages import announced
 
     _data.check_output(arguments.output, _data.OUTPUT_SUFFIXES)
+    machine = _machines.load(arguments.model, "score_samples")
     method = "energy" if arguments.energy else "score_samples"
-    machine = _machines.load(arguments.model, method)
+    if not hasattr(machine, method):
+        raise ValueError(
+            f"--energy is for machines of visible units alone, not a {type(machine).__name__}."
+        )
     X, names = _machines.read_rows(arguments.data, machine, arguments)
     with announced("scoring"):
         scores = np.asarray(getattr(machine, method)(X))

@@ -168,6 +168,8 @@ def load_and_compare(
     if alphabet is not None:
         alphabet = checked_alphabet(alphabet)
     text = _read(Path(path), max_bytes)
+    if focus is None and inserts == "drop":
+        _check_case(text)
     if alphabet is not None and "." in alphabet:
         text = text._replace(letters=np.where(text.letters == ord("."), ord("-"), text.letters))
     text, width = _aligned_in(alphabet, text, inserts)
@@ -329,6 +331,8 @@ def _read(path, max_bytes):
 
 # --- rows and columns ---------------------------------------------------------------------------
 
+_ALL_LOWER = "all its letters are lower-case, which marks inserts; pass inserts='keep'"
+
 
 def _is_lower(letters):
     return (letters >= ord("a")) & (letters <= ord("z"))
@@ -392,6 +396,15 @@ def _lacks_dots(text):
     return bool(((inserts > 0) & (inserts < len(text.lengths))).any())
 
 
+def _check_case(text):
+    """Raise if all letters are lower-case: gaps alone do not tell which columns are inserts."""
+    if _is_lower(text.letters).any() and not any(
+        (~_is_insert(block) & ~np.isin(block, list(_GAPS))).any()
+        for block in _blocks(text.letters, 1)
+    ):
+        raise ValueError(f"{text.path}: no column is left, as {_ALL_LOWER}.")
+
+
 def _kept_columns(text, rows, focus, inserts):
     """Columns to keep: of the letters of the focus, or all but insert columns."""
     if focus is None and inserts == "keep":
@@ -400,7 +413,7 @@ def _kept_columns(text, rows, focus, inserts):
     if focus is None:
         for block in _blocks(rows, rows.shape[1]):
             keep |= ~_is_insert(block).all(axis=0)
-        what = "all its letters are lower-case, which marks inserts; pass inserts='keep'"
+        what = _ALL_LOWER
     else:
         letters = rows[_focus_row(text, focus)]
         keep = ~np.isin(letters, list(_GAPS))

@@ -28,6 +28,8 @@ def test_likelihoods_are_exact_and_in_nats_a_row(model, stripes, tmp_path, capsy
     np.testing.assert_allclose(found, expected, atol=2e-4)
     mean = float(capsys.readouterr().out.split("log-likelihood: ")[1].split()[0])
     np.testing.assert_allclose(mean, expected.mean(), rtol=1e-3)
+    assert main(["score", str(model), str(tmp_path / "x.npy"), "--energy"]) == 1
+    assert "for machines of visible units alone, not a GeneralizedRBM" in capsys.readouterr().err
 
 
 def test_energies_of_sequences_and_their_names(family, tmp_path):

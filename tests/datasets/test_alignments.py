@@ -338,6 +338,17 @@ def test_options(tmp_path, options, error, says):
         load(tmp_path, A2M, **options)
 
 
+@pytest.mark.parametrize(
+    "rows", [("acd", "ac-", "-cd"), ("acd", "acd"), ("ac.", ".cd"), ("-cd", "a-d")]
+)
+def test_lower_case_alone_is_no_alignment(tmp_path, rows):
+    path = tmp_path / "x.fasta"
+    path.write_text("".join(f">{k}\n{row}\n" for k, row in enumerate(rows)))
+    with pytest.raises(ValueError, match="all its letters are lower-case"):
+        load_alignment(path)
+    assert load_alignment(path, inserts="keep").X.shape == (len(rows), 3)
+
+
 def test_a_focus_without_upper_case(tmp_path):
     with pytest.raises(ValueError, match="no column is left, as the focus 'b' has no upper-case"):
         load(tmp_path, ">a\nACD\n>b\nac-\n", focus="b")
@@ -411,6 +422,10 @@ def test_against_a_reader_letter_by_letter(tmp_path_factory, sequences, inserts)
     columns = range(len(rows[0])) if aligned else ()
     if inserts == "drop":
         columns = [i for i in columns if not all(s[i].islower() or s[i] == "." for s in rows)]
+        if any(map(str.islower, "".join(sequences))) and not any(
+            c.isupper() for s in sequences for c in s
+        ):
+            columns = []
     states = ["".join(s[i].upper().replace(".", "-") for i in columns) for s in rows]
     kept = [k for k, s in enumerate(states) if "X" not in s]
     if not aligned or not columns or not kept:
