@@ -50,6 +50,7 @@ def add(commands):
     dca.add_argument(
         "--model", metavar="NPZ", help="file to write the machine to, for sample, score, mutants"
     )
+    _options.add_quiet(dca, "progress")
     dca.add_argument(
         "--top", type=int, metavar="N",
         help=f"best pairs, at least {SEPARATION} columns apart, to write and draw [as many as "
@@ -194,6 +195,7 @@ def run(arguments):
         n_states=len(alignment.alphabet),
         l2=arguments.l2,
         l2_field=arguments.l2 if arguments.l2_field is None else arguments.l2_field,
+        verbose=not arguments.quiet,
     )
     machine.fit(alignment.X, sample_weight=weights)
     scores = machine.contact_scores(ignore=gap_state(alignment.alphabet))

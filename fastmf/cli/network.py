@@ -9,7 +9,7 @@ import numpy as np
 from fastmf._common.warning import warn_user
 from fastmf.cli import _data, _options
 from fastmf.cli._network_page import Page, write_html, write_markdown
-from fastmf.datasets._tables import MISSING
+from fastmf.datasets._tables import MISSING_CELLS
 from fastmf.datasets.files import text_cells
 from fastmf.models._io import replacing
 
@@ -136,7 +136,7 @@ def read_items(path):
 
 def _without_missing(cells):
     """The cells of a column, None where they are missing: "none" is an answer beside others."""
-    missing = {"", *MISSING}
+    missing = {"", *MISSING_CELLS}
     if any(_order(cell)[0] for cell in cells if cell.lower() not in missing):
         missing.remove("none")
     return [None if cell.lower() in missing else cell for cell in cells]

@@ -121,7 +121,7 @@ def _table(arguments):
 
 def _labels(arguments):
     """Classes in a named column of a table of text, numbers or words; None if there is none."""
-    from fastmf.datasets._tables import MISSING
+    from fastmf.datasets._tables import MISSING_CELLS
     from fastmf.datasets.files import is_text, text_cells
 
     if arguments.target is None or not is_text(arguments.data):
@@ -131,7 +131,7 @@ def _labels(arguments):
         return None
     # From the right: a column of names of rows may have no name.
     place = names.index(arguments.target) - len(names)
-    cells = [None if line[place].lower() in ("", *MISSING) else line[place] for line in lines]
+    cells = [None if line[place].lower() in ("", *MISSING_CELLS) else line[place] for line in lines]
     try:
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
     except ValueError:

@@ -16,7 +16,7 @@ _BLOCK_BYTES = 2**20
 # In the order in which they are looked for: others may stand within cells, as decimal commas do.
 _SEPARATORS = "\t;,"
 # What stands for a missing value, in small letters; an empty cell does, too.
-MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "?", ".")
+MISSING_CELLS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", ".")
 
 
 def read_table(path, check_memory, left_out=()):
@@ -123,7 +123,7 @@ def _in_words(message, names):
 
 def _plain(separator):
     """The function that makes missing cells of a line NaN, and decimal commas points."""
-    words = "|".join(map(re.escape, MISSING))
+    words = "|".join(map(re.escape, MISSING_CELLS))
     if separator == " ":
         missing = re.compile(rf'(?<!\S)"?(?:{words})"?(?!\S)', re.IGNORECASE)
     else:

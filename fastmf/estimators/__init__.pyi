@@ -265,6 +265,7 @@ class FullyVisibleBoltzmannMachine(_Network, _Saved, _Estimator):
         weights: str = "counts",
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
+        verbose: bool = False,
     ) -> None: ...
     def fit(
         self,
@@ -314,6 +315,7 @@ class OrdinalMachine(_Network, _Saved, _Estimator):
         max_iter: int | None = None,
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
+        verbose: bool = False,
     ) -> None: ...
     @property
     def model_(self) -> BoltzmannMachine: ...
@@ -359,6 +361,7 @@ class PottsMachine(_Saved, _Estimator):
         missing: str = "absent",
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
+        verbose: bool = False,
     ) -> None: ...
     @property
     def couplings_(self) -> Array: ...

@@ -1,11 +1,13 @@
 """Rows of items as a fit takes them: distinct, without or with missing values, and in clusters."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from fastmf._common.arguments import number, one_of
+from fastmf._common.arguments import flag, number, one_of
+from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import column_name, missing_entries
 from fastmf.learning.pseudo_likelihood.available import available
@@ -195,21 +197,24 @@ def select_couplings(machine):
     """Leave the couplings to a machine's objective that `l1` selects, and keep the path."""
     objective, gamma = machine._objective, float(machine.ebic_gamma)
     tol, n_rows = min(float(machine.tol), 1e100), objective.total
+    what = "parts of the rows" if machine.l1 == "cv" else "penalties, at most"
+    follow = partial(followed, what=what, verbose=machine.verbose)
     if machine.rule is not None:
         states, thresholds = machine._items()
         regressions = Regressions(
             states, objective.weights * n_rows, thresholds, objective.pairs, machine.n_threads
         )
-        path, edges = nodewise_path(regressions, gamma, machine.rule, tol)
+        path, edges = nodewise_path(regressions, gamma, machine.rule, tol, follow)
     elif machine.l1 == "ebic":
-        path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol)
+        path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol, follow)
     else:
-        path, edges = cross_validated_path(objective, gamma, n_rows, tol)
+        path, edges = cross_validated_path(objective, gamma, n_rows, tol, follow)
     machine.path_, machine._objective = path, objective.restricted(edges)
 
 
 def check_selection(machine):
     """Check `l1`, `rule`, `missing` and `weights`, and what does not go together."""
+    flag("verbose", machine.verbose)
     one_of("missing", machine.missing, MISSING)
     one_of("weights", machine.weights, KINDS_OF_WEIGHTS)
     number("ebic_gamma", machine.ebic_gamma, 0, np.inf, below=True)

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.progress import followed
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.resampling import Refits, counts_of
 from fastmf.learning.pseudo_likelihood.selection import maximum
-from fastmf.learning.training.progress import followed
 
 
 class PermutationTest(NamedTuple):

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, real_array
+from fastmf._common.progress import followed
 from fastmf.estimators._runs import generator_of
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.resampling import (
@@ -14,7 +15,6 @@ from fastmf.learning.pseudo_likelihood.resampling import (
     with_replacement,
     without,
 )
-from fastmf.learning.training.progress import followed
 
 
 class Predictability(NamedTuple):

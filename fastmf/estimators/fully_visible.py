@@ -126,6 +126,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         Threads of the compiled kernels and of products of matrices; results do not depend on it.
         BLAS has one thread, if threadpoolctl is installed, but for Hessians of 3,000 parameters (77
         units) or more.
+    verbose : bool
+        Whether a selection of couplings by `l1` shows on stderr how far it is.
 
     Attributes
     ----------
@@ -197,7 +199,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     def __init__(
         self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
         max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
-        weights="counts", existence_seconds=10.0, n_threads=None,
+        weights="counts", existence_seconds=10.0, n_threads=None, verbose=False,
     ):  # fmt: skip
         self.solver = solver
         self.penalty = penalty
@@ -215,6 +217,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.weights = weights
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
+        self.verbose = verbose
 
     # --- fitting --------------------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ class OrdinalMachine(BaseOrdinalMachine):
         undecided. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
+    verbose : bool
+        Whether a selection of couplings by `l1` shows on stderr how far it is.
 
     Attributes
     ----------
@@ -147,7 +149,7 @@ class OrdinalMachine(BaseOrdinalMachine):
     def __init__(
         self, *, n_categories=None, thresholds="free", reference=0, l1=0.0, l2=0.0, l2_field=0.0,
         missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
-        max_iter=None, existence_seconds=10.0, n_threads=None,
+        max_iter=None, existence_seconds=10.0, n_threads=None, verbose=False,
     ):  # fmt: skip
         self.n_categories = n_categories
         self.thresholds = thresholds
@@ -164,6 +166,7 @@ class OrdinalMachine(BaseOrdinalMachine):
         self.max_iter = max_iter
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
+        self.verbose = verbose
 
     def fit(self, X, y=None, sample_weight=None, clusters=None):
         """Estimate couplings and thresholds.

@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.arguments import count, flag, number, one_of, row_weights
+from fastmf._common.progress import reported
 from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._labels import coded_labels, position_categories
@@ -87,6 +88,8 @@ class PottsMachine(BasePottsMachine):
         undecided; with `l2` there is nothing to decide. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
+    verbose : bool
+        Whether the iteration of L-BFGS is shown on stderr every few seconds.
 
     Attributes
     ----------
@@ -153,7 +156,7 @@ class PottsMachine(BasePottsMachine):
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
         pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
-        existence_seconds=10.0, n_threads=None,
+        existence_seconds=10.0, n_threads=None, verbose=False,
     ):  # fmt: skip
         self.n_states = n_states
         self.l2 = l2
@@ -167,6 +170,7 @@ class PottsMachine(BasePottsMachine):
         self.missing = missing
         self.existence_seconds = existence_seconds
         self.n_threads = n_threads
+        self.verbose = verbose
 
     def fit(self, X, y=None, sample_weight=None):
         """Estimate couplings and field.
@@ -249,6 +253,7 @@ class PottsMachine(BasePottsMachine):
         number("pseudocount", self.pseudocount, 0, 1, below=True)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
+        flag("verbose", self.verbose)
         if self.pseudocount and self.solver != "naive_mean_field":
             raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
         if self.graph is not None and (self.solver == "naive_mean_field" or not self.symmetric):
@@ -263,8 +268,9 @@ class PottsMachine(BasePottsMachine):
     def _maximise(self):
         l2, l2_field = float(self.l2), float(self.l2_field)
         options = fitting.Options(
-            l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter
-        )
+            l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter,
+            report=reported(self.verbose),
+        )  # fmt: skip
         absent, targets = self._absent_pairs(), self._targets()
         if targets is not None:
             found = self._maximise_available(targets)

@@ -144,6 +144,7 @@ def solutions(
     starts: int | ArrayLike = 1000,
     *,
     merge_tol: float = 0.01,
+    verbose: bool = False,
     **options: Any,
 ) -> Solutions: ...
 def isomap(points: ArrayLike, *, n_neighbors: int = 10, n_components: int = 2) -> Array: ...

@@ -357,3 +357,18 @@ def test_no_time_for_a_proof_is_told():
     assert found.existence_.exists is None and found.converged_
     with pytest.raises(ValueError, match="existence_seconds"):
         mf.PottsMachine(existence_seconds=-1).fit(X)
+
+
+@pytest.mark.parametrize("n_rows", [300, 5])
+def test_iterations_are_shown_on_demand(monkeypatch, capsys, n_rows):
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
+    X = np.random.default_rng(0).integers(0, 3, (n_rows, 20))
+    options = {"l2": 0.1, "l2_field": 0.1, "solver": "lbfgs"}
+    quiet = mf.PottsMachine(**options).fit(X)
+    assert capsys.readouterr().err == ""
+    shown = mf.PottsMachine(**options, verbose=True).fit(X)
+    np.testing.assert_array_equal(shown.couplings_, quiet.couplings_)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == shown.n_iter_
+    value = float(lines[-1].split()[-1])
+    assert lines[0].startswith("iteration 1,") and value == pytest.approx(shown.history_[-1])

@@ -174,7 +174,7 @@ def test_what_cannot_be_resampled_is_refused():
 
 def test_progress_is_shown_on_demand(machine, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr("fastmf.learning.training.progress.SECONDS", 0.0)
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
     np.testing.assert_array_equal(machine.bootstrap(2, 0)[0], machine.bootstrap(2, 0, True)[0])
     machine.stability(2, (0.1,), verbose=True)
     mf.compare_groups(machine, machine, n_permutations=1, verbose=True)

@@ -79,7 +79,7 @@ OPTIONAL = {
     "pandas": (set(), {"estimators"}),
     "arviz": (set(), {"evaluation"}),
     "arviz_base": (set(), {"evaluation"}),
-    "tqdm": (set(), {"inference", "learning", "estimators", "evaluation", "cli"}),
+    "tqdm": (set(), {"_common", "learning", "estimators", "evaluation", "cli"}),
     "dask": (set(), {"distributed"}),
     "distributed": (set(), {"distributed"}),
 }

@@ -83,6 +83,14 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
     return state, tilt, n_rows
 
 
+def drawn_starts(model, n_rows, rng):
+    """Samples of the uncoupled units of the first layer."""
+    first, dtype = model.layers[0], model.dtype
+    shape = (n_rows, n_units(first))
+    draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), check.generator(rng))
+    return draws.astype(dtype)
+
+
 def _start(model, init, arrays, rng):
     """Lists of starting means and variances, one entry per layer."""
     dtype = model.dtype
@@ -90,11 +98,9 @@ def _start(model, init, arrays, rng):
         moments = [prior.moments(dtype.type(0), dtype.type(0)) for prior in model.layers]
         return [m for m, _ in moments], [np.where(np.isfinite(v), v, 0) for _, v in moments]
     if isinstance(init, int | np.integer) and not isinstance(init, bool):
-        n_rows = check.count("init", init)
-        first, *rest = model.layers
-        shape = (n_rows, n_units(first))
-        draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), check.generator(rng))
-        return [draws.astype(dtype)] + [None] * len(rest), [None] * len(model.layers)
+        n_layers = len(model.layers)
+        drawn = drawn_starts(model, check.count("init", init), rng)
+        return [drawn] + [None] * (n_layers - 1), [None] * n_layers
     if isinstance(init, FixedPoint):
         init = (init.mean, init.var)
     if isinstance(init, tuple):

@@ -6,13 +6,17 @@ import numpy as np
 import scipy
 
 from fastmf._common import html
-from fastmf._common.arguments import count, number, real_array
+from fastmf._common.arguments import count, flag, number, real_array
+from fastmf._common.progress import followed
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
+from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.tap import tap
 
 # Keys by which rows are compared first: number of single units, and units per average.
 KEY_UNITS, AVERAGED_UNITS = 8, 32
+# Starts between two signs of progress, and options that may have a row for each start.
+_FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
 # Solutions in the table of notebooks.
 MAX_SHOWN = 10
 # Points of the line between two solutions at which the log-partition is evaluated; the scale of
@@ -94,7 +98,7 @@ class Solutions(NamedTuple):
         return html.section("Solutions", html.table(rows), html.table(largest, header))
 
 
-def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
+def solutions(model, starts=1000, *, merge_tol=1e-2, verbose=False, **options):
     """Distinct mean-field solutions of a model, by `tap` from many starts.
 
     Parameters
@@ -105,6 +109,8 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
     merge_tol : float, default 1e-2
         Solutions are the same if no mean of the first layer differs by more, and no variance by
         more than twice that (relative to the variance where it exceeds 1).
+    verbose : bool, default False
+        Whether to show on stderr how many starts are done.
     **options
         Options of `fastmf.tap`: order, tol, max_iter, n_threads, rng and so on.
 
@@ -132,7 +138,36 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
         starts = np.atleast_2d(real_array("starts", starts))
     else:
         starts = count("starts", starts)
+    if flag("verbose", verbose) and options.keys().isdisjoint(_OPTIONS_OF_ROWS):
+        if isinstance(starts, int | np.integer):
+            starts = drawn_starts(model, starts, options["rng"])
+        parts = [starts[k : k + _FOLLOWED_STARTS] for k in range(0, len(starts), _FOLLOWED_STARTS)]
+        what = f"parts of {_FOLLOWED_STARTS} starts"
+        reached = [_Reached.of(tap(model, part, **options)) for part in followed(parts, what, True)]
+        return distinct_solutions(_Reached.joined(reached), merge_tol)
     return distinct_solutions(tap(model, starts, **options), merge_tol)
+
+
+class _Reached(NamedTuple):
+    """What `distinct_solutions` reads of a `FixedPoint`, of parts of its rows."""
+
+    mean: tuple
+    var: tuple
+    log_partition: np.ndarray
+    converged: np.ndarray
+
+    @classmethod
+    def of(cls, found):
+        layers = [x if isinstance(x, tuple) else (x,) for x in (found.mean, found.var)]
+        return cls(*layers, found.log_partition, found.converged)
+
+    @classmethod
+    def joined(cls, parts):
+        layers = [
+            tuple(map(np.concatenate, zip(*(part[k] for part in parts), strict=True)))
+            for k in (0, 1)
+        ]
+        return cls(*layers, *(np.concatenate([part[k] for part in parts]) for k in (2, 3)))
 
 
 def distinct_solutions(reached, merge_tol=1e-2):
@@ -150,11 +185,10 @@ def distinct_solutions(reached, merge_tol=1e-2):
     """
     rows, members = distinct(reached, merge_tol)
     log_partition = np.asarray(reached.log_partition)[rows]
-    layered = isinstance(reached.mean, tuple)
-    visible, *hidden = reached.mean if layered else (reached.mean,)
+    visible, *hidden = reached.mean if isinstance(reached.mean, tuple) else (reached.mean,)
     return Solutions(
         visible=visible[rows],
-        hidden=np.concatenate(hidden, axis=1)[rows] if layered else None,
+        hidden=np.concatenate(hidden, axis=1)[rows] if hidden else None,
         free_energy=-log_partition,
         log_partition=log_partition,
         converged=np.asarray(reached.converged)[rows],

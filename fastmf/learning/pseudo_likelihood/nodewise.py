@@ -99,7 +99,7 @@ class Regressions(OrdinalLikelihood):
         ).z  # fmt: skip
 
 
-def nodewise_path(regressions, gamma, rule, tol):
+def nodewise_path(regressions, gamma, rule, tol, follow=iter):
     """Neighbours of each item along a path of penalties, and the edges that are chosen.
 
     Parameters
@@ -110,6 +110,8 @@ def nodewise_path(regressions, gamma, rule, tol):
     rule : {"and", "or"}
     tol : float
         Tolerance of the fits.
+    follow : callable
+        Iterates over a list of penalties, and may show how many are done.
 
     Returns
     -------
@@ -125,7 +127,7 @@ def nodewise_path(regressions, gamma, rule, tol):
     penalties = np.geomspace(1, SMALLEST, N_PENALTIES)[:, None] * largest
     cost = np.log(regressions.total) + 2 * gamma * np.log(max(d - 1, 1))
     neighbours, values, ebic = [], [], []
-    for k, l1 in enumerate(penalties):
+    for k, l1 in enumerate(follow(penalties)):
         # At the largest penalties, to rounding, no item has neighbours.
         if k:
             parameters = regressions.lasso(parameters, l1, tol)

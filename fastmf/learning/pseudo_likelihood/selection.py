@@ -58,7 +58,7 @@ class SelectionPath(NamedTuple):
     score: np.ndarray | None = None
 
 
-def ebic_path(objective, restricted, gamma, n_rows, tol):
+def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
     """Graphs of a path, and the couplings of the one that is chosen.
 
     Parameters
@@ -73,6 +73,8 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
         Number of rows n.
     tol : float
         Tolerance of the fits.
+    follow : callable
+        Iterates over a list of penalties, and may show how many are done.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
     penalties = _penalties(objective, N_PENALTIES)
     largest = penalties[0]
     known, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
-    for l1 in penalties:
+    for l1 in follow(penalties):
         # At the largest penalty, to rounding, no coupling is left.
         if l1 < largest:
             parameters = lbfgs(objective, parameters, l1=l1, tol=tol).parameters
@@ -109,15 +111,15 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
     return SelectionPath(penalties[: len(values)], sizes, values, ebic, chosen), best[1]
 
 
-def cross_validated_path(objective, gamma, n_rows, tol):
+def cross_validated_path(objective, gamma, n_rows, tol, follow=iter):
     """Graphs of a path, and the couplings of the penalty with the largest score of left-out rows.
 
     Parameters
     ----------
     objective : CompositeLikelihood
         Whose weights count rows.
-    gamma, n_rows, tol : float
-        As in `ebic_path`.
+    gamma, n_rows, tol, follow
+        As in `ebic_path`; parts of the rows are followed.
 
     Returns
     -------
@@ -130,7 +132,7 @@ def cross_validated_path(objective, gamma, n_rows, tol):
     fold = np.random.default_rng(0).permutation(np.arange(counts.sum()) % N_FOLDS)
     row = np.repeat(np.arange(len(counts)), counts)
     score = np.zeros(len(penalties))
-    for k in range(min(N_FOLDS, counts.sum())):
+    for k in follow(range(min(N_FOLDS, counts.sum()))):
         left_out = np.bincount(row[fold == k], minlength=len(counts)).astype(float)
         inside, outside = (objective.reweighted(w) for w in (counts - left_out, left_out))
         parameters = inside.independent()

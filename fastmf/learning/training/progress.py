@@ -6,9 +6,6 @@ from contextlib import contextmanager
 from fastmf._jit.messages import announced, seconds_compiling, to_stderr
 from fastmf.models import CRBM
 
-# Seconds between lines of a long calculation where tqdm is not installed.
-SECONDS = 5.0
-
 
 class _Lines:
     """The few methods of a tqdm bar that training uses, as one line an epoch."""
@@ -87,33 +84,6 @@ def progress(total, initial, verbose, what):
 
         with announced(what, show=write):
             yield _Bar(bar)
-
-
-def followed(steps, what, verbose):
-    """The steps of a long calculation, one after the other.
-
-    Parameters
-    ----------
-    steps : sequence
-    what : str
-        Steps in words, such as "bootstrap samples".
-    verbose : bool
-        Whether a bar shows how many are done; without tqdm, a line every few seconds.
-    """
-    if not verbose:
-        yield from steps
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        shown = time.monotonic()
-        for k, step in enumerate(steps):
-            if time.monotonic() - shown >= SECONDS:
-                to_stderr(f"{k}/{len(steps)} {what}")
-                shown = time.monotonic()
-            yield step
-        return
-    yield from tqdm(steps, desc=what)
 
 
 def units_of(model):

@@ -1,5 +1,6 @@
 """Fits of Potts machines: which objective, which solver, in which precision."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,8 @@ class Options(NamedTuple):
     max_iter : int or None
     single : bool or None
         Whether L-BFGS computes in single precision; None: if there are many parameters.
+    report : callable or None
+        Called with the iteration of L-BFGS and the value, but where positions are fitted apart.
     """
 
     l2: float
@@ -53,6 +56,7 @@ class Options(NamedTuple):
     tol: float = 1e-4
     max_iter: int | None = None
     single: bool | None = None
+    report: Callable | None = None
 
 
 class PottsFit(NamedTuple):
@@ -158,8 +162,9 @@ def _fit_symmetric(data, options, excluded):
             history = warm.history
         else:
             found = lbfgs.minimise(
-                objective, z, tol=tol, max_iter=max_iter, n_threads=data.n_threads
-            )
+                objective, z, tol=tol, max_iter=max_iter, n_threads=data.n_threads,
+                callback=options.report,
+            )  # fmt: skip
         couplings, field = objective.parameters(z)
     history = -np.array([*history, *found.history])
     return PottsFit(DenseCouplings(couplings, data.sizes), field, history, found.converged)
@@ -270,7 +275,7 @@ def _fit_few_rows(data, options):
     z = objective.start(starting_field(data))
     found = lbfgs.minimise(
         objective, z, tol=options.tol, max_iter=options.max_iter or MAX_ITER["lbfgs"],
-        n_threads=data.n_threads,
+        n_threads=data.n_threads, callback=options.report,
     )  # fmt: skip
     coefficients, field = objective.parameters(z)
     couplings = OfFewRows(coefficients, data.labels, data.sizes)

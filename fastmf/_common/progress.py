@@ -1,0 +1,59 @@
+"""How far a long calculation is: a bar by tqdm where it is installed, and lines on stderr."""
+
+import sys
+import time
+
+# Seconds between lines.
+SECONDS = 5.0
+
+
+def followed(steps, what, verbose):
+    """The steps of a long calculation, one after the other.
+
+    Parameters
+    ----------
+    steps : sequence
+    what : str
+        Steps in words, such as "bootstrap samples".
+    verbose : bool
+        Whether a bar shows how many are done; without tqdm, a line every few seconds.
+    """
+    if not verbose:
+        yield from steps
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        shown = time.monotonic()
+        for k, step in enumerate(steps):
+            if time.monotonic() - shown >= SECONDS:
+                _show(f"{k}/{len(steps)} {what}")
+                shown = time.monotonic()
+            yield step
+        return
+    yield from tqdm(steps, desc=what)
+
+
+def reported(verbose):
+    """A function of the iteration and the value of an objective that is minimised, or None.
+
+    Parameters
+    ----------
+    verbose : bool
+        Whether there is one, which prints a line every few seconds.
+    """
+    if not verbose:
+        return None
+    shown = time.monotonic()
+
+    def report(iteration, value):
+        nonlocal shown
+        if time.monotonic() - shown >= SECONDS:
+            _show(f"iteration {iteration + 1}, penalised log-pseudo-likelihood {-value:.7g}")
+            shown = time.monotonic()
+
+    return report
+
+
+def _show(text):
+    print(text, file=sys.stderr, flush=True)
