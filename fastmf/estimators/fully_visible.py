@@ -69,11 +69,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         for up to some 50 units, by scoring with quasi-Newton corrections. Where data are separated
         the penalised function can have several maxima, of which `init` selects one.
     l1 : float, "ebic" or "cv"
-        Penalty ``l1 sum |J_jk|`` per row, with which errors and tests are those of a fit without it
-        of the couplings that are not zero. "ebic" chooses couplings along a path of penalties by
-        the extended Bayesian information criterion, "cv" by cross-validation in ten parts, which
-        keeps more; both fit these again without `l1`. Errors and tests after either are as if the
-        couplings had been known, so that they are too small.
+        Penalty ``l1 sum |J_jk|`` per row; errors and tests are then those of a fit of the non-zero
+        couplings without it. "ebic" chooses couplings along a path of penalties by the extended
+        Bayesian information criterion, "cv" by cross-validation in ten parts, which keeps more;
+        both fit the chosen couplings again without `l1`. Errors and tests treat chosen couplings as
+        known, so that errors are too small.
     l2 : float
         Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row, over pairs jk and units j. With it the
         maximum always exists.
@@ -144,7 +144,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     n_iter_ : int
         At least 1: a start at the maximum is found to be there by one iteration.
     converged_ : bool
-        Whether the solver stopped by its own rule, at a maximum not known not to exist.
+        Whether the solver stopped by its own rule, and the maximum is not disproved.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
@@ -166,7 +166,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     Warns
     -----
     ConvergenceWarning
-        If the maximum does not exist, that is undecided, or iterations ran out.
+        If the maximum does not exist, if that could not be decided, or if iterations ran out.
     UserWarning
         If rows with too many missing values are left out.
 

@@ -127,11 +127,11 @@ class GeneralizedRBM(LayeredMachine):
     and what callbacks see, are of the data as they are. Precisions of unbounded units are learned
     in their logarithm; those of hidden units next to bounded ones alone stay as they are given, and
     steps of such units are divided by their covariance over the batch
-    (`fastmf.learning.training.hidden_scales`). Only machines without a distribution are out of
-    reach: steps are halved where two layers of unbounded units would be coupled too strongly. Where
-    mean-field iterations have no moments, as for strongly coupled units on half-lines, a warning
-    says so and learning goes on with "pcd". `l2` and `l1` act on the couplings in the units of
-    measurement of learning.
+    (`fastmf.learning.training.hidden_scales`). Machines that have no normalised distribution are
+    avoided: steps are halved where two layers of unbounded units would be coupled too strongly.
+    Where mean-field iterations have no moments, as for strongly coupled units on half-lines, a
+    warning says so and learning goes on with "pcd". `l2` and `l1` act on the couplings in the units
+    of measurement of learning.
 
     float32 data are computed in float32, all other in float64.
     Rows may be sparse, in SciPy's CSR form or one that is converted to it, or integers: they are

@@ -116,13 +116,13 @@ class OrdinalMachine(BaseOrdinalMachine):
         log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`; with `rule`
         a column for each item, of the regression on the others.
     converged_ : bool
-        Whether the solver stopped by its own rule, at a maximum not known not to exist.
+        Whether the solver stopped by its own rule, and the maximum is not disproved.
     n_features_in_ : int
 
     Warns
     -----
     ConvergenceWarning
-        If the maximum does not exist, that is undecided, or iterations ran out.
+        If the maximum does not exist, if that could not be decided, or if iterations ran out.
     UserWarning
         If strings are taken in alphabetical order, or rows with too many missing values are left
         out.

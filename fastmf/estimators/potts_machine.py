@@ -115,7 +115,7 @@ class PottsMachine(BasePottsMachine):
         Log-pseudo-likelihood of the data less penalties after each iteration.
     n_iter_ : int
     converged_ : bool
-        Whether the solver stopped by its own rule, at a maximum not known not to exist.
+        Whether the solver stopped by its own rule, and the maximum is not disproved.
     graph_ : int array of shape (n_edges, 2)
         The pairs of positions of `graph`; only with it.
     n_missing_, n_dropped_ : int
@@ -128,7 +128,7 @@ class PottsMachine(BasePottsMachine):
     Warns
     -----
     ConvergenceWarning
-        If the maximum does not exist, that is undecided, or iterations ran out.
+        If the maximum does not exist, if that could not be decided, or if iterations ran out.
 
     Notes
     -----
