@@ -90,6 +90,10 @@ def main(argv=None):
     SystemExit
         With code 2 for wrong usage, 0 after --help and --version.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # Names in files may have letters that a console of another encoding has not.
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     try:
         with warnings.catch_warnings():

@@ -28,6 +28,11 @@ def test_help_in_a_process():
         assert name in done.stdout
 
 
+def test_letters_that_a_console_lacks_are_escaped():
+    done = python_m("info", "größe.npz", PYTHONIOENCODING="ascii")
+    assert done.returncode == 1 and "gr\\xf6\\xdfe.npz" in done.stderr
+
+
 def test_an_error_is_one_line_and_a_traceback_can_be_had():
     done = python_m("info", "nowhere.npz")
     assert done.returncode == 1

@@ -13,6 +13,7 @@ distributed = pytest.importorskip("distributed")
 
 from fastmf import distributed as mfd  # noqa: E402
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows the latter ends a process at once
 OPTIONS = dict(n_epochs=3, batch_size=100, monitor_rows=20)
 
 
@@ -84,7 +85,7 @@ def test_workers_are_killed_and_nothing_is_lost(tmp_path):
     def kill(state):
         if state.epoch == 1:
             pid = client.run(os.getpid)
-            os.kill(next(iter(pid.values())), signal.SIGKILL)
+            os.kill(next(iter(pid.values())), KILL)
             reported.append(len(pid))
 
     calls, killed = tmp_path / "calls", tmp_path / "killed"
@@ -95,7 +96,7 @@ def test_workers_are_killed_and_nothing_is_lost(tmp_path):
             file.write("x")
         if calls.stat().st_size >= 6 and not killed.exists():
             killed.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), KILL)
         return block
 
     with (

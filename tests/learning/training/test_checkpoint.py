@@ -1,6 +1,5 @@
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -183,8 +182,8 @@ def test_killed_process_resumes_to_the_same_bits(tmp_path):
     while not path.exists() and process.poll() is None:
         time.sleep(0.01)
     time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    assert process.wait() != 0
     assert not result.exists()
     subprocess.run([*command, str(result)], env=environment, check=True)
     subprocess.run([*command[:3], str(tmp_path / "other"), str(tmp_path / "whole")],
