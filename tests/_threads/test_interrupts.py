@@ -111,7 +111,7 @@ CALLS = {
         linear_model(300, 10_000), schedule="convergent", max_iter=10**6, tol=1e-300,
     ),
     "adaptive_tap": lambda: partial(
-        mf.adaptive_tap, ising(300, 0.3), max_iter=10**6, tol=1e-300
+        mf.adaptive_tap, ising(600, 0.3), max_iter=10**6, tol=1e-300
     ),
     "effective_couplings": lambda: partial(
         effective_couplings, categorical(300), labels(2000, 300) % 3, n_background=2000
