@@ -50,11 +50,18 @@ def read_table(path, check_memory, left_out=()):
         if not begin:
             raise ValueError("it has no line of numbers")
         separator = _separator(begin[-1])
+        if separator != "\t":
+            lines = filter(str.strip, lines)
         names = None
         if not _is_numeric(begin[0], separator):
             names = _cells(begin.pop(0), separator)
             if not begin:
                 raise ValueError("it has no line of numbers")
+        if names and len(names) == 1 and re.fullmatch(r"\s*[+-]?\d*,\d+\s*", begin[0]):
+            raise ValueError(
+                f"a line such as {begin[0]!r:.40} may be a number with a decimal comma, or the "
+                "name of a row and a number; write decimal points, or a name for each column"
+            )
         return _numbers(chain(begin, lines), separator, names, begin, left_out)
 
 
@@ -128,7 +135,7 @@ def _plain(separator):
         missing = re.compile(rf'(?<!\S)"?(?:{words})"?(?!\S)', re.IGNORECASE)
     else:
         space = rf"[^\S{separator}]*"
-        cell = rf'{space}(?:"?(?:{words})"?|"")?{space}'
+        cell = rf'{space}(?:"?{space}(?:{words}){space}"?|"")?{space}'
         ends = rf"(?={separator}|$)"
         missing = re.compile(rf"(?<={separator}){cell}{ends}|^{cell}{ends}", re.IGNORECASE)
     commas = separator in ";\t"
@@ -187,6 +194,7 @@ def _lines(file, longest):
         except UnicodeDecodeError as error:
             raise ValueError(NOT_UTF_8) from error
         for line in text.splitlines():
-            if line.strip() and not line.startswith("#"):
+            # A line of tabs alone may be a row of empty cells.
+            if line.strip(" ") and not line.startswith("#"):
                 yield line
         encoding = "utf-8"

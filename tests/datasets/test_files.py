@@ -71,6 +71,12 @@ def test_empty_cells_are_nan(tmp_path):
     np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), expected)
 
 
+def test_a_row_of_empty_cells_between_tabs_is_a_row(tmp_path):
+    (tmp_path / "x.tsv").write_text("a\tb\n1\t2\n\t\n\n3\t4\n")
+    expected = [[1, 2], [np.nan, np.nan], [3, 4]]
+    np.testing.assert_array_equal(read_array(tmp_path / "x.tsv"), expected)
+
+
 def test_csv_of_one_column_is_a_column(tmp_path):
     (tmp_path / "x.csv").write_text("1\n2\n3\n")
     assert read_array(tmp_path / "x.csv").shape == (3, 1)
@@ -91,6 +97,7 @@ def test_csv_of_one_column_is_a_column(tmp_path):
         '"","a","b"\n"first, row",1,2.5\n"2",3,NA\n',
         ",a,b\n0,1,2.5\n1,3,\n",
         '"a" "b"\n"row 1" 1 2.5\n"row 2" 3 NA\n',
+        "a,b\n1,2.5\n\t\n3,NA\n",
         '"a";"b"\n"1";"2,5"\n"3";"n/a"\n',
         '"1","2.5"\n"3","?"\n',
         '"a" "b"\n"1" "2.5"\n"3" "NULL"\n',
@@ -188,6 +195,7 @@ def strangely_compressed(archive):
         ("x.csv", b"a,b\n# 1,2\n", "no line of numbers"),
         ("x.csv", b"1,2\n3\n", "cannot be read"),
         ("x.csv", b"1,2\n3,x\n", "cannot be read"),
+        ("x.csv", b"yield\n1,5\n2,5\n", "decimal comma, or the name of a row"),
         ("x.csv", b"1,2\n3,x\n", "'x' in column 2 of row 2 is no number"),
         ("x.csv", b"age,sex\n3,f\n", r"'f' in column 2 \('sex'\) of row 1 is no number"),
         ("x.csv", b',"sex"\n"a","f"\n', r"'f' in column 2 \('sex'\) of row 1"),
