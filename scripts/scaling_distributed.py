@@ -7,6 +7,7 @@ learning without Dask, in one thread; the difference is the overhead of the task
 is that of the matrix products of an epoch, of three sweeps a step.
 """
 
+import logging
 from contextlib import contextmanager
 from functools import partial
 
@@ -78,6 +79,9 @@ def problem(clients, point, options):
 def main(argv=None):
     """Measure, write the table, draw it."""
     clients = {}
+    logging.getLogger("distributed").setLevel(
+        logging.ERROR
+    )  # how a cluster ends is not of interest
     try:
         run("scaling_distributed", __doc__, points, partial(problem, clients), OPTIONS, argv)
     finally:

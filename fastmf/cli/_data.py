@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from fastmf.datasets import read_array
+from fastmf.datasets.files import read_named
 from fastmf.models._io import replacing
 
 
@@ -24,12 +25,21 @@ def add_options(group):
         help="then make values above T 1 and all others 0",
     )
     group.add_argument("--rows", type=int, metavar="N", help="use the first N rows only")
+    add_ignore(group)
     group.add_argument(
         "--dtype",
         choices=("float32", "float64"),
         default="float32",
         help="type to compute in [float32]",
     )
+
+
+def add_ignore(group):
+    """Add the option that leaves out columns of a table of text."""
+    group.add_argument(
+        "--ignore", nargs="+", default=[], metavar="NAME",
+        help="columns of a table, by their names, that are left out, such as those of words",
+    )  # fmt: skip
 
 
 def read(name, arguments, *, whole=False):
@@ -40,7 +50,8 @@ def read(name, arguments, *, whole=False):
     ValueError, OSError
         If there is no such file, or it holds no matrix.
     """
-    array = matrix(read_array(name), name)
+    array = read_array(name) if not arguments.ignore else read_named(name, arguments.ignore)[0]
+    array = matrix(array, name)
     n = n_rows(arguments)
     if not 0 < arguments.scale < np.inf:
         raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")

@@ -51,7 +51,7 @@ def add(commands):
     regress.add_argument(
         "--names", metavar="FILE", help="names of the features, one a line, for files without them"
     )
-    regress.add_argument("--ignore", nargs="+", default=[], metavar="NAME", help="columns left out")
+    _data.add_ignore(regress)
     regress.add_argument("--rows", type=int, metavar="N", help="use the first N rows only")
 
 
@@ -116,7 +116,10 @@ def _table(arguments):
     if len(names) != X.shape[1]:
         raise ValueError(f"there are {len(names)} names, but {X.shape[1]} features.")
     rows = slice(_data.n_rows(arguments))
-    return X[rows], y[rows], names
+    X, y = X[rows], y[rows]
+    if len(y) > 1 and (y[1:] == y[0]).all():
+        raise ValueError(f"the target has the same value, {y[0]!s}, in all {len(y)} rows.")
+    return X, y, names
 
 
 def _labels(arguments):

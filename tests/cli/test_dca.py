@@ -16,8 +16,8 @@ class Machine:
 
     made = ()
 
-    def __init__(self, *, n_states, l2, l2_field):
-        self.n_states, self.l2, self.l2_field = n_states, l2, l2_field
+    def __init__(self, *, n_states, l2, l2_field, verbose):
+        self.n_states, self.l2, self.l2_field, self.verbose = n_states, l2, l2_field, verbose
         Machine.made = (*Machine.made, self)
 
     def fit(self, X, sample_weight):
@@ -80,6 +80,12 @@ def test_the_best_pairs_are_written(alignment, machine, capsys):
 def test_the_ridge_on_fields_is_an_option(alignment, machine):
     assert main(["dca", str(alignment), "--l2", "0.1", "--l2-field", "0.001"]) == 0
     assert [(made.l2, made.l2_field) for made in machine.made] == [(0.1, 0.001)]
+
+
+def test_progress_is_left_out_on_demand(alignment, machine):
+    for options in ([], ["--quiet"]):
+        assert main(["dca", str(alignment), *options]) == 0
+    assert [made.verbose for made in machine.made] == [True, False]
 
 
 def test_gaps_as_missing_data_and_the_columns_of_a_focus(alignment, machine):

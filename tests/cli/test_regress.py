@@ -80,10 +80,13 @@ def test_classes_of_words_beside_columns_of_words(table, capsys):
     assert "missing values" in capsys.readouterr().err
 
 
-def test_one_column_has_nothing_to_predict_it(tmp_path, capsys):
+def test_what_cannot_be_predicted_is_said(tmp_path, capsys):
     np.savetxt(tmp_path / "y.csv", np.arange(9.0))
     assert main(["regress", str(tmp_path / "y.csv")]) == 1
     assert "no column beside the target" in capsys.readouterr().err
+    np.savetxt(tmp_path / "y.csv", [[1.0, 2], [3, 2]], delimiter=",")
+    assert main(["regress", str(tmp_path / "y.csv")]) == 1
+    assert "the target has the same value, 2.0, in all 2 rows" in capsys.readouterr().err
 
 
 def test_classes_and_columns_that_stay(table):

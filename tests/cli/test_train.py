@@ -39,6 +39,21 @@ def test_images_of_bytes_are_scaled_cut_and_thresholded(stripes, tmp_path):
     assert grey.dtype == np.float32
 
 
+def test_columns_of_words_are_ignored_on_demand(stripes, tmp_path, capsys):
+    names = [f"c{j}" for j in range(stripes.shape[1])]
+    rows = [",".join([f"person {k}", *map(str, row)]) for k, row in enumerate(stripes.tolist())]
+    (tmp_path / "x.csv").write_text("\n".join([",".join(["who", *names]), *rows]))
+    np.save(tmp_path / "x.npy", stripes)
+    assert train(tmp_path / "x.csv", tmp_path / "a.npz") == 1
+    assert "('who') of row 1 is no number; leave the column out" in capsys.readouterr().err
+    assert train(tmp_path / "x.csv", tmp_path / "a.npz", "--ignore", "who") == 0
+    assert train(tmp_path / "x.npy", tmp_path / "b.npz") == 0
+    found, expected = (GeneralizedRBM.load(tmp_path / f"{x}.npz").weights_ for x in "ab")
+    np.testing.assert_array_equal(found, expected)
+    assert train(tmp_path / "x.npy", tmp_path / "b.npz", "--ignore", "who") == 1
+    assert "no names of columns" in capsys.readouterr().err
+
+
 def test_a_raw_table_with_names_and_empty_cells_is_learned(tmp_path, capsys):
     """What is printed is the likelihood of what was seen, nats a row, in the table's own units."""
     wine = load_wine().data[:100]  # as many rows as the likelihood is monitored on
