@@ -25,6 +25,7 @@ from fastmf.learning.layered.general_step import hidden_layers
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDER_OF_GRADIENT
 from fastmf.learning.layered.memory import solver_of
 from fastmf.learning.layered.starts import starts
+from fastmf.learning.training.hidden_scales import has_free_units
 from fastmf.models.dbm import machine_of
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._compiled import AddressTable
@@ -71,6 +72,11 @@ class Problem(NamedTuple):
         """Whether it is an RBM of binary units, of which fields alone are learned."""
         binary = all(type(prior) in (Bernoulli, Ising) for prior in self.model.layers)
         return binary and not self.model.deep
+
+    @property
+    def scaled(self):
+        """Whether there are units whose scale is free: their steps are scaled."""
+        return has_free_units(self.model.layers)
 
     @property
     def grouped(self):
