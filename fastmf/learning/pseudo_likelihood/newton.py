@@ -201,14 +201,14 @@ def minimise(objective, z, *, tol, max_iter):
     history = []
     for _ in range(max_iter):
         step = _newton_step(objective.hessian_at(z), gradient)
-        slope = float(gradient @ step)
-        if not -slope / 2 > tol:
+        derivative = float(gradient @ step)
+        if not -derivative / 2 > tol:
             return Minimum(z, history or [value], True)
-        if -slope / 2 < np.finfo(z.dtype).eps * abs(value):
+        if -derivative / 2 < np.finfo(z.dtype).eps * abs(value):
             # The decrease is below rounding error, so the step is accepted.
             z += step
             return Minimum(z, [*history, value], True)
-        found = _line_search(objective, z, gradient, step, (value, slope))
+        found = _line_search(objective, z, gradient, step, (value, derivative))
         if found is None:
             break
         value = found
@@ -242,12 +242,12 @@ def _newton_step(product, gradient):
 
 def _line_search(objective, z, gradient, step, at):
     """Move z by a part of the step so that the value decreases; the gradient is that at the end."""
-    value, slope = at
+    value, derivative = at
     length, before = 1.0, z.copy()
     for _ in range(_MAX_HALVINGS):
         np.add(before, length * step, out=z)
         new = objective(z, gradient)
-        if new <= value + _MIN_DECREASE * length * slope:
+        if new <= value + _MIN_DECREASE * length * derivative:
             return new
         length /= 2
     z[:] = before
