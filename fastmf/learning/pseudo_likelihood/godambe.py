@@ -62,7 +62,7 @@ class CouplingTests(NamedTuple):
     adjusted: np.ndarray
 
     def _repr_html_(self):
-        """What notebooks show: how many couplings are significant, and the most significant."""
+        """HTML for notebooks: how many couplings are significant, and the most significant."""
         counts = [(f"adjusted p < {p:g}", str((self.adjusted < p).sum())) for p in (0.05, 0.01)]
         top = np.lexsort((-abs(self.z), self.adjusted))[:MAX_TESTS_SHOWN]
         rows = [
@@ -96,7 +96,7 @@ class RatioTest(NamedTuple):
     parameters: np.ndarray
 
     def _repr_html_(self):
-        """What notebooks show: the statistic and its p-value."""
+        """HTML for notebooks: the statistic and its p-value."""
         rows = [
             ("couplings tested", str(len(self.weights))),
             ("statistic", html.number(self.statistic)),
@@ -114,7 +114,7 @@ class Godambe:
     parameters : array of shape (n_parameters,)
         Its maximum.
     sampling : array of shape (n_rows,) or sparse array of shape (n_clusters, n_rows), optional
-        What was sampled independently, as in `CompositeLikelihood.score_covariance`; default rows,
+        Units of independent sampling, as in `CompositeLikelihood.score_covariance`; default rows,
         which weights count.
     """
 
@@ -175,7 +175,7 @@ class Godambe:
             return inverse @ scores @ inverse.T
 
     def naive_covariance(self):
-        """What the covariance would be if the rows' log-values were log-likelihoods: H^-1 / n."""
+        """Covariance if the rows' log-values were log-likelihoods: H^-1 / n."""
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.kernels.pseudo_likelihood.potts import aligned
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit, Minimum
+from fastmf.learning.pseudo_likelihood.fit import MIN_DECREASE, TOLERANCE_ROWS, Fit, Minimum
 
 MAX_LBFGS_ITER = 1000
 # Pairs of steps and changes of the gradient that are kept.
@@ -24,8 +24,6 @@ N_PAIRS = 6
 N_PAIRS_OF_SMALL_PROBLEMS = 20
 # Numbers of each vector in a chunk: those of all vectors stay in the cache.
 _CHUNK_NUMBERS = 1 << 14
-# Smallest decrease of the function, compared with that along the gradient, for a step to be taken.
-_MIN_DECREASE = 1e-4
 _MAX_BACKTRACKS = 20
 # Units in the last place of the value below which a predicted decrease cannot be resolved.
 _ROUNDING = 10.0
@@ -130,7 +128,7 @@ class _Steps:
         length = 1.0
         for _ in range(_MAX_BACKTRACKS):
             new = self.objective(z, self.trial_gradient)
-            if new <= value + _MIN_DECREASE * length * derivative:
+            if new <= value + MIN_DECREASE * length * derivative:
                 return new
             shorter = _shorter(length, derivative, new - value)
             z -= (1 - shorter / length) * step
@@ -192,7 +190,7 @@ class _StepsInOrthants(_Steps):
             z[:] = before + length * step
             z[(self.l1 > 0) & (z * orthant <= 0)] = 0
             new = self.objective(z, self.trial_gradient) + self.l1 @ abs(z)
-            if new <= value - _MIN_DECREASE * downhill @ (z - before):
+            if new <= value - MIN_DECREASE * downhill @ (z - before):
                 self.vectors.rows[slot] = z - before
                 return new
             length = _shorter(length, derivative, new - value)

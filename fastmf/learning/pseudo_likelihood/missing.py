@@ -214,7 +214,7 @@ class IncompleteGodambe(Godambe):
         return both - (scores * weights[:, None]).T @ statistics
 
     def naive_covariance(self):
-        """What the covariance would be if the rows' log-values were log-likelihoods."""
+        """Covariance if the rows' log-values were log-likelihoods."""
         covariance = super().naive_covariance()
         return (covariance + covariance.T) / 2
 

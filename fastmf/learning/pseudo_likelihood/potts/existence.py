@@ -27,6 +27,7 @@ from fastmf.learning.pseudo_likelihood.existence import (
     rising_margins,
     undecided,
 )
+from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.models._gauge import PositionStates
@@ -37,8 +38,8 @@ _MAX_ENTRIES = 400_000
 _MAX_STATES = 1000
 # Rows whose fields are made together.
 _ROWS_OF_FIELDS = 1024
-# Rounding errors of mean derivatives, and of eigenvalues beside the largest.
-_GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
+# Rounding error of eigenvalues, beside the largest.
+_EIGENVALUE_ROUNDING = 1e-12
 
 _UNSEEN = (
     "states were never seen, whose fields fall without end; leave them out or give a ridge "
@@ -215,7 +216,7 @@ def _looked_at(data, couplings, field):
         of_field += r.sum(0)
     of_couplings = (of_couplings + of_couplings.T)[position[:, None] < position]
     gradient = np.sqrt(of_couplings @ of_couplings + of_field @ of_field)
-    rounding = _GRADIENT_ROUNDING * np.sqrt(len(of_couplings) + n)
+    rounding = GRADIENT_ROUNDING * np.sqrt(len(of_couplings) + n)
     return _Estimate(margin, gradient + rounding, residual)
 
 
