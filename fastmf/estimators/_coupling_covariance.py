@@ -90,7 +90,7 @@ def warn_of_penalty(shares, what="penalty"):
     shares : array of shape (n_couplings,)
         Shares of the penalty in the inverse variances of couplings by the curvature.
     what : str, default "penalty"
-        What is told: or the prior.
+        Name in the warning: or the prior.
     """
     n = int((shares > MAX_PENALTY_SHARE).sum())
     if n:

@@ -37,7 +37,7 @@ SUGGESTED_FACTOR = 4
 
 
 class AnnealedEstimate(NamedTuple):
-    """What `annealed_importance_sampling` returns.
+    """Result of `annealed_importance_sampling`.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class AnnealedEstimate(NamedTuple):
         )
 
     def _repr_html_(self):
-        """What notebooks show: both estimates, and whether they agree."""
+        """HTML for notebooks: both estimates, and whether they agree."""
         ends = [
             ("forward", self.log_partition, self.error, self.effective_size),
             ("reverse", self.reverse, self.reverse_error, self.reverse_effective_size),
@@ -299,7 +299,7 @@ def _starts(model, data, n_chains):
 
 
 class Exploration:
-    """What is known of the model: the base and the schedule of the path, and earlier estimates.
+    """Knowledge of the model: the base and the schedule of the path, and earlier estimates.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class EliminationPlan(NamedTuple):
         Parameters
         ----------
         kept : {"nothing", "choices", "messages", "cliques"}
-            What is kept of all steps: nothing for the log-partition alone, one byte for each state
+            Results of all steps: nothing for the log-partition alone, one byte for each state
             of a separator to find the most probable state, or what marginals are made of.
         """
         if not self.complete or self.log2_total > MAX_BITS:

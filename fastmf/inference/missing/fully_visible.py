@@ -37,7 +37,7 @@ ANNEALING_SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "m
 
 
 class ConditionalMeans(NamedTuple):
-    """What `conditional_means` returns.
+    """Result of `conditional_means`.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ MERGE_TOL = 1e-2
 
 
 class GivenSeen(NamedTuple):
-    """What `exact_given` returns.
+    """Result of `exact_given`.
 
     Parameters
     ----------

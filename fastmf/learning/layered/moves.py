@@ -57,7 +57,7 @@ class MoveCouplings(Phase):
             "scales": gradient.scales,
             "hidden": gradient.hidden,
             "averages": tasks_of(starts, run.sizes, n_units),
-            "slabs": tasks_of([0] * n_couplings, run.sizes[:-1], width),
+            "panels": tasks_of([0] * n_couplings, run.sizes[:-1], width),
             "weight_rows": np.zeros((run.n_workers, width, max(run.sizes[1:])), run.dtype),
             "left": np.zeros((run.n_workers, gradient.n_rows, width), run.dtype),
             "centred": np.zeros(n_couplings + 1, np.int64),

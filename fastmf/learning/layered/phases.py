@@ -34,7 +34,7 @@ from fastmf.priors._protocol import can_draw, has_third_cumulant
 
 
 class Problem(NamedTuple):
-    """What is learned, and how.
+    """Model, settings and data of a run.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Phase:
     kernels : sequence
         The kernels that it consists of: see `fastmf.kernels.training.train.phase_table`.
     after : callable or None
-        What is done after these in Python; no phase has that where units are moved in the kernel.
+        Function that is called after these; no phase has one where units are moved in the kernel.
     """
 
     kernels: Sequence = ()
@@ -261,6 +261,10 @@ class States(Phase):
             kept = self.kept(*self.run.statistics.model.state[:2])
             state.chains = tuple(part.copy() for part in kept)
 
+    def kept(self, mean, var):
+        """Arrays that persistent solutions go on from: means of all layers, then variances."""
+        return [plane[:, units] for plane in (mean, var) for units in self.run.layout.bounds]
+
 
 class Solve(States):
     """Mean-field solutions of the model."""
@@ -305,10 +309,6 @@ class Solve(States):
             second_moments = np.zeros((run.n_starts, run.n_units), run.dtype)
             arguments |= {"second_moments": second_moments, "right": np.zeros(shape, run.dtype)}
 
-    def kept(self, mean, var):
-        """What persistent solutions go on from: means of all layers, then variances."""
-        return [plane[:, units] for plane in (mean, var) for units in self.run.layout.bounds]
-
 
 class Sample(States):
     """Gibbs samples of the even layers, and moments of the odd ones given these."""
@@ -328,5 +328,5 @@ class Sample(States):
         arguments["task_samples"] = min(gradients.TASK_ROWS, each)
 
     def kept(self, mean, var):
-        """What persistent samples go on from: the even layers, which lie before the others."""
+        """Arrays that persistent samples go on from: the even layers, which come first."""
         return [mean[:, : self.run.layout.bounds[1].start]]
