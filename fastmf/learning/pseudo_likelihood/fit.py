@@ -22,6 +22,8 @@ MIN_DECREASE = 1e-4
 # Parameters from which BLAS keeps its threads for the Hessian, 77 units. With 1,200, on cores that
 # other processes use, Newton's method took ten times as long with them.
 _MIN_THREADED_PARAMETERS = 3000
+# Numbers in a block of rows that fits in the cache.
+BLOCK_NUMBERS = 1 << 17
 # Numbers in a block of scores.
 _SCORE_NUMBERS = 1 << 20
 

@@ -36,7 +36,7 @@ _WORDS = {2: "two", 3: "three"}
 # Rows of a matrix product that are computed at a time.
 _BLOCK_ROWS = 256
 # Eigenvalues of the Hessian below this fraction of the largest belong to changes of gauge.
-MIN_EIGENVALUE = 1e-10
+MIN_GAUGE_EIGENVALUE = 1e-10
 
 
 class CouplingTests(NamedTuple):
@@ -424,13 +424,13 @@ class Godambe:
     def _tested_directions(self, parameters, indices):
         """Basis of what of some parameters no change of gauge alters, (n_indices, n_directions)."""
         gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
-        return linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
+        return linalg.null_space(gauge[indices].T, rcond=MIN_GAUGE_EIGENVALUE)
 
 
 def _pseudo_inverse(matrix):
     """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
     values, vectors = linalg.eigh(matrix)
-    kept = values > MIN_EIGENVALUE * values[-1]
+    kept = values > MIN_GAUGE_EIGENVALUE * values[-1]
     return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, vectors[:, ~kept]
 
 
