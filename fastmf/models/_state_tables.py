@@ -23,12 +23,14 @@ from fastmf.priors.categorical import Categorical
 MAX_LOG = 700.0
 
 
-def state_tables(model):
+def state_tables(model, field=None):
     """Log-weights of the states of a BoltzmannMachine.
 
     Parameters
     ----------
     model : BoltzmannMachine
+    field : array of shape (n_units,), optional
+        Added to the prior's field.
 
     Returns
     -------
@@ -38,15 +40,15 @@ def state_tables(model):
     Raises
     ------
     ValueError
-        If a unit is not discrete.
+        If a unit is not discrete, or `field` is no such array.
     """
-    fields, values = unit_tables(model)
+    fields, values = unit_tables(model, field)
     graph = pairwise_graph(model)
     return Tables(fields, graph.edges, coupling_tables(graph, values)), values
 
 
 def unit_tables(model, field=None):
-    """The fields of `state_tables` with `field`, (n_units,), added to them, and the values."""
+    """The fields of `state_tables`, and the values."""
     values = columns_of_values(model.prior)
     if values is None:
         raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
