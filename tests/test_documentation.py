@@ -76,6 +76,18 @@ def test_every_guide_has_code():
     assert [page.name for page in guides if not code(page)] == []
 
 
+def test_records_of_design_count_lines_as_they_are():
+    """`N lines (`path`)` on the page of design: within a tenth of the file's, or the folder's."""
+    page = " ".join((DOCS / "project/design.md").read_text(encoding="utf-8").split())
+    found = re.findall(r"([\d,]+) lines \(`([\w./]+)`\)", page)
+    assert len(found) == 5
+    for number, path in found:
+        whole = ROOT / "fastmf" / path
+        files = whole.rglob("*.py") if whole.is_dir() else [whole]
+        n_lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+        assert abs(int(number.replace(",", "")) - n_lines) <= n_lines / 10, (path, n_lines)
+
+
 def test_the_reference_lists_every_public_name():
     names = listed((DOCS / "api" / "index.rst").read_text(encoding="utf-8"))
     objects = {id(resolve_name(f"fastmf:{name}")) for name in names}

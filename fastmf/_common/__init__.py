@@ -1,1 +1,1 @@
-"""What every part of the package may use: checks of arguments, memory, linear algebra."""
+"""Functions that every part of the package may use: checks of arguments, memory, linear algebra."""

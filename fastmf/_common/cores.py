@@ -92,7 +92,7 @@ def _ratio(quota="", period="100000"):
 
 
 def _text(file):
-    """What a file says; nothing if there is none, or it may not be read."""
+    """Text of a file; nothing if there is none, or it may not be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:

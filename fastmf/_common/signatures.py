@@ -19,7 +19,7 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 
 
 class UnitPrior(Protocol):
-    """What a unit prior needs: a NamedTuple of arrays with these two methods."""
+    """Requirements of a unit prior: a NamedTuple of arrays with these two methods."""
 
     def log_partition(self, b: Any, a: Any) -> Any:
         """Log of the integral of the prior times exp(b x - a x^2 / 2)."""

@@ -106,7 +106,7 @@ def _content(finder, name):
 
 
 def _bytecode(code):
-    """What decides what a code object does, as bytes that are the same in all processes."""
+    """Contents of a code object, as bytes that are the same in all processes."""
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     return b"\0".join(
         [repr((code.co_name, *names)).encode(), code.co_code, *map(_constant, code.co_consts)]

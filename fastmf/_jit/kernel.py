@@ -168,7 +168,7 @@ def compiled_from(function, **kind):
     Parameters
     ----------
     function : callable
-        What Python calls.
+        Function for calls from Python.
     **kind
         Options of `kernel`, by default mode="inner".
     """
@@ -346,7 +346,7 @@ def compile_methods(*names, of="tilt"):
     ----------
     names : str
     of : {"tilt", "mean", "tilt and number"}
-        What the methods take: `(self, b, a)`, `(self, mean)`, or `(self, b, a, u)`.
+        Arguments of the methods: `(self, b, a)`, `(self, mean)`, or `(self, b, a, u)`.
     """
 
     def hook(name):

@@ -117,7 +117,7 @@ class _Watch(event.Listener):
             self._let_numba_speak()
 
     def begin(self, purpose):
-        """What is compiled from now on serves another purpose."""
+        """Purpose of all that is compiled from now on."""
         with self._lock:
             self.purposes.append(purpose)
             self._seconds = 0.0
@@ -218,7 +218,7 @@ def announced(what, show=to_stderr):
     Parameters
     ----------
     what : str
-        What kernels are compiled for.
+        Purpose that kernels are compiled for.
     show : callable or None
         Called with a line of text, in place of `to_stderr`; None for the logger alone.
     """

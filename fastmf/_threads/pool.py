@@ -40,7 +40,7 @@ def watch(flags, done, entry, old, n_looks, n_delays):
     done : int
         Set as the number of the last job done, if not negative.
     entry, old : int
-        What is watched, and the value that it has had.
+        Place that is watched, and the value that it has had.
     n_looks, n_delays : int
         Largest number of looks, and number of pauses after the change.
 

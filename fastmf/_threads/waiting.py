@@ -1,4 +1,4 @@
-"""What threads need to wait for one another without the interpreter: loads in order, and pauses."""
+"""Waits of threads for one another without the interpreter: loads in order, and pauses."""
 
 import os
 import platform

@@ -33,7 +33,7 @@ def load(path, method=None):
     ----------
     path : str
     method : str, optional
-        What it must be able to do, such as "sample".
+        Method that it must have, such as "sample".
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Page:
         self.sections, self.machine, self.edges = [], None, None
 
     def steps(self, table, special):
-        """What is to be done, in order: texts and functions."""
+        """Tasks in order: texts and functions."""
         self.scores, self.categories = table
         self.special = special
         steps = [

@@ -212,7 +212,7 @@ def _large_moments(name, dtype):
 
 
 def _of_type(dtype):
-    """What there is for every type of floating-point numbers."""
+    """Tasks for every type of floating-point numbers."""
     for name in ("Bernoulli", "Ising", "Binomial", "Gaussian", "TruncatedGaussian",
                  "GaussBernoulli", "TruncatedGaussBernoulli"):  # fmt: skip
         yield f"tap, {name}", lambda name=name: tap(layered(dtype, name))

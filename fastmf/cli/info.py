@@ -128,7 +128,7 @@ def _machine_or_model(arguments):
 
 
 def _average(position):
-    """What a file of `IterateAverage` holds beside its model."""
+    """Contents of a file of `IterateAverage` beside its model."""
     if position is None:
         return {}
     epoch, n_averaged = position.tolist()
@@ -218,7 +218,7 @@ def log_likelihoods(machine):
 
 
 def _regression(machine):
-    """What a sparse regression or classification has learned."""
+    """Results of a sparse regression or classification."""
     included = np.atleast_2d(machine.inclusion_probability_) > 0.5
     counts = ", ".join(map(str, included.sum(1)))
     properties = {

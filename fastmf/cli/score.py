@@ -59,7 +59,7 @@ def run(arguments):
 
 
 def _what(machine):
-    """What the scores of a machine are."""
+    """Meaning of the scores of a machine."""
     return "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
 
 

@@ -1,4 +1,4 @@
-"""What conversions have in common: models with names, and checks of these."""
+"""Common parts of conversions: models with names, and checks of these."""
 
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -11,16 +11,16 @@ from fastmf.priors._queries import columns_of_values
 
 
 class Converted(NamedTuple):
-    """What the functions named ``from_...`` return.
+    """Result of the functions named ``from_...``.
 
     Parameters
     ----------
     model : BoltzmannMachine
         Sparse couplings.
     names : list
-        What the other package calls each unit, in the order of units.
+        Names of the units in the other package, in the order of units.
     states : list of lists
-        What it calls the values of each unit; of categorical units in the order of states.
+        Names of the values of each unit there; of categorical units in the order of states.
     log_factor : float, default 0
         Logarithm of a constant factor that is not part of the model.
 

@@ -3,6 +3,9 @@
 import gzip
 import zlib
 
+# Bytes of a file that are read at a time.
+BLOCK_BYTES = 2**20
+
 
 def is_compressed(path):
     """Whether a file begins like one of gzip, or is named so."""

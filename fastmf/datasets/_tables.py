@@ -7,12 +7,11 @@ from itertools import chain
 
 import numpy as np
 
-from fastmf.datasets._compressed import is_compressed, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, is_compressed, open_decompressed
 
 NOT_UTF_8 = "it is no text in UTF-8; save it in that encoding (spreadsheets: CSV UTF-8)"
 # Longest line of a compressed table.
 MAX_LINE_BYTES = 2**26
-_BLOCK_BYTES = 2**20
 # In the order in which they are looked for: others may stand within cells, as decimal commas do.
 _SEPARATORS = "\t;,"
 # What stands for a missing value, in small letters; an empty cell does, too.
@@ -148,7 +147,7 @@ def _plain(separator):
 
 
 def _separator(line):
-    """What stands between the cells of a line of numbers; a comma if there is one cell."""
+    """Delimiter of the cells of a line of numbers; a comma if there is one cell."""
     found = next((sign for sign in _SEPARATORS if sign in line), None)
     return found or (" " if len(line.split()) > 1 else ",")
 
@@ -176,7 +175,7 @@ def _count_cells(path, check_memory):
     n_text = n_lines = 0
     n_signs = np.zeros(4, int)
     with open_decompressed(path) as file:
-        while block := file.read(_BLOCK_BYTES):
+        while block := file.read(BLOCK_BYTES):
             n_text += len(block)
             n_lines += block.count(b"\n")
             n_signs += [block.count(sign) for sign in (b"\t", b";", b",", b" ")]

@@ -4,9 +4,8 @@ from itertools import islice
 
 import numpy as np
 
-from fastmf.datasets._compressed import open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
 
-_BLOCK_BYTES = 2**20
 _MAX_WORD_BYTES = 1000
 
 
@@ -59,13 +58,13 @@ class Words:
                 limit = f"at least {low}" if high == np.inf else f"from {low} to {high}"
                 self.fail(f"{what} must be {name} {limit}, got {text!r:.40}")
 
-    def rest(self, n_most, what, kind, low=0, high=np.inf):
+    def rest(self, n_most, what, kind, low=0):
         """All words that are left as numbers, if there are no more than `n_most`."""
         words = list(islice(self._words, n_most + 1))
         self.n_taken += len(words)
         if len(words) > n_most:
             self.fail(f"it has more than {n_most} numbers")
-        return self._as_numbers(words, what, kind, low, high)
+        return self._as_numbers(words, what, kind, low, np.inf)
 
     def number(self, what, low=0, high=np.inf):
         """The next word as an integer."""
@@ -103,7 +102,7 @@ def _lines(path):
 
 def _blocks(path):
     with open_decompressed(path) as file:
-        while block := file.read(_BLOCK_BYTES):
+        while block := file.read(BLOCK_BYTES):
             yield block
 
 

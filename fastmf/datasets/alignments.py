@@ -10,12 +10,11 @@ import numpy as np
 
 from fastmf._common.arguments import number
 from fastmf.datasets._alignment_formats import Lines, begins_like_alignment, sequences
-from fastmf.datasets._compressed import beginning, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, beginning, open_decompressed
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
 _GAPS = b"-."
-_BLOCK_BYTES = 2**20
 _OUTSIDE = -2
 _STOP = ord("*")
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
@@ -449,7 +448,7 @@ def _focus_row(text, focus):
 def _blocks(letters, width):
     """Blocks of rows, which keep temporary arrays small."""
     rows = letters.reshape(-1, width)
-    step = max(1, _BLOCK_BYTES // width)
+    step = max(1, BLOCK_BYTES // width)
     return (rows[k : k + step] for k in range(0, len(rows), step))
 
 

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.datasets._compressed import open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
 from fastmf.datasets.alignments import ALPHABETS
 from fastmf.models._io import replacing
 
 _MAX_FIRST_LINE_BYTES = 200
-_BLOCK_BYTES = 2**20
 # Memory of a line of adabmDCA: at most four indices and a value.
 _ADABM_ROW_BYTES = 40
 
@@ -42,7 +41,7 @@ class PottsParameters(NamedTuple):
 
 
 class PlmcParameters(NamedTuple):
-    """What a parameter file of plmc holds.
+    """Contents of a parameter file of plmc.
 
     Parameters
     ----------
@@ -158,7 +157,7 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
         Letters of the states.
     **more
-        What else the file holds: fields of `PlmcParameters`. By default frequencies, weights and
+        Other contents of the file: fields of `PlmcParameters`. By default frequencies, weights and
         numbers are 0, and positions 1, 2, ...
 
     Raises
@@ -240,7 +239,7 @@ def _read_pairs(file, dtype, L, q):
 
 
 def _plmc_more(more, L, q, alphabet):
-    """What a file of plmc holds beside the model, from what the caller gave."""
+    """Contents of a file of plmc beside the model, from what the caller gave."""
     names = tuple(PlmcParameters.__annotations__)[3:]
     if unknown := set(more) - set(names):
         raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names}.")
@@ -385,7 +384,7 @@ def _line_blocks(path):
     """Lists of the lines of a file, of which none may be long."""
     rest = b""
     with open_decompressed(path) as file:
-        while chunk := file.read(_BLOCK_BYTES):
+        while chunk := file.read(BLOCK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
             if len(max((rest, *lines), key=len)) > _MAX_FIRST_LINE_BYTES:
                 raise ValueError(f"it has a line of more than {_MAX_FIRST_LINE_BYTES} bytes.")

@@ -26,7 +26,7 @@ _UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
 
 
 class UAIModel(NamedTuple):
-    """What `load_uai` returns.
+    """Result of `load_uai`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class UAIModel(NamedTuple):
 
 
 class UAIResult(NamedTuple):
-    """What `read_uai_result` returns: one of these, the others are None.
+    """Result of `read_uai_result`: one of these, the others are None.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def warn_of_penalty(shares, what="penalty"):
     shares : array of shape (n_couplings,)
         Shares of the penalty in the inverse variances of couplings by the curvature.
     what : str, default "penalty"
-        What is told: or the prior.
+        Name in the warning: or the prior.
     """
     n = int((shares > MAX_PENALTY_SHARE).sum())
     if n:
@@ -107,15 +107,15 @@ def coupling_covariance(godambe, errors, max_joint):
     first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
     everything, features, edges = np.arange(len(pairs[0])), (), ()
     if joint := len(everything) <= max_joint:
-        groups = [first + everything]
+        subsets = [first + everything]
     else:
         features = np.unique(np.concatenate(pairs))
         edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
-        groups = [first + own for own in edges]
-    sandwich, naive = godambe.covariances_of(groups)
+        subsets = [first + own for own in edges]
+    sandwich, naive = godambe.covariances_of(subsets)
     ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))
     shares = np.zeros(len(godambe.parameters))
-    for own, block in zip(groups, naive, strict=True):
+    for own, block in zip(subsets, naive, strict=True):
         shares[own] = godambe.objective.total * ridge[own] * block.diagonal()
     warn_of_penalty(shares[first:])
     if errors == "sandwich":

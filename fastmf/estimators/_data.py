@@ -157,7 +157,7 @@ def _refuse_strings(X, error):
     ) from error
 
 
-def complete_target(y, name="y"):
+def complete_target(y):
     """Targets as they are given, provided that none is missing or masked.
 
     Raises
@@ -167,17 +167,17 @@ def complete_target(y, name="y"):
     if is_sparse(y) or y is None:
         return y
     if np.ma.isMaskedArray(y):
-        y = unmasked(name, y)
+        y = unmasked("y", y)
     try:
         values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
         values = values.reshape(1) if values.ndim == 0 else values
     except ValueError:  # rows of unequal lengths
-        raise ValueError(f"{name} must be an array, got {type(y).__name__}.") from None
+        raise ValueError(f"y must be an array, got {type(y).__name__}.") from None
     absent = missing_entries(values)
     if absent.any():
         row = int(np.argwhere(absent)[0][0])
         raise ValueError(
-            f"{name} contains missing values (NaN or None), the first in row {row}: leave such "
+            f"y contains missing values (NaN or None), the first in row {row}: leave such "
             "rows out, or give them labels."
         )
     return y

@@ -120,7 +120,7 @@ class EdgeInclusion:
         return pandas().DataFrame(columns | {"lower": lower, "upper": upper})
 
     def _repr_html_(self):
-        """What notebooks show: the prior, and how many couplings are likely, or unlikely."""
+        """HTML for notebooks: the prior, and how many couplings are likely, or unlikely."""
         return html.section("EdgeInclusion", html.table(_summary(self, "couplings")))
 
 
@@ -179,7 +179,7 @@ class PairInclusion:
         return pandas().DataFrame(columns)
 
     def _repr_html_(self):
-        """What notebooks show: the prior, and how many pairs are coupled, or not."""
+        """HTML for notebooks: the prior, and how many pairs are coupled, or not."""
         return html.section("PairInclusion", html.table(_summary(self, "pairs of positions")))
 
 

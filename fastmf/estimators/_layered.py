@@ -1,4 +1,4 @@
-"""What the estimators of RBMs and DBMs share: likelihoods, sampling, restoring, files."""
+"""Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin

@@ -208,7 +208,7 @@ class Learning:
         return self.visible if self.init is None else getattr(self.init, "layers", (None,))[0]
 
     def _begin(self, X, seed, weights=None):
-        """What learning begins with, as a `Begin`."""
+        """Data and machine that learning begins with, as a `Begin`."""
         rows = None if weights is None else _repeated_rows(weights)
         lacking = is_incomplete(X)
         model = self._initial_model(with_values_of_columns(X) if lacking else X, seed, rows)

@@ -62,7 +62,7 @@ def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False,
     sizes : int array of shape (n_features,)
         Number of categories.
     options : tuple of str
-        What to do with missing values, one of `MISSING`, and what weights are, one of
+        Treatment of missing values, one of `MISSING`, and meaning of weights, one of
         `KINDS_OF_WEIGHTS`.
     clusters : array of shape (n_samples,), optional
         Labels of what was sampled together.
@@ -230,7 +230,7 @@ def check_selection(machine):
 
 
 def saved_rows(machine):
-    """What files keep of the clusters and the completions of a fit."""
+    """Arrays of the clusters and the completions of a fit, for files."""
     out = {}
     if machine._sampling is not None:
         out |= _sparse_arrays("sampling", machine._sampling)

@@ -111,7 +111,7 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         return codes(self, X, self.categories_)
 
     def _conditionals(self, X):
-        """What `OrdinalLikelihood.conditionals` says of rows."""
+        """Result of `OrdinalLikelihood.conditionals` for rows."""
         scores, thresholds = self._scores(X), self._objective.thresholds
         rows = OrdinalLikelihood(scores, np.ones(len(scores)), thresholds, n_threads=self.n_threads)
         return rows.conditionals(self._parameters)

@@ -183,7 +183,7 @@ class PottsNetwork:
             raise ValueError(
                 "the fit has no couplings: there is one position, or its graph has none."
             )
-        contrasts, groups, pairs = sandwich.objective.contrasts()
+        contrasts, of_pairs, pairs = sandwich.objective.contrasts()
         parameters, covariance = sandwich.parameters, None
         if scale is not None and np.any(sandwich.objective.ridge) and self._completions is None:
             # Contrasts have half the scale, see `PairEstimates`.
@@ -206,4 +206,4 @@ class PottsNetwork:
             return self._by_position(sandwich.objective.unpacked(contrasts.T @ values)[0], 2)
 
         values = contrasts @ parameters
-        return PairEstimates(values, covariance, pairs, names, groups, unpacked)
+        return PairEstimates(values, covariance, pairs, names, of_pairs, unpacked)

@@ -1,4 +1,4 @@
-"""What is reported of a fitted spike-and-slab model, beside its coefficients."""
+"""Reports of a fitted spike-and-slab model, beside its coefficients."""
 
 import numpy as np
 from scipy.special import ndtri

@@ -68,7 +68,7 @@ def with_nan_labels(visible, X):
     Parameters
     ----------
     visible : unit prior, class or str
-        What all units are to be, or the units.
+        Kind of all units, or the units.
     X : array or csr_array of shape (n_samples, n_features)
     """
     kind = REGISTRY.get(visible) if isinstance(visible, str) else visible

@@ -1,4 +1,4 @@
-"""What estimators that learn by the training loop have in common."""
+"""Common parts of estimators that learn by the training loop."""
 
 from collections.abc import Iterable
 from dataclasses import replace

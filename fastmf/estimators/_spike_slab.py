@@ -388,7 +388,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         return excluded
 
     def _keep_unpenalised(self, found):
-        """What predictions need to know of the unpenalised features, as arrays."""
+        """Arrays of the unpenalised features, for predictions."""
         self._unpenalised, self._gain, self._whiten = found
 
     def _unpenalised_features(self):

@@ -66,9 +66,9 @@ def as_floats(X):
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 
 
-def some(X, rows, columns=slice(None)):
-    """Some rows and columns in double precision."""
-    part = X[rows, columns]
+def some(X, rows):
+    """Some rows in double precision."""
+    part = X[rows]
     return (part.toarray() if issparse(part) else part).astype(np.float64, copy=False)
 
 

@@ -96,7 +96,7 @@ def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
 
 
 class Estimator(NamedTuple):
-    """What estimates are made with.
+    """Arguments of the estimates.
 
     Parameters
     ----------

@@ -29,6 +29,7 @@ from fastmf.learning.pseudo_likelihood.binary.existence import (
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
+    MAX_NEWTON_PARAMETERS,
     TOLERANCE_ROWS,
     few_blas_threads,
 )
@@ -38,8 +39,6 @@ from fastmf.priors import Ising
 _SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
 _SOLVERS_OF_GRAPHS = ("auto", "newton", "lbfgs", "gradient")
 _STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
-# Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
-_MAX_NEWTON_PARAMETERS = 1300
 _MAX_ITER_OF_SOLVER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ASCENT_ITER) | {
     "newton": newton.MAX_NEWTON_ITER,
     "lbfgs": lbfgs.MAX_LBFGS_ITER,
@@ -346,7 +345,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     def _maximise(self, solver):
         objective = self._objective
         if solver == "auto":
-            small = objective.n_parameters <= _MAX_NEWTON_PARAMETERS or self.penalty == "firth"
+            small = objective.n_parameters <= MAX_NEWTON_PARAMETERS or self.penalty == "firth"
             solver = "newton" if small and not self._penalty_l1 else "lbfgs"
         if solver == "newton" and objective.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(

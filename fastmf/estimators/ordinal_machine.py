@@ -18,17 +18,16 @@ from fastmf.estimators._observed import (
     select_couplings,
 )
 from fastmf.estimators._ordinal_machine import BaseOrdinalMachine
-from fastmf.learning.pseudo_likelihood.existence import Existence, no_maximum
-from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
+from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, no_maximum
+from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_HESSIAN_PARAMETERS,
+    MAX_NEWTON_PARAMETERS,
+    few_blas_threads,
+)
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.ordinal.existence import existence, unbounded, unseen
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS
-
-# Parameters up to which "auto" takes Newton's method.
-_MAX_NEWTON_PARAMETERS = 1300
-# Empty categories that a message names.
-_MAX_NAMED = 20
 
 
 class OrdinalMachine(BaseOrdinalMachine):
@@ -238,7 +237,7 @@ class OrdinalMachine(BaseOrdinalMachine):
             select_couplings(self)
         objective, solver = self._objective, self.solver
         if solver == "auto":
-            small = objective.n_parameters <= _MAX_NEWTON_PARAMETERS
+            small = objective.n_parameters <= MAX_NEWTON_PARAMETERS
             solver = "newton" if small and not self._penalty_l1 else "lbfgs"
         if solver == "newton" and objective.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
@@ -280,9 +279,9 @@ class OrdinalMachine(BaseOrdinalMachine):
         names = self._names()
         named = [
             f"category {self.categories_[i][c].item()!r} of item {names[i]}"
-            for i, c in empty[:_MAX_NAMED]
+            for i, c in empty[:MAX_NAMED]
         ]
-        more = ", ..." if len(empty) > _MAX_NAMED else ""
+        more = ", ..." if len(empty) > MAX_NAMED else ""
         return (
             f"no maximum exists: nobody is in {', '.join(named)}{more}, whose thresholds fall "
             "without end; merge categories, or give a ridge penalty l2_field"
@@ -291,8 +290,8 @@ class OrdinalMachine(BaseOrdinalMachine):
     def _warn(self, stopped, max_iter):
         message = self.existence_.message
         if self.existence_.units and hasattr(self, "feature_names_in_"):
-            named = [str(self._names()[i]) for i in self.existence_.units[:_MAX_NAMED]]
-            more = ", ..." if len(self.existence_.units) > _MAX_NAMED else ""
+            named = [str(self._names()[i]) for i in self.existence_.units[:MAX_NAMED]]
+            more = ", ..." if len(self.existence_.units) > MAX_NAMED else ""
             message += f" (items {', '.join(named)}{more})"
         if not stopped and self.existence_.exists is not False:
             remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"

@@ -37,7 +37,7 @@ SUGGESTED_FACTOR = 4
 
 
 class AnnealedEstimate(NamedTuple):
-    """What `annealed_importance_sampling` returns.
+    """Result of `annealed_importance_sampling`.
 
     Parameters
     ----------
@@ -116,16 +116,16 @@ class AnnealedEstimate(NamedTuple):
     @property
     def message(self):
         """How it ended, and what to raise."""
-        figures = (
+        found = (
             f"forward and reverse estimates are {abs(self.gap):.3g} nats apart (tolerance "
             f"{self.tolerance:g}), from effectively {self.effective_size:.1f} and "
             f"{self.reverse_effective_size:.1f} of {len(self.log_weights)} chains"
         )
         if self.converged:
-            return f"converged: {figures}"
+            return f"converged: {found}"
         n_steps = SUGGESTED_FACTOR * self.n_steps
         return (
-            f"not converged: {figures}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
+            f"not converged: {found}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
             f"double the {self.n_steps} steps until the ends close, and if that does not close "
             f"them n_chains={SUGGESTED_FACTOR * len(self.log_weights)}"
         )
@@ -138,7 +138,7 @@ class AnnealedEstimate(NamedTuple):
         )
 
     def _repr_html_(self):
-        """What notebooks show: both estimates, and whether they agree."""
+        """HTML for notebooks: both estimates, and whether they agree."""
         ends = [
             ("forward", self.log_partition, self.error, self.effective_size),
             ("reverse", self.reverse, self.reverse_error, self.reverse_effective_size),
@@ -299,7 +299,7 @@ def _starts(model, data, n_chains):
 
 
 class Exploration:
-    """What is known of the model: the base and the schedule of the path, and earlier estimates.
+    """Knowledge of the model: the base and the schedule of the path, and earlier estimates.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class Tracker:
     ----------
     epoch : list of int
     values : dict of list
-        What each function returned, epoch by epoch.
+        Results of each function, epoch by epoch.
 
     Examples
     --------

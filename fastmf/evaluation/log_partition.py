@@ -90,7 +90,7 @@ class LogPartitionReport(tuple):
     __repr__ = __str__
 
     def _repr_html_(self):
-        """What notebooks show: the same table."""
+        """HTML for notebooks: the same table."""
         first = self[0].log_partition if self else 0.0
         rows = [
             (entry.name, f"{entry.log_partition:.3f}", html.number(entry.error),

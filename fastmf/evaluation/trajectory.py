@@ -9,6 +9,7 @@ from fastmf._common.warning import warn_user
 from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.sampling.annealing import (
+    RESAMPLE_BELOW,
     Path,
     Population,
     annealed_model,
@@ -24,8 +25,6 @@ from fastmf.models._layered import check_layered
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
 
-# Chains are resampled when their effective number falls below this fraction.
-RESAMPLE_BELOW = 0.5
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR = 3
 MIN_VARIANCE = 1e-12

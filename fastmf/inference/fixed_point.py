@@ -159,7 +159,7 @@ class FixedPoint:
         return rows
 
     def _repr_html_(self):
-        """What notebooks show: how many rows converged, and how all of them ended."""
+        """HTML for notebooks: how many rows converged, and how all of them ended."""
         messages = table(counts(self.message), ("how rows ended", "rows"))
         return section(type(self).__name__, table(self._rows_html()), messages)
 

@@ -42,7 +42,7 @@ def shown(value, length=60):
 
 
 def reason(error):
-    """What an error says, on one line of bounded length."""
+    """Message of an error, on one line of bounded length."""
     text = "" if isinstance(error, KeyError) else " ".join(str(error)[:1000].split())
     return text[:200] or shown(error, 200)
 
@@ -219,7 +219,7 @@ def reading(path, what, max_bytes=None):
     ----------
     path : str or path
     what : str
-        What the file should hold: "a model".
+        Contents that the file should have: "a model".
     max_bytes : int or None
         See `memory_limit`.
 

@@ -52,7 +52,7 @@ def sum_over_states(tables, plan, kept):
     tables : Tables
     plan : EliminationPlan
     kept : {"nothing", "messages", "cliques"}
-        What of each step: nothing if no marginals are wanted. They take half the memory or less
+        Results of each step: nothing if no marginals are wanted. They take half the memory or less
         with messages alone, and half as much time again.
     """
     graph = _Elimination(tables, plan, kept == "messages")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 # Orders that are tried, with random choices among equals, where the largest table has more bits.
-N_ORDERS, FEW_BITS = 8, 12
+N_TRIED_ORDERS, FEW_BITS = 8, 12
 # Bits by which all tables may be smaller in another order than in the first one: 2.9 at most in 40
 # random graphs, 1.6 in 14 of the UAI competitions. Where more is needed no others are tried.
 MAX_GAIN_BITS = 3
@@ -58,7 +58,7 @@ class EliminationPlan(NamedTuple):
         Parameters
         ----------
         kept : {"nothing", "choices", "messages", "cliques"}
-            What is kept of all steps: nothing for the log-partition alone, one byte for each state
+            Results of all steps: nothing for the log-partition alone, one byte for each state
             of a separator to find the most probable state, or what marginals are made of.
         """
         if not self.complete or self.log2_total > MAX_BITS:
@@ -106,7 +106,7 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
         neighbours[i].add(j)
         neighbours[j].add(i)
     best, work = None, 0
-    for attempt in range(N_ORDERS):
+    for attempt in range(N_TRIED_ORDERS):
         noise = np.random.default_rng(attempt).random(len(bits)) if attempt else np.zeros(len(bits))
         search = _MinFill(neighbours, bits, noise.tolist())
         plan = search.plan(n_states, max_bits if attempt else max_bits + MAX_GAIN_BITS)

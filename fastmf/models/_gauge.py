@@ -130,7 +130,7 @@ def layered_in_gauge(model, gauge, reference=0):
 
 
 def _taken(rows, gauge, reference):
-    """What the gauge takes from the parameters of a group, one row a state."""
+    """Part that the gauge takes from the parameters of a group, one row a state."""
     if gauge == "zero-sum":
         return rows.mean(0)
     if reference >= len(rows):

@@ -234,7 +234,7 @@ class Model:
         return type(self)(**parameters)
 
     def _repr_html_(self):
-        """What notebooks show: a table of the parameters."""
+        """HTML for notebooks: a table of the parameters."""
         return model_html(self)
 
     def __reduce__(self):

@@ -10,7 +10,7 @@ from fastmf.models._io import Model
 
 
 class Layered(Model):
-    """What RBMs and DBMs have in common.
+    """Common parts of RBMs and DBMs.
 
     Attributes
     ----------

@@ -33,8 +33,8 @@ def _row(name, units, values):
         shape, values = f"{shape}, {values.nnz} stored", values.data
     if not values.size:
         return name, units, shape, "", "", ""
-    figures = values.min(), values.mean(dtype=np.float64), values.max()
-    return name, units, shape, *map(number, figures)
+    extent = values.min(), values.mean(dtype=np.float64), values.max()
+    return name, units, shape, *map(number, extent)
 
 
 def model_html(model):

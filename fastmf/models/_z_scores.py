@@ -48,7 +48,7 @@ class Summary(NamedTuple):
     flipped: np.ndarray
 
     def message(self):
-        """What to say of a mismatch, or None."""
+        """Text about a mismatch, or None."""
         if self.share <= NOTABLE_SHARE and not len(self.flipped):
             return None
         text = f"R does not fit z: {self.share:.2g} of the variance of z is not of correlations R"

@@ -36,7 +36,7 @@ STATES_CHUNK_SIZE = 1 << 20
 
 
 class Exact(NamedTuple):
-    """What `exact` returns.
+    """Result of `exact`.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Exact(NamedTuple):
         return self.mean if isinstance(self.mean, tuple) else (self.mean,)
 
     def _repr_html_(self):
-        """What notebooks show: the log-partition and the ranges of the averages."""
+        """HTML for notebooks: the log-partition and the ranges of the averages."""
         rows = [("log-partition", f"{self.log_partition:.6g}")]
         if self.mean is not None:
             rows.append(("units", " + ".join(str(len(mean)) for mean in self._means())))

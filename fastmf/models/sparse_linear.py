@@ -286,7 +286,7 @@ class SparseLinearModel(Model):
         return (squares + constant) / 2 - _checks.log_prob("prior", self.prior, w)
 
     def prediction(self, w):
-        """What y is but for the noise, X w or X w - u.
+        """Value of y but for the noise, X w or X w - u.
 
         Parameters
         ----------

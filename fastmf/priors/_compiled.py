@@ -66,7 +66,7 @@ class AddressTable(np.ndarray):
     ----------
     entries : nested list of int
     owners : object
-        What owns the memory; it is the attribute `owners` of the table.
+        Owner of the memory; it is the attribute `owners` of the table.
     """
 
     def __new__(cls, entries, owners):
@@ -314,7 +314,7 @@ _OF_PARTS = {
 
 
 class Units(AddressTable):
-    """What kernels need to know of the units of a layer: see the entries above."""
+    """Entries of the units of a layer for kernels: see above."""
 
     @property
     def prior(self):

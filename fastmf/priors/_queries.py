@@ -1,4 +1,4 @@
-"""What the rest of the package asks of a prior: its values and bounds, variances, fits to data.
+"""Queries to a prior: its values and bounds, variances, fits to data.
 
 Every question is a function whose default suits a prior with nothing but the two required methods.
 A prior gives an answer of its own by an optional member of the protocol (see `_protocol`).

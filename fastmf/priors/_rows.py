@@ -1,4 +1,4 @@
-"""What is asked of a prior about rows of data of any kind: see `fastmf._common.rows`.
+"""Queries to a prior about rows of data of any kind: see `fastmf._common.rows`.
 
 Units are independent, so that a function of sparse rows is that of rows of zeros, and at each
 stored entry the difference: `take(prior, X.indices)` is the prior of the units of these. Groups of

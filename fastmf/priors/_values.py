@@ -42,7 +42,7 @@ def admissible(prior, X, *, means=False):
 
 
 def describe_support(prior, unit, *, means=False):
-    """What `admissible` admits for one unit, in words: "expected ... to be" is to be completed."""
+    """Values that `admissible` admits for one unit, in words: completes "expected ... to be"."""
     values, pair = common_support(prior), two_values(prior)
     if means and pair:
         return "in [{:g}, {:g}]".format(*pair)

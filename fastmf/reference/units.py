@@ -1,4 +1,4 @@
-"""What kernels ask of unit priors, by NumPy also where fastmf would compile it."""
+"""Queries of kernels to unit priors, by NumPy also where fastmf would compile them."""
 
 import inspect
 

@@ -245,7 +245,7 @@ def test_any_lines_are_parameters_or_an_error_of_one_line(tmp_path_factory, text
 def test_blocks_of_lines_are_read_as_one_file(tmp_path, monkeypatch):
     J, h, alphabet = potts()
     write_adabmdca(tmp_path / "x", J, h, alphabet)
-    monkeypatch.setattr("fastmf.datasets.potts_files._BLOCK_BYTES", 100)
+    monkeypatch.setattr("fastmf.datasets.potts_files.BLOCK_BYTES", 100)
     np.testing.assert_array_equal(read_adabmdca(tmp_path / "x", alphabet).couplings, J)
 
 

@@ -49,7 +49,7 @@ def checked_init(init, algorithm, units, n_rows):
 
 
 def _init_of(init, algorithm):
-    """What the algorithm starts from, where `init` is an earlier result."""
+    """Start of the algorithm, where `init` is an earlier result."""
     if not isinstance(init, Beliefs):
         return init
     if algorithm == "mixed":

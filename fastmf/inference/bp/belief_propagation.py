@@ -150,7 +150,7 @@ def belief_propagation(
         Compute an upper bound of the spectral radius of Mooij and Kappen (2007), below which one
         fixed point is guaranteed.
     on_failure : {"report", "minimise"}, default "report"
-        What is done about rows of sum-product that have not converged. Report: they are returned
+        Treatment of rows of sum-product that have not converged. Report: they are returned
         with a message. Minimise: they are replaced by a stationary point of the Bethe free energy,
         found by minimising it directly or, where weights are too large for that, by sweeps from
         decoded assignments or Newton steps on the messages; their message says so. They count as
@@ -357,7 +357,7 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
     -------
     BPSettings, BPProblem, BPRecord
     pairs, messages : array or None
-        What `options` ask for.
+        Results that `options` ask for.
     """
     dtype = message_dtype(options, units)
     n_starts, starts, rng = restarts
@@ -410,7 +410,7 @@ class BatchBeliefs(NamedTuple):
 
 
 def beliefs_of_batch(model, fields, **options):
-    """What learning needs of `belief_propagation`, in half of the time around the kernels.
+    """Results of `belief_propagation` for learning, in half of the time around the kernels.
 
     Parameters
     ----------

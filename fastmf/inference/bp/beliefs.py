@@ -83,7 +83,7 @@ class Beliefs(FixedPoint):
 
     @property
     def loop_correction(self):
-        """What the next term of the loop series adds to the log-partition; None if not known.
+        """Next term of the loop series for the log-partition; None if not known.
 
         float, or array (n_rows,). Sum of the terms of all cycles to first order, computed when this
         is first read: 0 on a forest, NaN where the row has not converged or is no minimum of the

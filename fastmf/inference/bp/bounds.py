@@ -38,7 +38,7 @@ TOL, BOUND_DAMPING = 1e-5, 0.5
 
 
 class LogPartitionBounds(NamedTuple):
-    """What `log_partition_bounds` returns.
+    """Result of `log_partition_bounds`.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class LogPartitionBounds(NamedTuple):
         )
 
     def _repr_html_(self):
-        """What notebooks show."""
+        """HTML for notebooks."""
         return section(
             "LogPartitionBounds", table([(k, extent(v)) for k, v in self._asdict().items()])
         )

@@ -32,7 +32,7 @@ MAX_CORRELATION, SMALLEST_DEVIATION = 1 - 1e-9, 1e-10
 
 @one_blas_thread()
 def loop_correction(sizes, edges, covariances):
-    """What cycles add to the log-partition, to first order.
+    """Terms of cycles in the log-partition, to first order.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ NO_STABLE = "no start leads to a stable fixed point, and this one is that withou
 
 
 class BeliefsCheck(NamedTuple):
-    """What is needed to check the rows of sum-product belief propagation.
+    """Arguments of checks of the rows of sum-product belief propagation.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class BeliefsCheck(NamedTuple):
         return np.where(p < 4 * np.finfo(self.model.dtype).eps, 0, p)
 
     def corrections(self, found):
-        """What the next term of the loop series adds to the log-partition of each row, or None."""
+        """Next term of the loop series for the log-partition of each row, or None."""
         if not self._is_binary():
             return None
         model, values = self.model, np.atleast_1d(found.converged)

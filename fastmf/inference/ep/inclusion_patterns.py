@@ -99,7 +99,7 @@ def search_patterns(linear, precision, log_odds, slab_precision):
 
 
 def _extensions(pattern, linear, Q):
-    """What the log-weight of a pattern gains by every other unit, but for the prior's part."""
+    """Gains of the log-weight of a pattern by every other unit, but for the prior's part."""
     members, diagonal = list(pattern), Q.diagonal()
     rest, along = diagonal.copy(), linear.copy()
     if members:

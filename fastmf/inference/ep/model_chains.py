@@ -28,7 +28,7 @@ class InclusionPosterior(NamedTuple):
     Q : array of shape (n_features, n_features)
     h : array of shape (n_features,)
     weight : array of shape (n_features,)
-        What each feature adds to the log-weight of a pattern beside the terms of Q and h.
+        Term of each feature in the log-weight of a pattern beside the terms of Q and h.
     """
 
     Q: np.ndarray

@@ -37,7 +37,7 @@ ALWAYS = 35.0
 
 
 class Comparison(NamedTuple):
-    """What chains say of the inclusion of some features.
+    """Result of chains on the inclusion of some features.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def reason_of(found, included):
 
 
 class PosteriorCheck(NamedTuple):
-    """What is needed to check the result of expectation propagation: see the module.
+    """Problem and result of expectation propagation to be checked: see the module.
 
     Parameters
     ----------

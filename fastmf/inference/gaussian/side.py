@@ -1,4 +1,4 @@
-"""What all Gaussian sides of expectation propagation have in common."""
+"""Common parts of all Gaussian sides of expectation propagation."""
 
 from typing import NamedTuple
 

@@ -27,7 +27,7 @@ def third_cumulants(model, layout, means):
 
 
 def third_order(layout, k, means, third):
-    """What the third order adds to the fields of layer k, and half of the terms of its pairs.
+    """Terms of the third order in the fields of layer k, and half of the terms of its pairs.
 
     Parameters
     ----------

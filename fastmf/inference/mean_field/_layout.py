@@ -150,7 +150,7 @@ class Layout:
 
     @property
     def sweep(self):
-        """What kernels need to know of it."""
+        """Arguments of kernels."""
         return Sweep(self.layers, self.blocks)
 
     def join(self, parts, whole):

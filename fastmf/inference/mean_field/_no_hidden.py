@@ -39,5 +39,5 @@ def allows_no_hidden(solve):
 
 
 def of_visible(part):
-    """What is given for the visible units, where it is given for each layer."""
+    """Argument for the visible units, where one is given for each layer."""
     return part[0] if isinstance(part, tuple) else part

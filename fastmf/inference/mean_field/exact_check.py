@@ -110,9 +110,9 @@ def reason_of_sums(nats, differences, text=SUMS):
     Parameters
     ----------
     nats : float
-        What the log-partition lacks.
+        Error of the log-partition.
     differences : array of shape (n_states,) or (n_units,)
-        What probabilities of states lack, or means as fractions of their range.
+        Errors of probabilities of states, or of means as fractions of their range.
     text : str
     """
     sizes = abs(differences)

@@ -304,7 +304,7 @@ def rest_of_row(model, row):
     row : sequence of arrays of shape (1, n_rest)
         The same for its units.
     constant : float
-        What is to be added to its log-partition; infinite if the whole machine does not exist.
+        Number to be added to its log-partition; infinite if the whole machine does not exist.
     """
     field, precision, clamped, values = row
     integrated = Integrated(model, clamped[0], precision[0].astype(np.float64))

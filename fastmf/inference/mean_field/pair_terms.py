@@ -1,4 +1,4 @@
-"""What single pairs of discrete units add to a log-partition beyond the second order.
+"""Terms of single pairs of discrete units in a log-partition, beyond the second order.
 
 With the probabilities q of the values of each unit, or of the states of each group, at a solution,
 a pair (i, j) adds in all orders

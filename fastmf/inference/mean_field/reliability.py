@@ -57,7 +57,7 @@ LARGE_THIRD_ORDER = "its third order in the couplings exceeds the second"
 
 
 class FixedPointCheck(NamedTuple):
-    """What is needed to check the rows of a result of TAP, relaxed BP or adaptive TAP.
+    """Arguments of checks of the rows of a result of TAP, relaxed BP or adaptive TAP.
 
     Parameters
     ----------

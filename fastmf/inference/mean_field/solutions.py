@@ -82,7 +82,7 @@ class Solutions(NamedTuple):
         )
 
     def _repr_html_(self):
-        """What notebooks show: how many there are, and those that most starts lead to."""
+        """HTML for notebooks: how many there are, and those that most starts lead to."""
         rows = [
             ("distinct solutions", str(len(self.visible))),
             ("starts", str(len(self.members))),

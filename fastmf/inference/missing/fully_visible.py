@@ -16,6 +16,7 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.missing.layered import BLOCK_SIZE
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.inference.sampling.trees import strengths
 from fastmf.kernels.sampling.spanning_tree import TreeProblem
@@ -25,8 +26,6 @@ from fastmf.models._couplings import dense_machine
 METHODS = ("auto", "exact", "annealing", "tap")
 # Rows whose missing units have up to so many states together are enumerated: 20 binary units.
 MAX_EXACT_STATES = 1 << 20
-# Numbers in one block of rows.
-BLOCK_SIZE = 1 << 21
 # Particles of a replicate times missing units, and limits of the first.
 MAX_PARTICLE_LABELS, MIN_PARTICLES, MAX_PARTICLES = 25_000, 128, 1024
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.
@@ -37,7 +36,7 @@ ANNEALING_SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "m
 
 
 class ConditionalMeans(NamedTuple):
-    """What `conditional_means` returns.
+    """Result of `conditional_means`.
 
     Parameters
     ----------

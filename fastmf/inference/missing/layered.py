@@ -26,14 +26,14 @@ from fastmf.priors._rows import log_prob_of_rows, states
 MAX_WORK, MAX_WORK_OF_ROW = 1 << 24, 1 << 22
 # A log-partition of a unit takes about as long as so many terms of a product.
 LOG_PARTITION_COST = 8
-# Numbers in one block.
+# Numbers in one block of rows.
 BLOCK_SIZE = 1 << 21
 # Mean-field solutions of a row are the same if no mean differs by more.
 MERGE_TOL = 1e-2
 
 
 class GivenSeen(NamedTuple):
-    """What `exact_given` returns.
+    """Result of `exact_given`.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from fastmf.priors._rows import states
 
 
 class MeansGivenSeen(NamedTuple):
-    """What `means_given_seen` returns.
+    """Result of `means_given_seen`.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ MATCHING = 0.5
 
 
 class Leg(NamedTuple):
-    """What `Path.anneal` returns.
+    """Result of `Path.anneal`.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ LOG_ODDS, ZERO, ONE = range(3)
 
 
 class ClimbSettings(NamedTuple):
-    """What is the same for all rows.
+    """Arguments that are the same for all rows.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
     start : int
         First unit of the block.
     low_rank : bool
-        What M is: False, the covariance of the units; True, the inverse of that of the data.
+        Kind of M: False, the covariance of the units; True, the inverse of that of the data.
     rows : array of shape (BLOCK, BLOCK + n_padded)
         Rows of M before the block; become those of which M - sum_k rates_k z_k z_k' is made.
     vector : array of shape (BLOCK + n_padded,)

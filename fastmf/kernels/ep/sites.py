@@ -1,4 +1,4 @@
-"""What expectation propagation does site by site: cavities, tilted moments, new sites.
+"""Expectation propagation site by site: cavities, tilted moments, new sites.
 
 A site is a factor exp(t1 w - t2 w^2 / 2) that stands for the prior of one unit. With the mean m and
 variance v of the unit under the Gaussian that has the sites in place of the priors,
@@ -267,7 +267,7 @@ def _find_steps(units, first, moving, prior_precision, wanted, memory):
 
 @kernel(mode="inline")
 def _objective(tilted, i, wanted):
-    """What the cavity of unit i maximises."""
+    """Function that the cavity of unit i maximises."""
     mean, var = wanted[0, i], wanted[1, i]
     return tilted[B, i] * mean - tilted[A, i] * (mean * mean + var) / 2 - tilted[LOG_Z, i]
 

@@ -1,4 +1,4 @@
-"""What threads share that call a kernel at the same time: scratch memory, and a queue of tasks.
+"""Memory shared by threads that call a kernel at the same time: scratch, and a queue of tasks.
 
 Kernels that made their own arrays would take a third of a second longer to compile.
 """

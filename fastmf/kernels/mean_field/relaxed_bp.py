@@ -116,7 +116,7 @@ class RelaxedBPRow(NamedTuple):
 
 @kernel(mode="inline", fastmath=REORDER)
 def _tilt_of_messages(w, mean, var):
-    """What all messages to a unit add to its tilt."""
+    """Sum of all messages to a unit, which is added to its tilt."""
     b, a = constant(0.0, w[0]), constant(0.0, w[0])
     for i in range(w.shape[0]):
         b += w[i] * mean[i]
@@ -350,7 +350,7 @@ def _iterate_row(layers, settings, index, queue, record, work):
 
 
 def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
-    """What `relaxed_bp` needs for so many threads: `RelaxedBPRow`, its arrays with an axis more."""
+    """Memory of `relaxed_bp` for so many threads: `RelaxedBPRow`, its arrays with an axis more."""
     shapes = (4, n_messages), (6, n_units), (2, n_units), (2, n_units), (4, n_units)
     parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
     tile = np.empty((n_workers, 2, TILE_SOURCES, n_units), dtype)

@@ -80,7 +80,7 @@ def draw_rows(layer, counter, fields, scratch, units, out):
 
 
 def gibbs_work(visible, hidden, dtype, n_workers=1):
-    """What `gibbs` needs for so many threads.
+    """Memory of `gibbs` for so many threads.
 
     Parameters
     ----------

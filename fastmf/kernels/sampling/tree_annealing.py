@@ -52,7 +52,7 @@ N_BISECTIONS, MAX_ANNEALING_STEPS = 30, 1000
 
 
 class TreeSettings(NamedTuple):
-    """What is the same for all rows.
+    """Arguments that are the same for all rows.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class TreeSettings(NamedTuple):
 
 
 def tree_annealing_work(problem, missing, n_particles, settings, n_workers=1):
-    """What `tree_annealing` needs for so many threads.
+    """Memory of `tree_annealing` for so many threads.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class TiltedBetas(NamedTuple):
 
 
 def visible_work(n_units, n_workers=1):
-    """What `anneal_visible` needs for so many threads."""
+    """Memory of `anneal_visible` for so many threads."""
     return new_work(np.zeros((n_workers, 3, n_units)))
 
 

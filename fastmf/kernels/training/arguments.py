@@ -63,7 +63,7 @@ class Batches(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What a step changes.
+    """Parameters that a step changes.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class Moments(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What the phases of a step leave to the next ones.
+    """Results of the phases of a step for the next ones.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class Statistics(NamedTuple):
         The rows of hidden units of all terms: see the columns above.
     averages : int64 array of shape (n_tasks, 3)
         Tasks of the averages: layer, first unit among all, and number of units.
-    slabs : int64 array of shape (n_tasks, 3)
+    panels : int64 array of shape (n_tasks, 3)
         Tasks of the couplings: number of the matrix, first row, and number of rows.
     units : array of shape (N_STATISTICS, n_units)
         See the rows above.
@@ -215,7 +215,7 @@ class Statistics(NamedTuple):
     scales: Real[1]
     hidden: Int64[2]
     averages: Int64[2]
-    slabs: Int64[2]
+    panels: Int64[2]
     units: Real[2]
     transposed_batch: CompressedRows
     posterior: MeanFieldRecord

@@ -73,7 +73,7 @@ def collect_posterior(step, batches, parameters, sweep, settings, statistics, me
 @kernel(mode="by_address", views=True)
 def repack_hidden(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Fill in the packed couplings of the machine of the hidden layers."""
-    tasks, task = statistics.slabs, fetch_and_increment(queue)
+    tasks, task = statistics.panels, fetch_and_increment(queue)
     while task < tasks.shape[0]:
         k, width = tasks[task, 0], memory.weight_rows.shape[0]
         if k > 0:

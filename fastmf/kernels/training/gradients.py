@@ -205,7 +205,7 @@ def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
 @kernel(mode="by_address", views=True, fastmath=REORDER)
 def move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of units, and packed copies."""
-    layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]
+    layers, tasks, rate = sweep.layers, statistics.panels, batches.rates[step]
     task = fetch_and_increment(queue)
     while task < tasks.shape[0]:
         panel = tasks[task]
@@ -217,7 +217,7 @@ def move_couplings(step, batches, parameters, sweep, settings, statistics, memor
 
 @kernel(mode="by_address", views=True)
 def move_fields(step, batches, parameters, sweep, settings, statistics, memory, queue):
-    """What the steps of couplings between deviations do to the fields, and the fields' own step."""
+    """Moves of the fields by steps of couplings between deviations, and the fields' own step."""
     if fetch_and_increment(queue) > 0:
         return
     layers, units, width = sweep.layers, statistics.units, memory.weight_rows.shape[0]

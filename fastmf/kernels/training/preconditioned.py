@@ -83,15 +83,15 @@ def _multiply_below(layers, panel, memory, parameters):
 @kernel(mode="by_address", views=True, fastmath=REORDER)
 def find_gradients(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradients by couplings, times the preconditioner above, and those by fields."""
-    layers, tasks, task = sweep.layers, statistics.slabs, fetch_and_increment(queue)
-    n_slabs = tasks.shape[0]
-    while task < n_slabs + statistics.averages.shape[0]:
-        if task < n_slabs:
+    layers, tasks, task = sweep.layers, statistics.panels, fetch_and_increment(queue)
+    n_panels = tasks.shape[0]
+    while task < n_panels + statistics.averages.shape[0]:
+        if task < n_panels:
             sum_of_terms(layers, tasks[task], parameters, statistics, memory)
             finish_panel(layers, tasks[task], memory, parameters, settings, statistics)
             _multiply_above(layers, tasks[task], memory, parameters)
         else:
-            of_units = statistics.averages[task - n_slabs]
+            of_units = statistics.averages[task - n_panels]
             _precondition_fields(layers, of_units, parameters, statistics.units)
         task = fetch_and_increment(queue)
 
@@ -99,7 +99,7 @@ def find_gradients(step, batches, parameters, sweep, settings, statistics, memor
 @kernel(mode="by_address", views=True, fastmath=REORDER)
 def move_preconditioned(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Update of the couplings of a panel of units, and packed copies."""
-    layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]
+    layers, tasks, rate = sweep.layers, statistics.panels, batches.rates[step]
     task = fetch_and_increment(queue)
     while task < tasks.shape[0]:
         _multiply_below(layers, tasks[task], memory, parameters)

@@ -160,7 +160,7 @@ def move_sparse(step, batches, parameters, sweep, settings, statistics, memory, 
     layers, weight_rows, data = sweep.layers, memory.weight_rows, statistics.transposed_batch
     n_visible, n, mean = layers[0, N_UNITS], weight_rows.shape[1], statistics.data.mean
     hidden = row(mean, (0, 0), mean.size)
-    tasks, rate, task = statistics.slabs, batches.rates[step], fetch_and_increment(queue)
+    tasks, rate, task = statistics.panels, batches.rates[step], fetch_and_increment(queue)
     while task < tasks.shape[0]:
         panel, first, n_here = tasks[task], tasks[task, 1], tasks[task, 2]
         g = row(weight_rows, (0, 0), n_here * n)

@@ -19,7 +19,7 @@ TASK_ROWS = 24
 
 
 def work_of(packed, n_workers=1):
-    """What the kernels here need for so many threads.
+    """Work memory of the kernels here for so many threads.
 
     Parameters
     ----------

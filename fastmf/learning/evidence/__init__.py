@@ -71,7 +71,7 @@ class Regression(NamedTuple):
         of the weights. The posterior is then that of repeated rows, and the evidence is, too, but
         for the normaliser of the rows that are not there.
     absent_square : float
-        What the sum of squares of y has beyond that of its elements.
+        Sum of squares of y less that of its elements.
     blocks : int array of shape (n_features,), optional
         Labels of the features that have a site together. None: each has its own.
     gram : Gram, optional

@@ -236,7 +236,7 @@ def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
 
 
 class CauchySlab(NamedTuple):
-    """What a Cauchy slab is to effects whose other factors are Gaussian.
+    """Cauchy slab of effects whose other factors are Gaussian.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ class _Search:
         return -density, gradient, changed
 
     def information(self):
-        """What the evidence would have if it were known which coefficients are zero."""
+        """Information of the evidence if it were known which coefficients are zero."""
         n = np.maximum(self._n_included, 1.0)
         known = np.append([self._task.total_rows / 2, n.sum() / 2], n)
         if self._priors is not None:

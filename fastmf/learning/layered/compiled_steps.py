@@ -15,7 +15,7 @@ from fastmf.kernels.training.train import phase_table
 from fastmf.kernels.training.train import train as train_kernel
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.integrated_phase import SolveOthers
-from fastmf.learning.layered.moves import MoveCouplings, MoveFields, MoveUnits
+from fastmf.learning.layered.moves import MoveCouplings, MoveFields, MoveScaled, MoveUnits
 from fastmf.learning.layered.phases import (
     DeepRows,
     DenseRows,
@@ -41,7 +41,7 @@ def phases_of(problem):
         if problem.settings.gradient in MEAN_FIELD
         else Sample,
         MoveCouplings,
-        MoveFields if problem.fields_only else MoveUnits,
+        MoveFields if problem.fields_only else MoveScaled if problem.scaled else MoveUnits,
     )
 
 
@@ -188,8 +188,7 @@ class CompiledSteps:
             return not self.parameters.diverged[0]
         for k, rate in enumerate(rates):
             here = slice(k, k + 1)
-            self.units.before_step()
-            self._call(rows[here], seeds[here], rates[here])
+            self._call(rows[here], seeds[here], [self.units.before_step(rate)])
             if not self.units.after_step(rate):
                 return False
         return True

@@ -24,7 +24,7 @@ LOGGER = logging.getLogger("fastmf")
 
 
 def lacking(model, X, settings):
-    """What compiled steps require and do not find, in words: a list."""
+    """Requirements of compiled steps that are not met, in words: a list."""
     if not (isinstance(X, np.ndarray) or is_sparse(X)):
         return ["rows in memory"]
     problem = Problem(model, settings, _is_sparse(model, X))

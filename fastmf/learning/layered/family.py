@@ -1,4 +1,4 @@
-"""What the training loop needs to know of RBMs and DBMs: their step and their metrics."""
+"""Steps and metrics of RBMs and DBMs, as the training loop takes them."""
 
 import numpy as np
 

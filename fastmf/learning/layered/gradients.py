@@ -139,7 +139,7 @@ def _row_mean(prior):
 
 
 def _of_data(model, X, order, n_threads, hidden=None, **options):
-    """What makes the average over rows of log sum_h exp(-energy(x, h)) change.
+    """Derivatives of the average over rows of log sum_h exp(-energy(x, h)).
 
     Returns for each of the couplings the terms of `pair_averages` and the `group_effects`, the
     derivatives by the prior of each layer, and means and variances of each hidden layer.
@@ -249,19 +249,14 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
     cumulants k: <W^2 k_v k_h> / 2. Adaptive TAP has the covariance of the Gaussian side, a a + C2,
     in the place of a a + W c c.
     """
-    return gradient_and_means(model, X, of_model, order, n_threads, **options)[0]
-
-
-def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None, **options):
-    """`gradient`, and the means of each layer over the data, which `centred` takes.
-
-    The `conditional_moments` of the hidden units of an RBM can be given, if they are known.
-    """
-    return gradient_and_moments(model, X, of_model, order, n_threads, hidden, **options)[:2]
+    return gradient_and_moments(model, X, of_model, order, n_threads, **options)[0]
 
 
 def gradient_and_moments(model, X, of_model, order=2, n_threads=None, hidden=None, **options):
-    """`gradient_and_means`, and the `products_of_units` of hidden layers whose scale is free."""
+    """`gradient`, means of each layer over the data, and `products_of_units` of free scale.
+
+    The `conditional_moments` of the hidden units of an RBM can be given, if they are known.
+    """
     adaptive = isinstance(of_model, ExpectationPropagation)
     if isinstance(of_model, ExactAverages):
         less = [[]], list(of_model.pairwise), list(of_model.layers)

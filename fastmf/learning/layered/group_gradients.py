@@ -1,4 +1,4 @@
-"""What groups of states add to the gradient of the log-partition by the couplings.
+"""Terms of groups of states in the gradient of the log-partition by the couplings.
 
 With C the covariances of independent groups and units, the terms of second order in the couplings
 have the gradient C_v W C_h, of which W (v_v v_h') holds the diagonals of both, v + m^2 = m in place

@@ -90,7 +90,3 @@ class SolveOthers(States):
         if state.chains:
             # An average over rows, and no part of a start.
             state.chains[2 + self.which][:] = 0
-
-    def kept(self, mean, var):
-        """What persistent solutions go on from: means of all layers, then variances."""
-        return [plane[:, units] for plane in (mean, var) for units in self.run.layout.bounds]

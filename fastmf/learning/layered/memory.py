@@ -154,7 +154,7 @@ class Couplings:
     Attributes
     ----------
     weights, velocity : list of array of shape (n_below, n_above)
-    offset_products : list of array of shape (n_slabs, n_above)
+    offset_products : list of array of shape (n_panels, n_above)
         Inner products of the gradient with the offsets below, some rows of couplings after others.
     effects : list of array of shape (n_below, n_above), or (0, n_above)
     table : AddressTable of shape (n_couplings, N_COUPLING_COLUMNS)

@@ -8,6 +8,7 @@ from fastmf.kernels.training import arguments as types
 from fastmf.kernels.training import deep, gradients, groups, preconditioned, sparse
 from fastmf.kernels.training.units import average_moments
 from fastmf.learning.layered.domain import after_step, exists, has_constraints, layers_after
+from fastmf.learning.layered.general_step import apply
 from fastmf.learning.layered.memory import (
     Couplings,
     Preconditioners,
@@ -16,14 +17,9 @@ from fastmf.learning.layered.memory import (
     terms_of,
 )
 from fastmf.learning.layered.phases import Phase
-from fastmf.learning.training.ascent import MAX_MODULUS
+from fastmf.learning.training.ascent import MAX_MODULUS, State
 from fastmf.learning.training.centring import tilts, with_moved_fields
-from fastmf.learning.training.hidden_scales import (
-    Scales,
-    has_free_units,
-    products_of_units,
-    with_held_precisions,
-)
+from fastmf.learning.training.hidden_scales import products_of_units
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import learned_fields, map_parameters
@@ -61,16 +57,19 @@ class MoveCouplings(Phase):
             "scales": gradient.scales,
             "hidden": gradient.hidden,
             "averages": tasks_of(starts, run.sizes, n_units),
-            "slabs": tasks_of([0] * n_couplings, run.sizes[:-1], width),
+            "panels": tasks_of([0] * n_couplings, run.sizes[:-1], width),
             "weight_rows": np.zeros((run.n_workers, width, max(run.sizes[1:])), run.dtype),
             "left": np.zeros((run.n_workers, gradient.n_rows, width), run.dtype),
-            "momentum": float(options.momentum),
-            "decay": (float(options.l2), float(options.l1) * conditioned),
-            # Steps of units whose scale is free are scaled first: see `MoveUnits`.
-            "l1": float(options.l1) * (not (conditioned or has_free_units(problem.model.layers))),
-            "centred": np.array(tilts(problem.model.layers), np.int64) * options.centred,
+            "centred": np.zeros(n_couplings + 1, np.int64),
             "max_weight": MAX_MODULUS,
         }
+        if not problem.scaled:
+            arguments |= {
+                "momentum": float(options.momentum),
+                "decay": (float(options.l2), float(options.l1) * conditioned),
+                "l1": float(options.l1) * (not conditioned),
+                "centred": np.array(tilts(problem.model.layers), np.int64) * options.centred,
+            }
         if conditioned:
             arguments["preconditioners"] = self.preconditioners.table
 
@@ -156,7 +155,6 @@ class MoveUnits(Phase):
     def load(self, state, rows):
         """Take over the units, and their last step."""
         self._constrained = has_constraints(state.model.layers)
-        self._free = has_free_units(state.model.layers)
         self._set(state.model.layers, state.velocity.layers)
 
     def _set(self, priors, velocities):
@@ -167,11 +165,11 @@ class MoveUnits(Phase):
         """The priors of the layers as they are, and their last step."""
         return self.priors, self.velocities
 
-    def before_step(self):
-        """Keep the couplings before a step, if it may be taken back or scaled."""
-        couplings, kept = self.run.couplings, self._constrained or self._free
-        self._before = [w.copy() for w in couplings.weights] if kept else None
-        self._velocity_before = [v.copy() for v in couplings.velocity] if self._free else None
+    def before_step(self, rate):
+        """Keep the couplings before a step, if it may be taken back; returns the kernel's rate."""
+        weights = self.run.couplings.weights
+        self._before = [w.copy() for w in weights] if self._constrained else None
+        return rate
 
     def after_step(self, rate):
         """Move the parameters of the units along their gradient; whether all stay finite."""
@@ -182,63 +180,32 @@ class MoveUnits(Phase):
         # As numbers of NumPy they would make float64 of the parameters, and a run that resumes from
         # those of the model would go on from others.
         momentum, rate = float(self.run.options.momentum), float(rate)
-        gradients = self._gradients(statistics, rate)
-        pairs = zip(self.velocities, gradients, strict=True)
+        pairs = zip(self.velocities, self._gradients(statistics), strict=True)
         velocities = tuple(
             map_parameters(lambda v, g: momentum * v + rate * g, *pair) for pair in pairs
         )
         moved = tuple(map(_sum, self.priors, velocities))
         priors = layers_after(self.priors, moved, velocities)
-        sums = [np.sum(field) for prior in priors for field in learned_fields(prior)]
-        if not np.isfinite(sums).all():
+        if not _are_finite(priors):
             return False
         if self._constrained and not exists(couplings.weights, priors):
             priors = self._shorten_step(velocities)
         self._set(priors, velocities)
         return True
 
-    def _gradients(self, statistics, rate):
-        """Gradients by the parameters of each layer, where scales are free after scaled steps."""
+    def _gradients(self, statistics):
+        """Gradients by the parameters of each layer, given the steps of the couplings."""
         run, priors = self.run, self.priors
         differences = statistics[types.FIRST : types.NONZERO + 1].copy()
         if run.options.preconditioning is not None:
             differences[0] = statistics[types.GRADIENT]
         gradients = [
-            _gradient(prior, differences[:, units])
+            by_log_precision(prior, average_gradient(prior, differences[:, units]), means_held=True)
             for prior, units in zip(priors, run.layout.bounds, strict=True)
         ]
-        if self._free:
-            return self._scaled(statistics, gradients, rate)
         moves = [statistics[types.STEP_DOT_OFFSET, units].copy() for units in run.layout.bounds]
         for move, products in zip(moves[1:], run.couplings.offset_products, strict=True):
             move += products.sum(axis=0)
-        return with_moved_fields(priors, gradients, moves)
-
-    def _scaled(self, statistics, gradients, rate):
-        """Take the step of the couplings again, scaled; returns the gradients by the layers."""
-        run, priors, bounds = self.run, self.priors, self.run.layout.bounds
-        data, couplings = run.statistics.data, run.couplings
-        means = [statistics[types.OFFSET, units].copy() for units in bounds]
-        moments = [(data.mean[:, units], data.var[:, units]) for units in bounds[1:]]
-        products, centred = products_of_units(priors, moments), tilts(priors)
-        scales = Scales(priors, means, products, run.options.centred)
-        momentum, decay = run.options.momentum, scales.of_decay(float(run.options.l1))
-        moves, weights = [0 * mean for mean in means], []
-        parts = zip(self._before, self._velocity_before, couplings.velocity, decay, strict=True)
-        for k, (before, velocity, new, l1) in enumerate(parts):
-            own = scales.of_couplings(k, new - momentum * velocity)
-            # With l1 a soft threshold: see `fastmf.kernels.training.ascent`.
-            moved = before + momentum * velocity + own
-            moved = np.sign(moved) * np.maximum(abs(moved) - rate * l1, 0) if l1 else moved
-            weights.append(moved)
-            new[:] = moved - before
-            if rate > 0 and run.options.centred:
-                own = (new - momentum * velocity) / rate
-                moves[k] += own @ (means[k + 1] * centred[k])
-                moves[k + 1] += (means[k] * centred[k + 1]) @ own
-        couplings.load(weights, couplings.velocity)
-        run.fill(machine_of(weights, priors))
-        gradients = with_held_precisions(priors, scales.of_fields(gradients))
         return with_moved_fields(priors, gradients, moves)
 
     def _shorten_step(self, velocities):
@@ -251,9 +218,52 @@ class MoveUnits(Phase):
         return model.layers
 
 
-def _gradient(prior, averages):
-    return by_log_precision(prior, average_gradient(prior, averages), means_held=True)
+class MoveScaled(MoveUnits):
+    """The update of machines with units whose scale is free, by the general path.
+
+    The kernel gives the gradient by the couplings: their step, of rate 1, without all else.
+    """
+
+    def load(self, state, rows):
+        """Take over the machine, and its last step."""
+        velocity = state.velocity.combine(np.copy)
+        self._state = State(state.model, velocity)
+        self._set(state.model.layers, velocity.layers)
+
+    def parameters(self, priors):
+        """The priors of the layers as they are, and their last step."""
+        return self.priors, self._state.velocity.combine(np.copy).layers
+
+    def before_step(self, rate):
+        """The rate that the kernel takes."""
+        return 1.0
+
+    def after_step(self, rate):
+        """Take the step of the general path; whether all stays finite."""
+        run, state, units = self.run, self._state, self.run.statistics.units
+        parts = list(zip(self.priors, run.layout.bounds, strict=True))
+        differences = units[types.FIRST : types.NONZERO + 1]
+        layers = tuple(average_gradient(prior, differences[:, here]) for prior, here in parts)
+        gradient = ModelParameters(couplings=tuple(run.couplings.velocity), layers=layers)
+        means = [units[types.OFFSET, here].copy() for _, here in parts]
+        mean, var, *_ = run.statistics.data
+        products = products_of_units(self.priors, [(mean[:, u], var[:, u]) for _, u in parts[1:]])
+        try:
+            apply(state, gradient, means, run.options, rate, run.n_workers, products=products)
+        except FloatingPointError:
+            return False
+        if not _are_finite(state.model.layers):
+            return False
+        run.couplings.load(state.model.couplings, state.velocity.couplings)
+        run.fill(state.model)
+        self._set(state.model.layers, state.velocity.layers)
+        return True
 
 
 def _sum(prior, step):
     return map_parameters(np.add, prior, step)
+
+
+def _are_finite(priors):
+    sums = [np.sum(field) for prior in priors for field in learned_fields(prior)]
+    return bool(np.isfinite(sums).all())

@@ -25,6 +25,7 @@ from fastmf.learning.layered.general_step import hidden_layers
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDER_OF_GRADIENT
 from fastmf.learning.layered.memory import solver_of
 from fastmf.learning.layered.starts import starts
+from fastmf.learning.training.hidden_scales import has_free_units
 from fastmf.models.dbm import machine_of
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._compiled import AddressTable
@@ -33,7 +34,7 @@ from fastmf.priors._protocol import can_draw, has_third_cumulant
 
 
 class Problem(NamedTuple):
-    """What is learned, and how.
+    """Model, settings and data of a run.
 
     Parameters
     ----------
@@ -73,6 +74,11 @@ class Problem(NamedTuple):
         return binary and not self.model.deep
 
     @property
+    def scaled(self):
+        """Whether there are units whose scale is free: their steps are scaled."""
+        return has_free_units(self.model.layers)
+
+    @property
     def grouped(self):
         """Whether there are mean-field solutions of groups of states."""
         return self.order > 0 and any(map(has_groups, self.model.layers))
@@ -94,7 +100,7 @@ class Phase:
     kernels : sequence
         The kernels that it consists of: see `fastmf.kernels.training.train.phase_table`.
     after : callable or None
-        What is done after these in Python; no phase has that where units are moved in the kernel.
+        Function that is called after these; no phase has one where units are moved in the kernel.
     """
 
     kernels: Sequence = ()
@@ -255,6 +261,10 @@ class States(Phase):
             kept = self.kept(*self.run.statistics.model.state[:2])
             state.chains = tuple(part.copy() for part in kept)
 
+    def kept(self, mean, var):
+        """Arrays that persistent solutions go on from: means of all layers, then variances."""
+        return [plane[:, units] for plane in (mean, var) for units in self.run.layout.bounds]
+
 
 class Solve(States):
     """Mean-field solutions of the model."""
@@ -299,10 +309,6 @@ class Solve(States):
             second_moments = np.zeros((run.n_starts, run.n_units), run.dtype)
             arguments |= {"second_moments": second_moments, "right": np.zeros(shape, run.dtype)}
 
-    def kept(self, mean, var):
-        """What persistent solutions go on from: means of all layers, then variances."""
-        return [plane[:, units] for plane in (mean, var) for units in self.run.layout.bounds]
-
 
 class Sample(States):
     """Gibbs samples of the even layers, and moments of the odd ones given these."""
@@ -322,5 +328,5 @@ class Sample(States):
         arguments["task_samples"] = min(gradients.TASK_ROWS, each)
 
     def kept(self, mean, var):
-        """What persistent samples go on from: the even layers, which lie before the others."""
+        """Arrays that persistent samples go on from: the even layers, which come first."""
         return [mean[:, : self.run.layout.bounds[1].start]]

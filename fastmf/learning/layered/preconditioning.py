@@ -37,7 +37,7 @@ NEW = 0.5
 
 
 def preparation(settings):
-    """What is done before steps, and after how many again: see `Family.preparation`."""
+    """Preparation of steps, and after how many again: see `Family.preparation`."""
     if settings.preconditioning is None:
         return None
     return max(1, ROWS_BETWEEN // settings.batch_size), prepare

@@ -185,17 +185,17 @@ def _direction(gradient, steps, changes):
 
 def _search(objective, here, direction, length):
     """A point on a line that meets the weak Wolfe conditions, or the highest one that was found."""
-    slope, low, high, best = direction @ here.gradient, 0.0, np.inf, None
+    derivative, low, high, best = direction @ here.gradient, 0.0, np.inf, None
     resolution = ROUNDING * max(1.0, abs(here.value))
     for _ in range(MAX_EVALUATIONS):
-        if length * slope < resolution:
+        if length * derivative < resolution:
             break
         trial = objective.near(here.model, here.variables + length * direction)
-        if trial is None or trial.value < here.value + DECREASE * length * slope:
+        if trial is None or trial.value < here.value + DECREASE * length * derivative:
             high = length
         else:
             best = trial if best is None or trial.value > best.value else best
-            if trial.gradient @ direction <= CURVATURE * slope:
+            if trial.gradient @ direction <= CURVATURE * derivative:
                 return trial
             low = length
         length = 2 * low if high == np.inf else (low + high) / 2

@@ -64,7 +64,7 @@ class Scaling(NamedTuple):
         return model.rebuilt(model.couplings, (visible, *others))
 
     def log_volume(self, visible, Y):
-        """What the log-density of x has less than that of y, on average over rows of y."""
+        """Difference of the log-densities of y and x, on average over rows of y."""
         Y = Y.toarray() if is_sparse(Y) else Y
         volumes = log_volume(visible, self.scale, Y)
         if is_incomplete(Y):  # what is missing has no density

@@ -17,8 +17,8 @@ from fastmf._common.linalg import LinAlgError, cholesky
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
-# Units that a message names.
-_MAX_NAMED = 20
+# Units, or categories, that a message names.
+MAX_NAMED = 20
 
 
 class Existence(NamedTuple):
@@ -46,7 +46,7 @@ def no_maximum(message, units):
 def separated_by(units, name="units", remedies="penalty='firth', more rows or fewer units"):
     """The result where data separate some units."""
     units = np.unique(units)
-    names = ", ".join(map(str, units[:_MAX_NAMED])) + (", ..." if len(units) > _MAX_NAMED else "")
+    names = ", ".join(map(str, units[:MAX_NAMED])) + (", ..." if len(units) > MAX_NAMED else "")
     return no_maximum(
         f"the data separate {name} {names}, so that their parameters grow for ever; give a ridge "
         f"penalty l2, {remedies}", units,

@@ -15,9 +15,15 @@ from fastmf._threads.workers import one_blas_thread
 TOLERANCE_ROWS = 100_000
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 MAX_HESSIAN_PARAMETERS = 6000
+# Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
+MAX_NEWTON_PARAMETERS = 1300
+# Smallest decrease of the function, compared with that along the gradient, for a step to be taken.
+MIN_DECREASE = 1e-4
 # Parameters from which BLAS keeps its threads for the Hessian, 77 units. With 1,200, on cores that
 # other processes use, Newton's method took ten times as long with them.
 _MIN_THREADED_PARAMETERS = 3000
+# Numbers in a block of rows that fits in the cache.
+BLOCK_NUMBERS = 1 << 17
 # Numbers in a block of scores.
 _SCORE_NUMBERS = 1 << 20
 

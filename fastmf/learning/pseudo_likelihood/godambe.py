@@ -36,7 +36,7 @@ _WORDS = {2: "two", 3: "three"}
 # Rows of a matrix product that are computed at a time.
 _BLOCK_ROWS = 256
 # Eigenvalues of the Hessian below this fraction of the largest belong to changes of gauge.
-MIN_EIGENVALUE = 1e-10
+MIN_GAUGE_EIGENVALUE = 1e-10
 
 
 class CouplingTests(NamedTuple):
@@ -62,7 +62,7 @@ class CouplingTests(NamedTuple):
     adjusted: np.ndarray
 
     def _repr_html_(self):
-        """What notebooks show: how many couplings are significant, and the most significant."""
+        """HTML for notebooks: how many couplings are significant, and the most significant."""
         counts = [(f"adjusted p < {p:g}", str((self.adjusted < p).sum())) for p in (0.05, 0.01)]
         top = np.lexsort((-abs(self.z), self.adjusted))[:MAX_TESTS_SHOWN]
         rows = [
@@ -96,7 +96,7 @@ class RatioTest(NamedTuple):
     parameters: np.ndarray
 
     def _repr_html_(self):
-        """What notebooks show: the statistic and its p-value."""
+        """HTML for notebooks: the statistic and its p-value."""
         rows = [
             ("couplings tested", str(len(self.weights))),
             ("statistic", html.number(self.statistic)),
@@ -114,7 +114,7 @@ class Godambe:
     parameters : array of shape (n_parameters,)
         Its maximum.
     sampling : array of shape (n_rows,) or sparse array of shape (n_clusters, n_rows), optional
-        What was sampled independently, as in `CompositeLikelihood.score_covariance`; default rows,
+        Units of independent sampling, as in `CompositeLikelihood.score_covariance`; default rows,
         which weights count.
     """
 
@@ -175,7 +175,7 @@ class Godambe:
             return inverse @ scores @ inverse.T
 
     def naive_covariance(self):
-        """What the covariance would be if the rows' log-values were log-likelihoods: H^-1 / n."""
+        """Covariance if the rows' log-values were log-likelihoods: H^-1 / n."""
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 
@@ -424,13 +424,13 @@ class Godambe:
     def _tested_directions(self, parameters, indices):
         """Basis of what of some parameters no change of gauge alters, (n_indices, n_directions)."""
         gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
-        return linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
+        return linalg.null_space(gauge[indices].T, rcond=MIN_GAUGE_EIGENVALUE)
 
 
 def _pseudo_inverse(matrix):
     """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
     values, vectors = linalg.eigh(matrix)
-    kept = values > MIN_EIGENVALUE * values[-1]
+    kept = values > MIN_GAUGE_EIGENVALUE * values[-1]
     return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, vectors[:, ~kept]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.kernels.pseudo_likelihood.potts import aligned
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit, Minimum
+from fastmf.learning.pseudo_likelihood.fit import MIN_DECREASE, TOLERANCE_ROWS, Fit, Minimum
 
 MAX_LBFGS_ITER = 1000
 # Pairs of steps and changes of the gradient that are kept.
@@ -24,8 +24,6 @@ N_PAIRS = 6
 N_PAIRS_OF_SMALL_PROBLEMS = 20
 # Numbers of each vector in a chunk: those of all vectors stay in the cache.
 _CHUNK_NUMBERS = 1 << 14
-# Smallest decrease of the function, compared with that along the gradient, for a step to be taken.
-_MIN_DECREASE = 1e-4
 _MAX_BACKTRACKS = 20
 # Units in the last place of the value below which a predicted decrease cannot be resolved.
 _ROUNDING = 10.0
@@ -117,7 +115,7 @@ class _Steps:
         coefficients = self.vectors.direction(products)
         return coefficients, float(products[-1] @ coefficients)
 
-    def take(self, coefficients, slot, slope, value):
+    def take(self, coefficients, slot, derivative, value):
         """Change z by a step, stored in its row, so that the value decreases; that value."""
         step, z = self.vectors.rows[slot], self.z
 
@@ -130,9 +128,9 @@ class _Steps:
         length = 1.0
         for _ in range(_MAX_BACKTRACKS):
             new = self.objective(z, self.trial_gradient)
-            if new <= value + _MIN_DECREASE * length * slope:
+            if new <= value + MIN_DECREASE * length * derivative:
                 return new
-            shorter = _shorter(length, slope, new - value)
+            shorter = _shorter(length, derivative, new - value)
             z -= (1 - shorter / length) * step
             step *= shorter / length
             length = shorter
@@ -183,7 +181,7 @@ class _StepsInOrthants(_Steps):
         step[free] = vectors.direction(products) @ rows
         return step, -float(step @ downhill)
 
-    def take(self, step, slot, slope, value):
+    def take(self, step, slot, derivative, value):
         """Change z by a step, stored in its row, so that the value decreases; that value."""
         z, before = self.z, self.z.copy()
         downhill, length = -self.vectors.rows[-1], 1.0
@@ -192,10 +190,10 @@ class _StepsInOrthants(_Steps):
             z[:] = before + length * step
             z[(self.l1 > 0) & (z * orthant <= 0)] = 0
             new = self.objective(z, self.trial_gradient) + self.l1 @ abs(z)
-            if new <= value - _MIN_DECREASE * downhill @ (z - before):
+            if new <= value - MIN_DECREASE * downhill @ (z - before):
                 self.vectors.rows[slot] = z - before
                 return new
-            length = _shorter(length, slope, new - value)
+            length = _shorter(length, derivative, new - value)
         z[:] = before
         return None
 
@@ -205,10 +203,10 @@ class _StepsInOrthants(_Steps):
         self._set_last_row()
 
 
-def _shorter(length, slope, change):
+def _shorter(length, derivative, change):
     """Minimum of the parabola through both values, between a tenth and a half of the step."""
-    curvature = 2 * (change - length * slope) / length**2
-    shorter = -slope / curvature if curvature > 0 and np.isfinite(change) else 0.0
+    curvature = 2 * (change - length * derivative) / length**2
+    shorter = -derivative / curvature if curvature > 0 and np.isfinite(change) else 0.0
     return min(max(shorter, 0.1 * length), 0.5 * length)
 
 
@@ -250,15 +248,15 @@ def minimise(
         history, converged = [], False
         for iteration in range(max_iter):
             slot = vectors.next_slot()
-            direction, slope = steps.direction()
+            direction, derivative = steps.direction()
             # A smaller decrease could not be told from rounding errors.
-            if not -slope / 2 > max(tol, np.finfo(z.dtype).eps * abs(value) / 2):
+            if not -derivative / 2 > max(tol, np.finfo(z.dtype).eps * abs(value) / 2):
                 converged = True
                 break
-            found = steps.take(direction, slot, slope, value)
+            found = steps.take(direction, slot, derivative, value)
             if found is None:
                 # At the minimum, rounding errors are larger than any decrease.
-                converged = abs(slope) < _ROUNDING * np.finfo(z.dtype).eps * abs(value)
+                converged = abs(derivative) < _ROUNDING * np.finfo(z.dtype).eps * abs(value)
                 break
             value = found
             history.append(value)

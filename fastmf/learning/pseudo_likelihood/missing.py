@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from fastmf.learning.pseudo_likelihood.fit import Fit
-from fastmf.learning.pseudo_likelihood.godambe import MIN_EIGENVALUE, Godambe
+from fastmf.learning.pseudo_likelihood.godambe import MIN_GAUGE_EIGENVALUE, Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
 # Completions of a row, and of all rows together, up to which they are enumerated.
@@ -194,7 +194,7 @@ class IncompleteGodambe(Godambe):
         derivative = np.array(self.objective.hessian(parameters))
         derivative -= self.missing_information(parameters)
         if self.objective.singular:
-            return np.linalg.pinv(derivative, rcond=MIN_EIGENVALUE)
+            return np.linalg.pinv(derivative, rcond=MIN_GAUGE_EIGENVALUE)
         return np.linalg.inv(derivative)
 
     def missing_information(self, parameters):
@@ -214,7 +214,7 @@ class IncompleteGodambe(Godambe):
         return both - (scores * weights[:, None]).T @ statistics
 
     def naive_covariance(self):
-        """What the covariance would be if the rows' log-values were log-likelihoods."""
+        """Covariance if the rows' log-values were log-likelihoods."""
         covariance = super().naive_covariance()
         return (covariance + covariance.T) / 2
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from fastmf._common.linalg import cholesky_with_ridge
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit, Minimum
+from fastmf.learning.pseudo_likelihood.fit import MIN_DECREASE, TOLERANCE_ROWS, Fit, Minimum
 
 MAX_NEWTON_ITER = 100
 # The factorised Hessian is kept while a step with it shrinks the predicted rise by this factor.
@@ -21,14 +21,13 @@ _KEPT_REDUCTION = 1e-5
 # at its start.
 _DOUBLING_FRACTION = 0.25
 # Rounding error of a mean derivative, whose terms are at most 2.
-_GRADIENT_ROUNDING = 1e-15
+GRADIENT_ROUNDING = 1e-15
 # The line search ends at this fraction of a step.
 MIN_STEP_SIZE = 1e-10
 # Below this fraction the Hessian is given a ridge, from _MIN_RIDGE up to _MAX_RIDGE.
 _RIDGE_STEP_SIZE, _MIN_RIDGE, _MAX_RIDGE = 0.1, 1e-5, 1.0
 # Products with the Hessian for a step of `minimise`, and halvings of the step.
 _MAX_HESSIAN_PRODUCTS, _MAX_HALVINGS = 500, 30
-_MIN_DECREASE = 1e-4
 
 
 class Evaluation(NamedTuple):
@@ -41,12 +40,12 @@ class Evaluation(NamedTuple):
 
 def sufficient_rise(value, before, predicted):
     """Armijo's condition, up to the rounding error of the value."""
-    return value >= before + _MIN_DECREASE * predicted - 4e-16 * max(1, abs(before))
+    return value >= before + MIN_DECREASE * predicted - 4e-16 * max(1, abs(before))
 
 
 def only_rounding(*gradients):
     """Whether gradients are zero up to rounding errors."""
-    return max(abs(gradient).max() for gradient in gradients) <= _GRADIENT_ROUNDING
+    return max(abs(gradient).max() for gradient in gradients) <= GRADIENT_ROUNDING
 
 
 class _NewtonPoint:
@@ -201,14 +200,14 @@ def minimise(objective, z, *, tol, max_iter):
     history = []
     for _ in range(max_iter):
         step = _newton_step(objective.hessian_at(z), gradient)
-        slope = float(gradient @ step)
-        if not -slope / 2 > tol:
+        derivative = float(gradient @ step)
+        if not -derivative / 2 > tol:
             return Minimum(z, history or [value], True)
-        if -slope / 2 < np.finfo(z.dtype).eps * abs(value):
+        if -derivative / 2 < np.finfo(z.dtype).eps * abs(value):
             # The decrease is below rounding error, so the step is accepted.
             z += step
             return Minimum(z, [*history, value], True)
-        found = _line_search(objective, z, gradient, step, (value, slope))
+        found = _line_search(objective, z, gradient, step, (value, derivative))
         if found is None:
             break
         value = found
@@ -242,12 +241,12 @@ def _newton_step(product, gradient):
 
 def _line_search(objective, z, gradient, step, at):
     """Move z by a part of the step so that the value decreases; the gradient is that at the end."""
-    value, slope = at
+    value, derivative = at
     length, before = 1.0, z.copy()
     for _ in range(_MAX_HALVINGS):
         np.add(before, length * step, out=z)
         new = objective(z, gradient)
-        if new <= value + _MIN_DECREASE * length * slope:
+        if new <= value + MIN_DECREASE * length * derivative:
             return new
         length /= 2
     z[:] = before

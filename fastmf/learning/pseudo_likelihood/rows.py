@@ -31,7 +31,7 @@ def distinct(labels, weights):
 
 
 def sampling(members, weights, clusters=None):
-    """What was sampled independently, as `CompositeLikelihood.score_covariance` takes it.
+    """Units of independent sampling, as `CompositeLikelihood.score_covariance` takes them.
 
     Parameters
     ----------

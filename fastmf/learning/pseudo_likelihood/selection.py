@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.learning.pseudo_likelihood.fit import MAX_NEWTON_PARAMETERS
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.resampling import counts_of
@@ -24,8 +25,6 @@ N_PENALTIES, SMALLEST = 100, 1e-3
 MAX_WORSE_GRAPHS = 10
 # Parts of the rows, and penalties, of cross-validation.
 N_FOLDS, N_CROSS_VALIDATED = 10, 30
-# Parameters up to which a graph is fitted by Newton's method, which factorises their Hessian.
-MAX_NEWTON_PARAMETERS = 1300
 
 
 class SelectionPath(NamedTuple):

@@ -91,7 +91,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scale
         Means of each layer over the data; needed where the state has preconditioners.
     n_threads : int, optional
     scales : Scales, optional
-        What gradients are multiplied by: see `fastmf.learning.training.hidden_scales`.
+        Matrices that gradients are multiplied by: see `fastmf.learning.training.hidden_scales`.
 
     Returns
     -------

@@ -53,7 +53,7 @@ def between_deviations(gradient, sides):
 
 
 def moves_of_fields(gradients, step_dot, sides):
-    """What steps along the gradients G of couplings do to the fields of each layer.
+    """Moves of the fields of each layer by steps along the gradients G of couplings.
 
     Parameters
     ----------

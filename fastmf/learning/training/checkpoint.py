@@ -23,7 +23,7 @@ from fastmf.priors._protocol import from_named_arrays
 
 
 def identity(settings, model, seed, *data):
-    """What a run must share with its checkpoint, as text: a resumed run would differ otherwise."""
+    """Properties of a run and its checkpoint, as text: if they differ, so would a resumed run."""
     options = asdict(settings)
     if callable(settings.learning_rate):
         options["learning_rate"] = getattr(settings.learning_rate, "__qualname__", "callable")

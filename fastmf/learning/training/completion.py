@@ -25,7 +25,7 @@ class Completion:
     admits : callable
         `admits(model, x)`, whether rows hold values that units can take.
     others : tuple of arrays
-        What else makes up the data, such as features.
+        Other parts of the data, such as features.
     """
 
     def __init__(self, values, draw, admits, others=()):

@@ -95,7 +95,7 @@ def products_of_units(layers, moments):
 
 
 class Scales:
-    """What the gradients of one step are multiplied by.
+    """Matrices that the gradients of one step are multiplied by.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def progress(total, initial, verbose, what):
     verbose : int
         0 for silence.
     what : str
-        What kernels are compiled for; see `_compilation.announced`.
+        Purpose that kernels are compiled for; see `fastmf._jit.messages.announced`.
 
     Yields
     ------

@@ -42,7 +42,7 @@ def _keeps_nothing(state, settings, n_rows):
 
 
 class Family(NamedTuple):
-    """What the loop needs to know of a family of models.
+    """Functions of a family of models that the loop calls.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the twins need in the place of `fastmf.kernels.linear.product`."""
+"""Product of the twins in the place of `fastmf.kernels.linear.product`."""
 
 import numpy as np
 

@@ -72,7 +72,7 @@ def _from_group(w, h):
 
 
 def _group_from_units(w, mean, source):
-    """What other units add to the tilts of a group."""
+    """Terms of other units in the tilts of a group."""
     h, c, k = source
     s = mean @ w.T
     v = mean @ (w**2).T - s**2
@@ -81,7 +81,7 @@ def _group_from_units(w, mean, source):
 
 
 def _group_from_group(w, mean, source):
-    """What a group adds to the tilts of another."""
+    """Terms of a group in the tilts of another."""
     h = source[0]
     s, r = mean @ w.T, h @ w
     t = np.einsum("ra,ra->r", mean, r)[:, None]

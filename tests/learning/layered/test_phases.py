@@ -103,7 +103,8 @@ RBM_OF_PIXELS = mf.Bernoulli, mf.Ising
     [
         (RBM_OF_PIXELS, {}, False, "DenseRows Solve MoveCouplings MoveFields"),
         (RBM_OF_PIXELS, {"gradient": "cd"}, True, "SparseRows Sample MoveCouplings MoveFields"),
-        ((mf.Bernoulli, spiked), {}, False, "DenseRows Solve MoveCouplings MoveUnits"),
+        ((mf.Bernoulli, spiked), {}, False, "DenseRows Solve MoveCouplings MoveScaled"),
+        ((spiked, spiked), {}, False, "DenseRows Solve MoveCouplings MoveUnits"),
         (BINARY, {"gradient": "pcd"}, False, "DeepRows Sample MoveCouplings MoveUnits"),
     ],
 )

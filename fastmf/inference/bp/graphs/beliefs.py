@@ -9,7 +9,7 @@ from fastmf.inference.bp.beliefs import Beliefs
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphBeliefs(Beliefs):
-    """What `belief_propagation` returns for a `BoltzmannMachine`: the `Beliefs` of a graph.
+    """Result of `belief_propagation` for a `BoltzmannMachine`: the `Beliefs` of a graph.
 
     There is one layer: `mean`, `var`, `b` and `a` are arrays, and so is `assignment`, with labels
     of groups of states.

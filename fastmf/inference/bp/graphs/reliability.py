@@ -36,7 +36,7 @@ DAMPED = (
 
 
 class GraphCheck(NamedTuple):
-    """What is needed to check rows of sum-product on a graph.
+    """Arguments of checks of rows of sum-product on a graph.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class GraphCheck(NamedTuple):
         return reasons
 
     def _of_bounds(self, row, value, couplings):
-        """What `_reasons` returns, or that a row has no stable fixed point."""
+        """Result of `_reasons`, or that a row has no stable fixed point."""
         if self.stable is not None and not self.stable[row]:
             return NO_STABLE, "", None
         if couplings is None:
@@ -138,7 +138,7 @@ class GraphCheck(NamedTuple):
         return found
 
     def corrections(self, found):
-        """What the next term of the loop series adds to the log-partition of each row.
+        """Next term of the loop series for the log-partition of each row.
 
         Returns
         -------

@@ -25,7 +25,7 @@ def graph_beliefs(options, units, solved, probability, single, several=None, oth
         Probabilities of the edges in spanning trees, tree-reweighted.
     single : bool
     several : Several, optional
-        What is known of the starts of each row.
+        Results of the starts of each row.
     others : callable, optional
         As `several` of `GraphCheck`.
     """

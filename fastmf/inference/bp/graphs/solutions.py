@@ -29,7 +29,7 @@ MAX_START_SLOTS = 10_000
 
 
 class Solved(NamedTuple):
-    """What is known of rows that have ended.
+    """Results of rows that have ended.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def joined(parts):
 
 
 class Several(NamedTuple):
-    """What is known of the starts of all rows.
+    """Results of the starts of all rows.
 
     Parameters
     ----------

@@ -91,10 +91,10 @@ def _sums(problem, slots, shape, h, u):
     q, r = shape
     back = u[problem.first_entry[problem.reverse[slots]][:, None] + np.arange(q)]
     cavity = np.where(h > -np.inf, h - np.where(h > -np.inf, back, 0), -np.inf)
-    turned = problem.transposed[slots][:, None, None]
+    transposed = problem.transposed[slots][:, None, None]
     a, b = np.arange(q)[:, None], np.arange(r)
     at = problem.first_value[problem.edges[slots]][:, None, None]
-    at = at + np.where(turned, b * q + a, a * r + b)
+    at = at + np.where(transposed, b * q + a, a * r + b)
     return log_sum_exp(cavity[:, :, None] + problem.tables[at], 1)
 
 

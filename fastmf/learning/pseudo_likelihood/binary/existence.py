@@ -42,12 +42,10 @@ from fastmf.learning.pseudo_likelihood.existence import (
     undecided,
 )
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
+from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING, hessian_solver, newton
 
 # Multiply-adds for a lower bound on the curvature.
 _CURVATURE_BUDGET = 3e10
-# Rounding error of a mean derivative.
-_GRADIENT_ROUNDING = 1e-15
 # Parameters up to which solvers are continued by Newton's method, in at most so many iterations,
 # with so many between looks at the result and the clock; beyond, by L-BFGS.
 _MAX_DENSE_PARAMETERS = 2000
@@ -100,7 +98,7 @@ def certified(objective, parameters):
 
 def _all_directions_fall(objective, parameters, norm):
     """Whether min r sigma is larger than the norm of the gradient, with its rounding error."""
-    norm = norm + _GRADIENT_ROUNDING * np.sqrt(objective.n_parameters)
+    norm = norm + GRADIENT_ROUNDING * np.sqrt(objective.n_parameters)
     residual = objective.smallest_residual(parameters)
     # No eigenvalue is larger than the number of rows: most often that is enough to say no.
     if norm >= residual * np.sqrt(len(objective.weights)):

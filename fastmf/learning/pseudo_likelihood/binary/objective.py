@@ -26,11 +26,9 @@ from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
-from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, CompositeLikelihood
 from fastmf.special import sigmoid, softplus
 
-# Numbers in a block of rows that fits in the cache.
-_BLOCK_NUMBERS = 1 << 17
 # Such blocks that threads share.
 _SHARED_BLOCKS = 8
 # Numbers up to which NumPy evaluates once in less time (7 ms) than compiled code is loaded.
@@ -125,7 +123,7 @@ class PseudoLikelihood(CompositeLikelihood):
     def row_blocks(self, n_rows=None, at_once=1):
         """Slices of rows, by default of all: as many as fit in the cache, times `at_once`."""
         n_rows = len(self.weights) if n_rows is None else n_rows
-        size = at_once * max(256, _BLOCK_NUMBERS // self.n_units)
+        size = at_once * max(256, BLOCK_NUMBERS // self.n_units)
         return [slice(i, i + size) for i in range(0, n_rows, size)]
 
     def residuals(self, couplings, field, rows=slice(None), once=False):

@@ -15,6 +15,7 @@ from scipy import linalg, sparse
 
 from fastmf.learning.pseudo_likelihood.existence import (
     MAX_CONDITION,
+    MAX_NAMED,
     Existence,
     TimeLimit,
     near_maximum,
@@ -32,8 +33,6 @@ _MAX_PARAMETERS = 2000
 _NEWTON, _LBFGS = {"tol": 1e-7, "max_iter": 5}, {"tol": 1e-9, "max_iter": 100}
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_PROBLEM_ENTRIES = 3_000_000
-# Categories that a message names.
-_MAX_NAMED = 20
 _REMEDIES = "merge rare categories, or take more rows or fewer items"
 
 
@@ -59,9 +58,9 @@ def existence(objective, parameters, seconds=10.0):
     item, category = np.array(unseen(objective)).T
     if objective.thresholds.kind == "free" and len(item) and free[: objective.n_fields].all():
         named = [f"category {c} of item {i}" for i, c in zip(item, category, strict=True)]
-        more = ", ..." if len(named) > _MAX_NAMED else ""
+        more = ", ..." if len(named) > MAX_NAMED else ""
         return no_maximum(
-            f"nobody is in {', '.join(named[:_MAX_NAMED])}{more}, whose thresholds fall without "
+            f"nobody is in {', '.join(named[:MAX_NAMED])}{more}, whose thresholds fall without "
             "end; merge categories, or give a ridge penalty l2_field", item,
         )  # fmt: skip
     if certified(objective, parameters):

@@ -19,11 +19,8 @@ import numpy as np
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
-
-# Probabilities in a block of rows that fits in the cache.
-_BLOCK_NUMBERS = 1 << 17
 
 
 class OrdinalLikelihood(CompositeLikelihood):
@@ -143,7 +140,7 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     def _blocks(self):
         numbers = self.n_units * self.thresholds.width
-        size = max(4, _BLOCK_NUMBERS // numbers // ROWS_AT_A_TIME) * ROWS_AT_A_TIME
+        size = max(4, BLOCK_NUMBERS // numbers // ROWS_AT_A_TIME) * ROWS_AT_A_TIME
         return [slice(i, i + size) for i in range(0, len(self.weights), size)]
 
     def _sums_over_blocks(self, function, parameters):

@@ -53,13 +53,13 @@ class DenseObjective(CompositeLikelihood):
     singular = True
 
     def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None, targets=None):
-        self.labels, self.groups, self.n_threads = labels, PositionStates(sizes), None
+        self.labels, self.positions, self.n_threads = labels, PositionStates(sizes), None
         self.options = float(l2), float(l2_field), edges, targets
         self.targets = labels if targets is None else targets
         self.total = float(weights.sum())
         self.weights = weights / self.total
-        self.position = self.groups.position
-        self.n_units, self.n_fields = len(self.groups.sizes), len(self.position)
+        self.position = self.positions.position
+        self.n_units, self.n_fields = len(self.positions.sizes), len(self.position)
         self.coupled = ~np.eye(self.n_units, dtype=bool)
         if edges is not None:
             self.coupled[...] = False
@@ -93,12 +93,12 @@ class DenseObjective(CompositeLikelihood):
 
     def reweighted(self, weights):
         """The objective of these rows with other weights."""
-        return type(self)(self.labels, weights, self.groups.sizes, *self.options)
+        return type(self)(self.labels, weights, self.positions.sizes, *self.options)
 
     def independent(self):
         """Parameters of uncoupled positions, with a row more for each state."""
-        counts = self.total * (self.weights @ one_hot(self.labels, self.groups.sizes))
-        field = self.groups.zero_sum(np.log(counts + 1))
+        counts = self.total * (self.weights @ one_hot(self.labels, self.positions.sizes))
+        field = self.positions.zero_sum(np.log(counts + 1))
         return np.append(field, np.zeros(len(self.pairs[0])))
 
     def value_and_gradient(self, parameters):
@@ -107,7 +107,7 @@ class DenseObjective(CompositeLikelihood):
         value, gradient = -self.penalty(parameters), -self.ridge * parameters
         for rows in self._blocks():
             w, (targets, x, r) = self.weights[rows], self._residuals(parameters, rows)
-            value += w @ score_of(x @ couplings + field, targets, self.groups.sizes)
+            value += w @ score_of(x @ couplings + field, targets, self.positions.sizes)
             residuals = w[:, None] * r
             products = x.T @ residuals
             gradient += self.packed(products + products.T, residuals.sum(0))
@@ -116,12 +116,12 @@ class DenseObjective(CompositeLikelihood):
     def log_joint(self, parameters):
         """Logarithms of the probabilities of complete rows, but for a constant."""
         couplings, field = self.unpacked(parameters)
-        x = one_hot(self.labels, self.groups.sizes)
+        x = one_hot(self.labels, self.positions.sizes)
         return x @ field + x.multiply(x @ couplings).sum(1) / 2
 
     def statistics(self, rows):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        x, (u, v) = one_hot(self.labels[rows], self.groups.sizes).toarray(), self.pairs
+        x, (u, v) = one_hot(self.labels[rows], self.positions.sizes).toarray(), self.pairs
         return np.hstack([x, x[:, u] * x[:, v]])
 
     def contrasts(self):
@@ -130,14 +130,14 @@ class DenseObjective(CompositeLikelihood):
         Returns
         -------
         contrasts : sparse array of shape (n_contrasts, n_parameters)
-        groups : list of int arrays
+        of_pairs : list of int arrays
             Contrasts of each pair of positions.
         pairs : tuple of int arrays of shape (n_pairs,)
             The two positions.
         """
         pairs, offsets = np.nonzero(np.triu(self.coupled)), [0]
         rows, columns, values = [], [], []
-        helmert = [linalg.helmert(int(q)) for q in self.groups.sizes]
+        helmert = [linalg.helmert(int(q)) for q in self.positions.sizes]
         states = [np.flatnonzero(self.position == i) for i in range(self.n_units)]
         for i, j in zip(*pairs, strict=True):
             block = np.kron(helmert[i], helmert[j])
@@ -148,12 +148,12 @@ class DenseObjective(CompositeLikelihood):
             offsets.append(offsets[-1] + len(block))
         entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
         matrix = sparse.coo_array(entries, shape=(offsets[-1], self.n_parameters)).tocsr()
-        groups = [np.arange(a, b) for a, b in pairwise(offsets)]
-        return matrix, groups, pairs
+        of_pairs = [np.arange(a, b) for a, b in pairwise(offsets)]
+        return matrix, of_pairs, pairs
 
     def field_contrasts(self):
         """The same of fields: directions in which those of a position add up to zero."""
-        blocks = [linalg.helmert(int(q)) for q in self.groups.sizes]
+        blocks = [linalg.helmert(int(q)) for q in self.positions.sizes]
         of_fields = linalg.block_diag(*blocks)
         return np.hstack([of_fields, np.zeros((len(of_fields), len(self.pairs[0])))])
 
@@ -174,8 +174,8 @@ class DenseObjective(CompositeLikelihood):
     def _conditionals(self, parameters, rows):
         """Targets, one-hot rows and conditional probabilities of rows."""
         couplings, field = self.unpacked(parameters)
-        x = one_hot(self.labels[rows], self.groups.sizes).toarray()
-        p = self.groups.softmax(x @ couplings + field)
+        x = one_hot(self.labels[rows], self.positions.sizes).toarray()
+        p = self.positions.softmax(x @ couplings + field)
         p *= (self.targets[rows] >= 0)[:, self.position]
         return self.targets[rows], x, p
 
@@ -184,7 +184,7 @@ class DenseObjective(CompositeLikelihood):
         targets, x, p = self._conditionals(parameters, rows)
         if self.targets is self.labels:
             return targets, x, x - p
-        return targets, x, one_hot(targets, self.groups.sizes).toarray() - p
+        return targets, x, one_hot(targets, self.positions.sizes).toarray() - p
 
     def _blocks(self):
         size = max(16, _SANDWICH_NUMBERS // self.n_parameters)
@@ -249,7 +249,7 @@ class GaugeErrors(Godambe):
         for start in range(0, len(factor), 64):
             couplings, field = objective.unpacked(factor[start : start + 64])
             if gauge is not None:
-                couplings, field = in_gauge(couplings, field, objective.groups.sizes, gauge)
+                couplings, field = in_gauge(couplings, field, objective.positions.sizes, gauge)
             of_couplings += np.square(couplings).sum(0)
             of_field += np.square(field).sum(0)
         of_couplings[objective.position[:, None] == objective.position] = 0

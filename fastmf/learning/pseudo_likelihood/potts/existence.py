@@ -27,6 +27,7 @@ from fastmf.learning.pseudo_likelihood.existence import (
     rising_margins,
     undecided,
 )
+from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.models._gauge import PositionStates
@@ -37,8 +38,8 @@ _MAX_ENTRIES = 400_000
 _MAX_STATES = 1000
 # Rows whose fields are made together.
 _ROWS_OF_FIELDS = 1024
-# Rounding errors of mean derivatives, and of eigenvalues beside the largest.
-_GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
+# Rounding error of eigenvalues, beside the largest.
+_EIGENVALUE_ROUNDING = 1e-12
 
 _UNSEEN = (
     "states were never seen, whose fields fall without end; leave them out or give a ridge "
@@ -132,10 +133,10 @@ def existence_of_available(objective, parameters):
         in which the Hessian is not singular.
     """
     l2, l2_field, *_ = objective.options
-    sizes = objective.groups.sizes
+    sizes = objective.positions.sizes
     counts = one_hot(objective.targets, sizes).sum(0)
     if not l2_field:
-        unseen = objective.groups.means(np.asarray(counts).reshape(-1) == 0) > 0
+        unseen = objective.positions.means(np.asarray(counts).reshape(-1) == 0) > 0
         if unseen.any():
             return no_maximum(_UNSEEN, np.flatnonzero(unseen))
     if l2:
@@ -154,9 +155,9 @@ def existence_of_available(objective, parameters):
 
 def _never_meeting(labels, targets, sizes):
     """For each pair of positions, whether two states never meet, one of them seen there."""
-    n_groups = len(sizes)
-    found = np.zeros((n_groups, n_groups), bool)
-    for i in range(n_groups):
+    n_positions = len(sizes)
+    found = np.zeros((n_positions, n_positions), bool)
+    for i in range(n_positions):
         for j in range(i):
             of_i = _meetings(targets[:, i], labels[:, j], sizes[i], sizes[j])
             of_j = _meetings(labels[:, i], targets[:, j], sizes[i], sizes[j])
@@ -198,15 +199,15 @@ class _Estimate(NamedTuple):
 
 
 def _looked_at(data, couplings, field):
-    groups, n, shares = PositionStates(data.sizes), data.n_states, data.weights / data.total
-    first, position = groups.first, groups.position
+    positions, n, shares = PositionStates(data.sizes), data.n_states, data.weights / data.total
+    first, position = positions.first, positions.position
     of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
     for start in range(0, len(data.labels), _ROWS_OF_FIELDS):
         labels = data.labels[start : start + _ROWS_OF_FIELDS]
         share, X = shares[start : start + _ROWS_OF_FIELDS, None], one_hot(labels, data.sizes)
         own, present = X.toarray() > 0, (labels >= 0)[:, position]
         eta = couplings.fields(labels) + field
-        p = groups.softmax(eta)
+        p = positions.softmax(eta)
         others = np.maximum.reduceat(np.where(own, -np.inf, eta), first, axis=1)[:, position]
         margin = min(margin, (eta - others)[own].min())
         residual = min(residual, (share * p)[present & ~own].min(initial=np.inf))
@@ -215,7 +216,7 @@ def _looked_at(data, couplings, field):
         of_field += r.sum(0)
     of_couplings = (of_couplings + of_couplings.T)[position[:, None] < position]
     gradient = np.sqrt(of_couplings @ of_couplings + of_field @ of_field)
-    rounding = _GRADIENT_ROUNDING * np.sqrt(len(of_couplings) + n)
+    rounding = GRADIENT_ROUNDING * np.sqrt(len(of_couplings) + n)
     return _Estimate(margin, gradient + rounding, residual)
 
 
@@ -233,11 +234,11 @@ def _smallest_singular_value(data):
 
 
 def _by_programmes(data, l2_field, symmetric, limit):
-    n_groups = len(data.sizes)
-    n_margins = len(data.labels) * (data.n_states - n_groups)
-    if 2 * n_margins * (n_groups + 1) > _MAX_ENTRIES * (1 if symmetric else n_groups):
+    n_positions = len(data.sizes)
+    n_margins = len(data.labels) * (data.n_states - n_positions)
+    if 2 * n_margins * (n_positions + 1) > _MAX_ENTRIES * (1 if symmetric else n_positions):
         return Existence(None, (), "whether the maximum exists was not decided: too many rows")
-    problems = [range(n_groups)] if symmetric else [[i] for i in range(n_groups)]
+    problems = [range(n_positions)] if symmetric else [[i] for i in range(n_positions)]
     separated = set()
     for positions in problems:
         margins, position = _margins(data, positions, symmetric, l2_field)

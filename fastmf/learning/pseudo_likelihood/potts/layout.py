@@ -112,7 +112,7 @@ class PottsLayout(PositionStates):
         )
 
     def _changes(self, labels, parents):
-        """What differs between rows and their parents: `spans` and `changes` of `PottsRows`."""
+        """Differences between rows and their parents: `spans` and `changes` of `PottsRows`."""
         block, within = np.divmod(np.arange(self.n_groups), self.n_positions)
         offset = (block * self.width + within).astype(np.int32)
         spans, found, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0

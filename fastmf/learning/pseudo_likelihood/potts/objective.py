@@ -196,7 +196,7 @@ class SymmetricObjective:
         """The tiles of a vector of coordinates."""
         return z[: self.n_tile_numbers].reshape(self.scale.shape)
 
-    def spread(self, z):
+    def scatter(self, z):
         """Tables of couplings, in `tables[0]`, and the flat field at coordinates."""
         J, queue = self.tables[0], np.zeros(1, np.int64)
         arguments = (self.tiles(z), self.scale, self.places, self.layout.width, queue,
@@ -214,7 +214,7 @@ class SymmetricObjective:
     def __call__(self, z, gradient):
         """The value at coordinates; its gradient is filled."""
         layout = self.layout
-        field = self.spread(z)
+        field = self.scatter(z)
         J, G = self.tables
         of_field = aligned((layout.n_blocks, layout.width), layout.dtype)
         value = self.evaluator.value_and_gradient(J, layout.field_to_blocks(field), G, of_field)
@@ -239,11 +239,11 @@ class SymmetricObjective:
     def hessian_at(self, z):
         """A function that fills the product of the Hessian at coordinates with a vector."""
         layout = self.layout
-        field = self.spread(z)
+        field = self.scatter(z)
         p = self.evaluator.conditionals(self.tables[0], layout.field_to_blocks(field))
 
         def product(v, out):
-            change = self.spread(v)
+            change = self.scatter(v)
             J, G = self.tables
             of_field = aligned((layout.n_blocks, layout.width), layout.dtype)
             h = layout.vector_to_blocks(change)
@@ -254,7 +254,7 @@ class SymmetricObjective:
 
     def parameters(self, z):
         """Couplings (n_states, n_states) and field, flat and in double precision."""
-        field = self.spread(z)
+        field = self.scatter(z)
         return self.layout.couplings_from_blocks(self.tables[0]), field
 
 

@@ -34,7 +34,7 @@ def differences(function, x, step=1e-5):
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 def test_value_and_derivatives(l2, monkeypatch):
     objective, parameters = problem(l2=l2)
-    monkeypatch.setattr(module, "_BLOCK_NUMBERS", 100)  # several blocks of rows
+    monkeypatch.setattr(module, "BLOCK_NUMBERS", 100)  # several blocks of rows
     value, gradient = objective.value_and_gradient(parameters)
     assert value == pytest.approx(by_definition(objective, parameters), rel=1e-13)
     numeric = differences(lambda p: objective.value_and_gradient(p)[0], parameters)
@@ -57,7 +57,7 @@ def test_a_single_evaluation_is_the_same_without_kernels(l2, monkeypatch):
 def test_hessian_in_blocks_is_the_same(monkeypatch):
     objective, parameters = problem(n=400, d=6)
     at_once = objective.hessian(parameters)
-    monkeypatch.setattr(module, "_BLOCK_NUMBERS", 10)
+    monkeypatch.setattr(module, "BLOCK_NUMBERS", 10)
     np.testing.assert_allclose(objective.hessian(parameters), at_once, atol=1e-14)
 
 

@@ -55,7 +55,7 @@ SOME_PAIRS = (np.array([0, 0, 2]), np.array([1, 3, 3]))
 @pytest.mark.parametrize("pairs", [None, SOME_PAIRS])
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
 def test_value_and_derivatives(kind, pairs, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_NUMBERS", 10)  # several blocks of rows
+    monkeypatch.setattr(module, "BLOCK_NUMBERS", 10)  # several blocks of rows
     objective = objective_of(SIZES, kind, weighted=True, l2=0.2, l2_field=0.1, pairs=pairs)
     at = random_point(objective)
     states = objective.states.astype(int)
@@ -236,7 +236,7 @@ def test_pairs_without_couplings():
 
 
 def test_threads_do_not_change_results(monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_NUMBERS", 10)
+    monkeypatch.setattr(module, "BLOCK_NUMBERS", 10)
     results = []
     for n_threads in (1, 2):
         objective = objective_of(SIZES, n_rows=5000, n_threads=n_threads)
