@@ -19,10 +19,12 @@ from fastmf.estimators._frames import (
     series,
     square_frame,
 )
+from fastmf.estimators._permutations import PooledRows
 from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.resampling import counts_of
 from fastmf.learning.pseudo_likelihood.selection import maximum
 
 ERRORS = ("sandwich", "naive")
@@ -241,6 +243,24 @@ class Network:
         return interval(couplings, of_couplings), [interval(*pair) for pair in pairs]
 
     # --- tests and edges ------------------------------------------------------------------------
+
+    def _pooled_with(self, other):
+        """`PooledRows` of this machine and another one, for permutations."""
+        for machine in (self, other):
+            if machine._sampling is not None or isinstance(machine.l1, str):
+                raise ValueError(
+                    "permutations are of rows that weights count, and of all couplings: fit "
+                    "without clusters, weights='sampling' and selection of couplings."
+                )
+            machine._refits("a permutation test")
+        whole = self._objective.joined(other._objective)
+        sizes = [counts_of(machine._row_weights()) for machine in (self, other)]
+        first, pairs = whole.n_fields, tuple(whole.pairs)
+        return PooledRows(
+            whole, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
+            lambda parameters: self._coupling_factor * parameters[first:],
+            np.arange(len(pairs[0])), pairs, self._penalty_l1, min(float(self.tol), 1e100),
+        )  # fmt: skip
 
     def _edge_estimates(self, errors, scale=None):
         """Couplings in {0, 1} coding with their covariance.
