@@ -94,9 +94,9 @@ def test_permutations_of_potts_machines_are_of_rows_with_their_weights(weighted)
     assert found.largest == pytest.approx(delta.max(), abs=1e-5)
     assert found.strength == pytest.approx(strength, abs=1e-5)
     there = np.flatnonzero(weights)
-    drawn = [statistics(rng.permutation(there)[:89])[1:] for _ in range(100)]
+    drawn = [statistics(rng.permutation(there)[:89])[1:] for _ in range(60)]
     single = np.mean([one[0] >= delta for one in drawn], axis=0)
-    np.testing.assert_allclose(found.p_value[np.triu_indices(3, 1)], single, atol=0.17)
+    np.testing.assert_allclose(found.p_value[np.triu_indices(3, 1)], single, atol=0.2)
     largest = np.mean([one[0].max() >= delta.max() for one in drawn])
     assert found.largest_p_value == pytest.approx(largest, abs=0.15)
     total = np.mean([abs(one[1]) >= abs(strength) for one in drawn])
@@ -106,28 +106,28 @@ def test_permutations_of_potts_machines_are_of_rows_with_their_weights(weighted)
 
 
 def test_permutations_of_few_rows_are_all_of_them():
-    """Each of the 70 ways to deal eight rows to two groups of four, by hand."""
-    X = potts_table(8, 3)
+    """Each of the 20 ways to deal six rows to two groups of three, by hand."""
+    X = potts_table(6, 3)
     options = {"n_states": [3, 2, 2], "l2": 0.1, "l2_field": 0.1, "tol": 1e-8}
     found = {}
-    for first in combinations(range(8), 4):
-        rest = [k for k in range(8) if k not in first]
+    for first in combinations(range(6), 3):
+        rest = [k for k in range(6) if k not in first]
         fits = [mf.PottsMachine(**options).fit(X[list(k)]) for k in (first, rest)]
         found[first] = potts_statistics(fits)[0].max(), fits
-    largest, machines = found[1, 2, 4, 7]
+    largest, machines = found[1, 2, 4]
     exact = np.mean([one[0] >= largest - 1e-7 for one in found.values()])
     with pytest.warns(UserWarning):
-        tested = mf.compare_groups(*machines, n_permutations=2000).permutation
+        tested = mf.compare_groups(*machines, n_permutations=600).permutation
     assert tested.largest == pytest.approx(largest, abs=1e-5)
-    assert tested.largest_p_value == pytest.approx(exact, abs=0.04)
+    assert tested.largest_p_value == pytest.approx(exact, abs=0.06)
 
 
 def test_permutations_of_equal_groups_have_uniform_p_values():
     p_values = []
-    for seed in range(40):
+    for seed in range(25):
         X = potts_table(160, seed)
         a, b = (mf.PottsMachine(n_states=[3, 2, 2]).fit(half) for half in (X[:80], X[80:]))
-        found = mf.compare_groups(a, b, n_permutations=39, rng=seed).permutation
+        found = mf.compare_groups(a, b, n_permutations=19, rng=seed).permutation
         p_values.append(found.largest_p_value)
         assert found.converged > 0.9
     assert kstest(p_values, "uniform").pvalue > 0.01
