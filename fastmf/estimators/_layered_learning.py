@@ -222,8 +222,7 @@ class Learning:
             return Begin(X, X, model, None, independent)
         if self.init is None:
             # The couplings that were drawn are meant for the units of measurement of learning.
-            visible = scaling.units(model.layers[0])
-            model = model.rebuilt(model.couplings, (visible, *model.layers[1:]))
+            model = model.rebuilt(model.couplings, scaling.of_layers(model.layers))
         else:
             model = scaling.model(model)
         check_exists(model)
