@@ -185,7 +185,7 @@ def _refuse_other_values(X, error):
         "(FullyVisibleBoltzmannMachine, OrdinalMachine and PottsMachine take them as they are)"
     )
     if not isinstance(value, str):
-        advice = f"{_DATES}, and leave out other columns"
+        raise TypeError(f"X must hold numbers, {text}: {_DATES} ({error}).") from error
     raise ValueError(f"X must hold numbers, {text}: {advice}.") from error
 
 

@@ -125,9 +125,9 @@ class GeneralizedRBM(LayeredMachine):
     Real columns are learned in units of their standard deviation (bounded ones of at least a tenth
     of their interval), so that a column learns alike in metres and in millimetres; all attributes,
     and what callbacks see, are of the data as they are. Real hidden units between bounds are
-    learned in a scale in which they vary as much as binary ones. Precisions of unbounded units are learned
-    in their logarithm; those of hidden units next to bounded ones alone stay as they are given, and
-    steps of such units are divided by their covariance over the batch
+    learned in a scale in which they vary as much as binary ones. Precisions of unbounded units are
+    learned in their logarithm; those of hidden units next to bounded ones alone stay as they are
+    given, and steps of such units are divided by their covariance over the batch
     (`fastmf.learning.training.hidden_scales`). Machines that have no normalised distribution are
     avoided: steps are halved where two layers of unbounded units would be coupled too strongly.
     Where mean-field iterations have no moments, as for strongly coupled units on half-lines, a
