@@ -409,7 +409,8 @@ class Network:
         graphs. A penalty `l2` of the fit makes no difference: estimates and covariance are those of
         the quadratic function that the log-pseudo-likelihood without it is near the mode with the
         prior of couplings that are not zero. Only if rows are few (that prior makes up 10 % or more
-        of the information about most couplings), or completed ("em"), the penalty stays. Warnings
+        of the information about most couplings), or completed ("em"), the penalty stays, and with
+        very few probabilities are overconfident (50 rows of 6 items: 0.93 is true in 0.83). Warnings
         say where penalty or prior make up 30 % or more of the information about a coupling.
 
         The couplings of each feature are taken together, with their covariance, where there are

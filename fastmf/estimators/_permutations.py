@@ -47,7 +47,7 @@ class PooledRows(NamedTuple):
     Parameters
     ----------
     objective : CompositeLikelihood
-        Of all rows, with a method `reweighted`.
+        Objective of all rows, with a method `reweighted`.
     counts, of_first : int array of shape (n_rows,)
         How many rows of both groups, and of the first, each row of the objective stands for.
     weight : float or array of shape (n_rows,)
@@ -58,7 +58,7 @@ class PooledRows(NamedTuple):
         First of the couplings of each pair of features.
     pairs : tuple of int arrays of shape (n_pairs,)
     l1, tol : float
-        Of the fits.
+        Penalty and tolerance of the fits.
     """
 
     objective: CompositeLikelihood

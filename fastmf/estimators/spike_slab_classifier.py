@@ -166,9 +166,9 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         sample_weight : array of shape (n_samples,), optional
             How many equal rows each row stands for: for whole numbers the result is that of rows
             repeated so often, and so is the cost, up to 100,000 rows. Fractions, as of
-            `class_weight`, and larger weights, cost nothing: each row has a site to the power of its weight (power expectation propagation), and
-            coefficients, probabilities and evidence lie between those of whole numbers. Rows of
-            weight 0 are left out.
+            `class_weight`, and larger weights, cost nothing: each row has a site to the power of
+            its weight (power expectation propagation), and coefficients, probabilities and evidence
+            lie between those of whole numbers. Rows of weight 0 are left out.
 
         Returns
         -------

@@ -32,7 +32,7 @@ FLIP_DEVIATIONS, FLIP_SIZE, MAX_FLIPS = 4.0, 2.0, 20
 MIN_GAIN = 4.0
 # Probability of z-scores of no effects to be as small as those given, below which they are none;
 # and the probability of one score to be between 0 and 1, as p-values are.
-MIN_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, 0.3413
+MIN_NULL_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, 0.3413
 # Correlations of features, and their different moduli, from which one decimal is no coincidence.
 MIN_CORRELATIONS, MIN_MODULI = 10, 4
 
@@ -125,7 +125,7 @@ def too_small(z, blocks):
             min(probability, PROBABILITY_OF_UNIT_INTERVAL**n_independent),
             "p-values",
         )
-    if probability < MIN_PROBABILITY:
+    if probability < MIN_NULL_PROBABILITY:
         yield (
             f"z seem to be {kind}, not z-scores: they are from {z.min():.3g} to {z.max():.3g}, and "
             f"z-scores are as small with probability {probability:.1g} even without any effect. "
