@@ -410,8 +410,8 @@ class Network:
         the quadratic function that the log-pseudo-likelihood without it is near the mode with the
         prior of couplings that are not zero. Only if rows are few (that prior makes up 10 % or more
         of the information about most couplings), or completed ("em"), the penalty stays, and with
-        very few probabilities are overconfident (50 rows of 6 items: 0.93 is true in 0.83). Warnings
-        say where penalty or prior make up 30 % or more of the information about a coupling.
+        very few probabilities are overconfident (50 rows of 6 items: 0.93 is true in 0.83).
+        Warnings name penalties or priors that make up 30 % or more of what is known of a coupling.
 
         The couplings of each feature are taken together, with their covariance, where there are
         more than 1,000 (45 features). That leaves out the correlations of pairs that have no
