@@ -4,11 +4,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.warning import warn_user
-from fastmf.priors._queries import columns_of_values
 
-# Learning counts as diverged at so many times the log-likelihood of uniform values, with which it
-# may begin, and of real values at so many nats a unit below independent units.
+# Learning of labels counts as diverged at so many times the log-likelihood of uniform values, with
+# which it may begin, and learning of machines at so many nats a unit below independent units.
 BELOW_UNIFORM, BELOW_INDEPENDENT = 1.1, 0.02
+# Share of what the best epoch gained over independent units that the last one may have lost.
+LOST_GAIN = 0.5
 
 
 def warn_unless_converged(converged):
@@ -18,22 +19,6 @@ def warn_unless_converged(converged):
         warn_user(
             f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
             "means are those of the last iteration.",
-            ConvergenceWarning,
-        )
-
-
-def warn_if_diverged(model, history):
-    """Say so if uniformly drawn values would explain the data better, of discrete units."""
-    values = columns_of_values(model.layers[0])
-    if values is None or not history.get("log_likelihood"):
-        return
-    found = history["log_likelihood"][-1] * sum(model.sizes)
-    uniform = -np.log([len(column) for column in values]).sum()
-    if found < BELOW_UNIFORM * uniform:
-        warn_user(
-            f"learning has diverged: the log-likelihood of the last epoch, {found:.0f} nats a "
-            f"row, is below that of values drawn uniformly at random, {uniform:.0f}. Use a "
-            "smaller learning_rate, or with chains more of them (n_starts).",
             ConvergenceWarning,
         )
 
@@ -50,31 +35,47 @@ def warn_if_below_uniform(found, n_labels):
         )
 
 
-def warn_if_below_independent(model, history, independent):
-    """Say so if the independent units that learning began with would explain real values better.
+def warn_of_likelihood(model, history, independent, epoch):
+    """Say so if learning ended below independent units, or far below what it had reached.
 
     Parameters
     ----------
     model : RBM or DBM
     history : dict of lists
+        With a `log_likelihood` of each epoch, per unit.
+    epoch : int
+        Number of epochs after which the model was as it is.
     independent : float or None
-        Log-likelihood of the independent units, nats a row.
+        Log-likelihood of the independent units that learning began with, nats a row.
     """
-    if independent is None:
+    if independent is None or not epoch:
         return
-    found = history["log_likelihood"][-1] * sum(model.sizes)
+    values = np.array(history["log_likelihood"][:epoch]) * sum(model.sizes)
+    found, largest = values[-1], values[np.isfinite(values)].max(initial=-np.inf)
+    advice = (
+        "Use a smaller learning_rate, larger batches (batch_size), with chains more of them "
+        "(n_starts), or for few units gradient='exact'."
+    )
     if not np.isfinite(found):
         warn_user(
-            "the log-likelihood of the last epoch is unknown, because mean-field iterations of "
+            f"the log-likelihood of epoch {epoch} is unknown, because mean-field iterations of "
             "this machine have no moments: compare `score` with that of independent units. "
             "Bounded units, such as 'truncated_gaussian', have moments always.",
             ConvergenceWarning,
         )
-        return
-    if found < independent - BELOW_INDEPENDENT * model.sizes[0]:
+    elif found < independent - BELOW_INDEPENDENT * model.sizes[0]:
         warn_user(
-            f"learning has diverged: the log-likelihood of the last epoch, {found:.4g} nats a row, "
+            f"learning has diverged: the log-likelihood of epoch {epoch}, {found:.4g} nats a row, "
             "is below that of the independent units that learning began with, "
-            f"{independent:.4g}. Use a smaller learning_rate, more epochs, or gradient='exact'.",
+            f"{independent:.4g}. {advice}",
+            ConvergenceWarning,
+        )
+    elif largest - found > max(
+        LOST_GAIN * (largest - independent), BELOW_INDEPENDENT * model.sizes[0]
+    ):
+        warn_user(
+            f"learning has not converged: the log-likelihood fell from {largest:.4g} nats a row, "
+            f"in epoch {int(np.nanargmax(values)) + 1}, to {found:.4g} in epoch {epoch} "
+            f"(independent units: {independent:.4g}). {advice}",
             ConvergenceWarning,
         )

@@ -1,6 +1,7 @@
 """Data as users pass them: masked arrays, data frames with missing values, strings, NaN."""
 
 import re
+from numbers import Number
 
 import numpy as np
 from sklearn.utils import assert_all_finite
@@ -15,6 +16,8 @@ _NO_IMPUTE = (
     "leave such rows out, or fill them in first, as by the `impute` of a machine of fastmf or by "
     "sklearn.impute.SimpleImputer"
 )
+
+_DATES = "give dates and times as numbers, such as days since the first one"
 
 
 def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **options):
@@ -44,20 +47,40 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
     """
     options |= {"reset": reset, "ensure_all_finite": False}
     X, alone = with_nan(X), isinstance(y, str)
+    refuse_dates("X", X)
+    numeric_y = not alone and options.get("y_numeric")
+    if numeric_y:
+        refuse_dates("y", y)
     try:
         checked = validate_data(estimator, X, y if alone else complete_target(y), **options)
     except (TypeError, ValueError, OverflowError) as error:
-        if "could not convert string" in str(error):
-            _refuse_strings(X, error)
+        _refuse_other_values(X, error)
         if re.search(r"\b[Xy]\b", str(error)):
             raise
         # scikit-learn's messages of several lines, without the name of the argument.
         text = " ".join(str(error).split())
         raise (TypeError if isinstance(error, TypeError) else ValueError)(f"X: {text}") from error
     X = checked if alone else checked[0]
+    if numeric_y and checked[1].dtype.kind not in "fiub":
+        raise ValueError(
+            f"y must hold numbers, got {np.ravel(checked[1])[0]!r:.40} in row 0: of classes take a "
+            "classifier, such as SpikeSlabClassifier."
+        )
     if X.dtype.kind == "f":
         check_finite(estimator, X, missing)
     return checked
+
+
+def refuse_dates(name, data):
+    """Raise for columns of dates or times, which would count from 1970 in some unit."""
+    dtypes = getattr(data, "dtypes", None)
+    dtypes = [getattr(data, "dtype", None)] if dtypes is None else np.atleast_1d(dtypes).tolist()
+    columns = list(getattr(data, "columns", []))
+    for k, dtype in enumerate(dtypes):
+        temporal = getattr(dtype, "is_temporal", bool)()  # of polars
+        if temporal or getattr(dtype, "kind", "") in ("m", "M"):
+            column = f" in column {k} ({columns[k]!r})" if columns else ""
+            raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {_DATES}.")
 
 
 def with_nan(X):
@@ -142,19 +165,28 @@ def column_name(estimator, column):
     return f"{column}" if names is None else f"{column} ({names[column]!r})"
 
 
-def _refuse_strings(X, error):
-    """Raise for data that are not numbers."""
+def _refuse_other_values(X, error):
+    """Raise for data that are strings, dates or other things than numbers."""
+    if is_sparse(X) or not ("could not convert" in str(error) or isinstance(error, TypeError)):
+        return
     values = np.asarray(X, object)
-    words = np.asarray(np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(values), bool)
-    place = ""
-    if values.ndim == 2 and words.any():
-        row, column = np.argwhere(words)[0]
-        place = f", got {values[row, column]!r:.40} in row {row}, column {column}"
-    raise ValueError(
-        f"X must hold numbers{place}: encode strings first, as by "
-        "sklearn.preprocessing.OrdinalEncoder (FullyVisibleBoltzmannMachine and PottsMachine take "
-        "them as they are)."
-    ) from error
+    numbers = np.frompyfunc(lambda value: isinstance(value, Number | np.bool_), 1, 1)(values)
+    others = ~np.asarray(numbers, bool) & ~missing_entries(values)
+    if not others.any():
+        return
+    place = tuple(np.argwhere(others)[0])
+    value, text = values[place], f"got {values[place]!r:.60}"
+    if values.ndim == 2:
+        names = list(getattr(X, "columns", []))
+        name = f" ({names[place[1]]!r})" if names else ""
+        text += f" in row {place[0]}, column {place[1]}{name}"
+    advice = (
+        "encode strings first, as by sklearn.preprocessing.OrdinalEncoder "
+        "(FullyVisibleBoltzmannMachine, OrdinalMachine and PottsMachine take them as they are)"
+    )
+    if not isinstance(value, str):
+        raise TypeError(f"X must hold numbers, {text}: {_DATES} ({error}).") from error
+    raise ValueError(f"X must hold numbers, {text}: {advice}.") from error
 
 
 def complete_target(y):

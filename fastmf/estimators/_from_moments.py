@@ -85,7 +85,8 @@ class FromMoments:
             If R does not fit z. `mismatch_` is the share s of the variance of z that is no
             correlation of the features, by maximum likelihood; (1 - s) R + s I takes the place of
             R, and negative eigenvalues are cut. Scores of the wrong sign are named, and what the
-            others say takes their place. Above s = 0.02 the noise is not learned, but that of y.
+            others say takes their place. Above s = 0.02 the noise is not learned, but that of y. If
+            z are too small for z-scores, as p-values are, or R seems to be rounded to one decimal.
 
         Examples
         --------

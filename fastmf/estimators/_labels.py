@@ -52,7 +52,9 @@ def position_categories(estimator, X, n_states, declared):
         if first in (0, 1):
             if last - first >= MAX_BYTE_STATES:
                 raise ValueError(
-                    f"labels must be at most {MAX_BYTE_STATES - 1 + first}, got {last}."
+                    f"labels must be at most {MAX_BYTE_STATES - 1 + first}, got {last}: number "
+                    "those that occur from 0, as by sklearn.preprocessing.OrdinalEncoder, or bin "
+                    "values first."
                 )
             return [np.arange(first, max(last, first + 1) + 1)] * n_groups
         X = np.where(X < 0, np.nan, X)
@@ -65,7 +67,8 @@ def position_categories(estimator, X, n_states, declared):
             )
         if len(known) > MAX_BYTE_STATES:
             raise ValueError(
-                f"positions must have at most {MAX_BYTE_STATES} states, got {len(known)}."
+                f"positions must have at most {MAX_BYTE_STATES} states, got {len(known)} at "
+                f"position {position}: merge rare ones, or bin values first."
             )
     return [whole_labels(known) if known.dtype.kind == "f" else known for known in categories]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
-from fastmf.estimators._convergence import warn_if_below_independent, warn_if_diverged
+from fastmf.estimators._convergence import warn_of_likelihood
 from fastmf.estimators._rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._weights import present_rows
@@ -86,9 +86,8 @@ class Learning:
         Warns
         -----
         ConvergenceWarning
-            If in the end data of discrete units are explained worse than by values drawn uniformly
-            at random, or data of real-valued units worse than by the independent units that
-            learning began with.
+            If in the end data are explained worse than by the independent units that learning began
+            with, or more than half of what an earlier epoch gained over these is lost.
         UserWarning
             If mean-field iterations have no moments, and learning goes on with "pcd".
 
@@ -139,8 +138,10 @@ class Learning:
         if scaling is not None:
             self.model_ = scaling.undone(self.model_)
         self._remember(raw, settings, weights, seed)
-        warn_if_diverged(self.model_, self.history_)
-        warn_if_below_independent(self.model_, self.history_, metrics.independent)
+        epoch = self.n_iter_
+        if self.early_stopping and epoch:  # the best one is kept
+            epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
+        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch)
         self.__dict__.pop("_state", None)
         return self
 
@@ -222,8 +223,7 @@ class Learning:
             return Begin(X, X, model, None, independent)
         if self.init is None:
             # The couplings that were drawn are meant for the units of measurement of learning.
-            visible = scaling.units(model.layers[0])
-            model = model.rebuilt(model.couplings, (visible, *model.layers[1:]))
+            model = model.rebuilt(model.couplings, scaling.of_layers(model.layers))
         else:
             model = scaling.model(model)
         check_exists(model)
@@ -332,9 +332,9 @@ class Metrics:
     def __call__(self, state, monitored, validation, settings, n_threads):
         """Metrics by name: log-likelihoods per unit of data as they were given."""
         found = self._metrics(state, monitored, validation, settings, n_threads)
+        self.independent = min(self._alone(prior, monitored) for prior in self._priors)
         if not is_real(self._priors[0]):
             return found
-        self.independent = min(self._alone(prior, monitored) for prior in self._priors)
         size = sum(state.model.sizes)
         rows = {"log_likelihood": monitored, "validation_log_likelihood": validation}
         return {name: value - self._volume(rows[name]) / size for name, value in found.items()}

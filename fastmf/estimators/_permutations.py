@@ -1,17 +1,21 @@
 """Permutation test of the difference of two networks."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.progress import followed
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
-from fastmf.learning.pseudo_likelihood.resampling import Refits, counts_of
+from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
+from fastmf.learning.pseudo_likelihood.resampling import Refits
 from fastmf.learning.pseudo_likelihood.selection import maximum
 
 
 class PermutationTest(NamedTuple):
     """Differences of two groups beside those of rows that are dealt to them at random.
+
+    The couplings of a pair of positions of Potts machines count as one, by their Frobenius norm in
+    the zero-sum gauge, and that of their differences.
 
     Parameters
     ----------
@@ -37,12 +41,47 @@ class PermutationTest(NamedTuple):
     converged: float
 
 
-def permutation_test(machine_a, machine_b, n, rng, verbose=False):
-    """The test for two machines with rows that weights count.
+class PooledRows(NamedTuple):
+    """Rows of two groups together, to be dealt to them anew.
 
     Parameters
     ----------
-    machine_a, machine_b : Network
+    objective : CompositeLikelihood
+        Objective of all rows, with a method `reweighted`.
+    counts, of_first : int array of shape (n_rows,)
+        How many rows of both groups, and of the first, each row of the objective stands for.
+    weight : float or array of shape (n_rows,)
+        Weight of each of them, which it keeps in either group.
+    contrasts : callable
+        Couplings of parameters, in which groups are compared.
+    starts : int array of shape (n_pairs,)
+        First of the couplings of each pair of features.
+    pairs : tuple of int arrays of shape (n_pairs,)
+    l1, tol : float
+        Penalty and tolerance of the fits.
+    """
+
+    objective: CompositeLikelihood
+    counts: np.ndarray
+    of_first: np.ndarray
+    weight: float | np.ndarray
+    contrasts: Callable
+    starts: np.ndarray
+    pairs: tuple
+    l1: float
+    tol: float
+
+    def norms(self, couplings):
+        """Norms of the couplings of each pair of features: moduli, where there is one."""
+        return np.sqrt(np.add.reduceat(np.square(couplings), self.starts))
+
+
+def permutation_test(rows, n, rng, verbose=False):
+    """The test for rows of two groups.
+
+    Parameters
+    ----------
+    rows : PooledRows
     n : int
     rng : numpy.random.Generator
     verbose : bool
@@ -50,49 +89,30 @@ def permutation_test(machine_a, machine_b, n, rng, verbose=False):
     Returns
     -------
     PermutationTest
-
-    Raises
-    ------
-    ValueError
-        For clusters, incomplete rows, or couplings that were selected.
     """
-    for machine in (machine_a, machine_b):
-        if machine._sampling is not None or isinstance(machine.l1, str):
-            raise ValueError(
-                "permutations are of rows that weights count, and of all couplings: fit without "
-                "clusters, weights='sampling' and selection of couplings."
-            )
-        machine._refits("a permutation test")
-    whole = machine_a._objective.joined(machine_b._objective)
-    sizes = [counts_of(machine._row_weights()) for machine in (machine_a, machine_b)]
-    counts, n_a = np.concatenate(sizes), int(sizes[0].sum())
-    l1, tol = machine_a._penalty_l1, min(float(machine_a.tol), 1e100)
-    factor = machine_a._coupling_factor
+    whole, n_first = rows.objective, int(rows.of_first.sum())
     with few_blas_threads(whole.n_parameters):
-        pooled = maximum(whole, whole.independent(), tol).parameters
-        refits = Refits(whole, pooled, l1, tol)
+        pooled = maximum(whole, whole.independent(), rows.tol).parameters
+        refits = Refits(whole, pooled, rows.l1, rows.tol)
 
         def differences(of_a):
-            fits = [refits.maximum(w.astype(float)) for w in (of_a, counts - of_a)]
-            a, b = (factor * fit.parameters[whole.n_fields :] for fit in fits)
-            return a - b, abs(a).sum() - abs(b).sum(), all(fit.stopped for fit in fits)
+            fits = [refits.maximum(k * rows.weight + 0.0) for k in (of_a, rows.counts - of_a)]
+            a, b = (rows.contrasts(fit.parameters) for fit in fits)
+            strength = rows.norms(a).sum() - rows.norms(b).sum()
+            return rows.norms(a - b), strength, all(fit.stopped for fit in fits)
 
-        first = np.concatenate([sizes[0], 0 * sizes[1]])
-        delta, strength, _ = differences(first)
+        delta, strength, _ = differences(rows.of_first)
         found = [
-            differences(rng.multivariate_hypergeometric(counts, n_a, method="marginals"))
+            differences(rng.multivariate_hypergeometric(rows.counts, n_first, method="marginals"))
             for _ in followed(range(n), "permutations", verbose)
         ]
-    moduli = abs(np.array([one[0] for one in found]))
-    p_value = np.ones_like(machine_a.couplings_)
-    own = _p_value(moduli >= abs(delta))
-    p_value[whole.pairs] = p_value.T[whole.pairs] = own
-    largest = abs(delta).max()
-    strengths = abs(np.array([one[1] for one in found]))
+    norms, strengths, stopped = map(np.array, zip(*found, strict=True))
+    p_value = np.ones((whole.n_units, whole.n_units))
+    p_value[rows.pairs] = p_value.T[rows.pairs] = _p_value(norms >= delta)
+    largest = delta.max()
     return PermutationTest(
-        n, float(largest), float(_p_value(moduli.max(1) >= largest)), float(strength),
-        float(_p_value(strengths >= abs(strength))), p_value,
-        float(np.mean([one[2] for one in found])),
+        n, float(largest), float(_p_value(norms.max(1) >= largest)), float(strength),
+        float(_p_value(abs(strengths) >= abs(strength))), p_value, float(stopped.mean()),
     )  # fmt: skip
 
 

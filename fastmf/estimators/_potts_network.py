@@ -9,9 +9,15 @@ from fastmf.estimators._edge_inclusion import PairEstimates, checked_prior
 from fastmf.estimators._frames import feature_names
 from fastmf.estimators._labels import checked_pairs
 from fastmf.estimators._networks import ERRORS
+from fastmf.estimators._permutations import PooledRows
+from fastmf.learning.pseudo_likelihood.available import target_labels
 from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 from fastmf.learning.pseudo_likelihood.potts import fitting
-from fastmf.learning.pseudo_likelihood.potts.errors import IncompleteSandwich, Sandwich
+from fastmf.learning.pseudo_likelihood.potts.errors import (
+    DampedObjective,
+    IncompleteSandwich,
+    Sandwich,
+)
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.models._gauge import GAUGES
 
@@ -174,6 +180,35 @@ class PottsNetwork:
         checked_prior(inclusion_probability, scale)
         estimates = self._edge_estimates(errors, 1.0 if scale is None else scale)
         return estimates.inclusion(inclusion_probability, scale, slab)
+
+    def _pooled_with(self, other):
+        """`PooledRows` of this machine and another one, for permutations; rows keep weights."""
+        if self._completions is not None or other._completions is not None:
+            raise ValueError(
+                "a permutation test is for rows as they were seen: fit with missing='absent' or "
+                "'available'."
+            )
+        labels = np.maximum(np.concatenate([self._labels, other._labels]), -1)
+        weights = np.concatenate([self._weights, other._weights])
+        kept, of_self = weights > 0, np.arange(len(weights)) < len(self._weights)
+        rows = np.column_stack([labels, weights])[kept]
+        rows, own, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        labels, weights = rows[:, :-1].astype(np.int64), rows[:, -1]
+        of_first = np.bincount(own.ravel()[of_self[kept]], minlength=len(rows))
+        edges = None if self._absent_pairs() is None else self.graph_
+        targets = None
+        if self._targets() is not None or other._targets() is not None:
+            targets = target_labels(labels, edges)
+        objective = DampedObjective(
+            labels, counts * weights, self.sizes_, float(self.l2), float(self.l2_field), edges,
+            targets,
+        )  # fmt: skip
+        contrasts, sets, pairs = objective.contrasts()
+        starts = np.array([one[0] for one in sets])
+        l1, tol = 0.0, min(float(self.tol), 1e-5)
+        return PooledRows(
+            objective, counts, of_first, weights, contrasts.dot, starts, pairs, l1, tol
+        )
 
     def _edge_estimates(self, errors, scale=None):
         """Contrasts of the couplings of pairs of positions, their covariance, as of `Network`."""

@@ -42,8 +42,8 @@ class GeneralizedRBM(LayeredMachine):
     learning_rate : float, (start, end), (start, end, "linear") or callable
     momentum : float
     l2 : float or None
-        Weight decay. None: 0.005 where machines of discrete units learn by mean-field solutions
-        from data, without preconditioning; otherwise 0.001.
+        Weight decay. None: 0.005 where machines of discrete visible units, and hidden ones between
+        bounds, learn by mean-field solutions from data, without preconditioning; otherwise 0.001.
     l1 : float
     n_epochs : int
     batch_size : int or None
@@ -124,9 +124,10 @@ class GeneralizedRBM(LayeredMachine):
 
     Real columns are learned in units of their standard deviation (bounded ones of at least a tenth
     of their interval), so that a column learns alike in metres and in millimetres; all attributes,
-    and what callbacks see, are of the data as they are. Precisions of unbounded units are learned
-    in their logarithm; those of hidden units next to bounded ones alone stay as they are given, and
-    steps of such units are divided by their covariance over the batch
+    and what callbacks see, are of the data as they are. Real hidden units between bounds are
+    learned in a scale in which they vary as much as binary ones. Precisions of unbounded units are
+    learned in their logarithm; those of hidden units next to bounded ones alone stay as they are
+    given, and steps of such units are divided by their covariance over the batch
     (`fastmf.learning.training.hidden_scales`). Machines that have no normalised distribution are
     avoided: steps are halved where two layers of unbounded units would be coupled too strongly.
     Where mean-field iterations have no moments, as for strongly coupled units on half-lines, a

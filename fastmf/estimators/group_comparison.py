@@ -108,7 +108,7 @@ def compare_groups(
     errors : {"sandwich", "naive"}
     n_permutations : int
         Permutations of the rows for tests that do not rely on many rows, each of which takes two
-        fits; 0 for none. With more than two groups, for each pair. Not for Potts machines.
+        fits; 0 for none. With more than two groups, for each pair.
     rng : int, RandomState or None, default 0
         For permutations.
     verbose : bool, default False
@@ -133,7 +133,7 @@ def compare_groups(
     Tests without permutations are for many rows: with few rows for each coupling they reject too
     often. Permutations deal the rows of both groups to them anew: under their hypothesis rows of
     both have one distribution, fields included. A penalty `l2` of the fits stays, and pulls
-    differences to zero: it should be small.
+    differences to zero: it should be small. Rows of Potts machines keep their weights.
 
     Examples
     --------
@@ -155,8 +155,6 @@ def compare_groups(
     ):
         named = ", ".join(type(machine).__name__ for machine in machines)
         raise TypeError(f"machines must be fitted machines of one class, got {named}.")
-    if n_permutations and issubclass(kind, PottsNetwork):
-        raise ValueError("permutations are for binary and ordinal items: give n_permutations=0.")
     estimates = [machine._edge_estimates(errors) for machine in machines]
     if len(machines) > 2 and isinstance(estimates[0].covariance, NodeCovariances):
         raise ValueError("more than two groups are compared for up to 1,000 couplings.")
@@ -166,7 +164,8 @@ def compare_groups(
     def compared(i, j):
         permutation = None
         if n_permutations:
-            permutation = permutation_test(machines[i], machines[j], n_permutations, rng, verbose)
+            rows = machines[i]._pooled_with(machines[j])
+            permutation = permutation_test(rows, n_permutations, rng, verbose)
         prior = inclusion_probability, scale
         return _comparison(estimates[i], estimates[j], prior, permutation)
 

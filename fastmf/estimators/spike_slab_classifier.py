@@ -25,6 +25,8 @@ from fastmf.learning.evidence.blocks import labels_of_task
 # Of the Gaussian priors of the constant, and of the coefficients of unpenalised columns: with none
 # they would be infinite where a column separates the classes.
 INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
+# Rows that weights stand for up to which rows are repeated; beyond, sites have powers.
+MAX_REPEATED_ROWS = 100_000
 
 
 class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
@@ -163,10 +165,10 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             Two classes, of any type.
         sample_weight : array of shape (n_samples,), optional
             How many equal rows each row stands for: for whole numbers the result is that of rows
-            repeated so often, and so is the cost. Fractions, as of `class_weight`, cost nothing:
-            each row has a site to the power of its weight (power expectation propagation), and
-            coefficients, probabilities and evidence lie between those of whole numbers. Rows of
-            weight 0 are left out.
+            repeated so often, and so is the cost, up to 100,000 rows. Fractions, as of
+            `class_weight`, and larger weights, cost nothing: each row has a site to the power of
+            its weight (power expectation propagation), and coefficients, probabilities and evidence
+            lie between those of whole numbers. Rows of weight 0 are left out.
 
         Returns
         -------
@@ -241,10 +243,12 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
         if weights is None:
             return X, y, None
-        if (weights == np.floor(weights)).all():
+        by_powers = self.solver in ("auto", "parallel")
+        few = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
+        if (weights == np.floor(weights)).all() and (few or not by_powers):
             copies = whole_weights(weights, X)
             return np.repeat(X, copies, axis=0), np.repeat(y, copies), None
-        if self.solver not in ("auto", "parallel"):
+        if not by_powers:
             raise ValueError(
                 f"solver must be 'auto' or 'parallel' for weights that are not whole numbers, got "
                 f"{self.solver!r}: multiply the weights by a common denominator, or round them."

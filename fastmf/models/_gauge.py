@@ -42,6 +42,12 @@ class PositionStates:
         p /= np.add.reduceat(p, self.first, axis=-1)[..., self.position]
         return p
 
+    def log_softmax(self, fields):
+        """Logarithms of these probabilities."""
+        logs = fields - np.maximum.reduceat(fields, self.first, axis=-1)[..., self.position]
+        logs -= np.log(np.add.reduceat(np.exp(logs), self.first, axis=-1))[..., self.position]
+        return logs
+
 
 def in_gauge(couplings, field, sizes, gauge, reference=0):
     """Parameters in a gauge.

@@ -9,11 +9,16 @@ z has parts that no effects explain: with u_i, l_i the eigenvectors and eigenval
 has, beside the polygenic effects t and noise of covariance R, a share s that is no correlation of
 these features. s is estimated by maximum likelihood (for t = 0 see Zou, Carbonetto, Wang & Stephens
 2022), and where it is not small (1 - s) R + s I takes the place of R.
+
+Whatever the effects are, scores are not smaller than noise alone would make them: z'z is at least
+about p, with the deviation of p / (number of independent features) chi-squared variables. What is
+smaller was no z-score: a p-value, or a coefficient.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import chdtr
 
 from fastmf.models._moments import blocks_of, factor, rows_of
 
@@ -25,6 +30,11 @@ MIN_ROUNDING = 1e-10
 FLIP_DEVIATIONS, FLIP_SIZE, MAX_FLIPS = 4.0, 2.0, 20
 # Nats by which a share must be likelier than the smallest one.
 MIN_GAIN = 4.0
+# Probability of z-scores of no effects to be as small as those given, below which they are none;
+# and the probability of one score to be between 0 and 1, as p-values are.
+MIN_NULL_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, 0.3413
+# Correlations of features, and their different moduli, from which one decimal is no coincidence.
+MIN_CORRELATIONS, MIN_MODULI = 10, 4
 
 
 class Summary(NamedTuple):
@@ -40,22 +50,28 @@ class Summary(NamedTuple):
         Largest share s of a block: 0 if R fits z.
     flipped : int array
         Features whose z-scores have other signs than R and the other z-scores say.
+    remarks : list of str
+        What else is wrong with z and R.
     """
 
     units: list
     rows: list
     share: float
     flipped: np.ndarray
+    remarks: list
 
     def message(self):
-        """Text about a mismatch, or None."""
+        """Text about a mismatch and other remarks, or None."""
+        return " ".join([*self._mismatch(), *self.remarks]) or None
+
+    def _mismatch(self):
         if self.share <= NOTABLE_SHARE and not len(self.flipped):
-            return None
+            return
         text = f"R does not fit z: {self.share:.2g} of the variance of z is not of correlations R"
         if len(self.flipped):
             listed = ", ".join(map(str, self.flipped[:10]))
             text += f", and the z-scores of features {listed} have the wrong sign"
-        return (
+        yield (
             f"{text}. R was drawn to the identity by as much; give the R of the rows of z, and "
             "check the coding of the features."
         )
@@ -81,9 +97,11 @@ def summary_of(z, R, n):
     if sum(len(units) for units, _ in blocks) != len(z):
         total = sum(len(units) for units, _ in blocks)
         raise ValueError(f"R must have as many rows as z has elements, {len(z)}, got {total}.")
+    for _, block in blocks:
+        _check_correlations(block)
+    remarks = [*too_small(z, blocks), *_rounded(z, blocks)]
     rows, share, flipped = [], 0.0, []
     for units, block in blocks:
-        _check_correlations(block)
         own, found, wrong = mismatch(z[units], block)
         share, flipped = max(share, found), [*flipped, *units[wrong]]
         if found > ROUNDING_SHARE:
@@ -95,7 +113,39 @@ def summary_of(z, R, n):
             y, share = y / np.sqrt(explained), max(share, 1 - 1 / explained)
         rows.append((np.sqrt(n) * X, np.sqrt(n) * y))
     units = [units for units, _ in blocks]
-    return Summary(units, rows, share, np.array(sorted(flipped), int))
+    return Summary(units, rows, share, np.array(sorted(flipped), int), remarks)
+
+
+def too_small(z, blocks):
+    """Say so of values that are too small for z-scores."""
+    n_independent = len(z) ** 2 / sum(float(np.square(block).sum()) for _, block in blocks)
+    probability, kind = float(chdtr(n_independent, n_independent * np.mean(z * z))), "coefficients"
+    if (z >= 0).all() and (z <= 1).all():
+        probability, kind = (
+            min(probability, PROBABILITY_OF_UNIT_INTERVAL**n_independent),
+            "p-values",
+        )
+    if probability < MIN_NULL_PROBABILITY:
+        yield (
+            f"z seem to be {kind}, not z-scores: they are from {z.min():.3g} to {z.max():.3g}, and "
+            f"z-scores are as small with probability {probability:.1g} even without any effect. "
+            "Give z = coefficient / standard error, or sign(coefficient) * "
+            "scipy.stats.norm.isf(p_value / 2)."
+        )
+
+
+def _rounded(z, blocks):
+    """Say so of correlations that were rounded to one decimal."""
+    values = np.concatenate([block[np.triu_indices(len(block), 1)] for _, block in blocks])
+    tenths = np.rint(10 * values)
+    if len(values) < MIN_CORRELATIONS or abs(values - tenths / 10).max() > 1e-6:
+        return
+    if len(np.unique(abs(tenths))) >= MIN_MODULI:
+        yield (
+            "R seems to be rounded to one decimal: next to an effect, scores are wrong by up to "
+            f"{0.05 * abs(z).max():.2g}, and probabilities of correlated features with them. Give "
+            "four decimals or more."
+        )
 
 
 def _checked(z, n):

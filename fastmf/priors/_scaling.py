@@ -23,6 +23,8 @@ LEARNED_DEVIATION = 1.5
 # The same of bounded units, whose precisions are learned as they are, and the widest interval in
 # which they are learned: a column that hardly varies does not take steps that are too long.
 BOUNDED_DEVIATION, WIDEST_INTERVAL = 1.0, 10.0
+# Standard deviation at which hidden units between bounds are learned: the largest of a binary unit.
+HIDDEN_DEVIATION = 0.5
 # Farthest mean of units that are not centred, in their deviations: steps of fields and precisions
 # depend on each other the more, the farther it is.
 FARTHEST_MEAN = 4.0
@@ -79,6 +81,28 @@ def units_of_measurement(prior):
         own = deviation[bounded] / BOUNDED_DEVIATION
         scale[bounded] = np.clip(own, width / WIDEST_INTERVAL, width)
     return offset, scale
+
+
+def scale_of_hidden(prior):
+    """Scale of the values of each hidden unit, in float64.
+
+    Parameters
+    ----------
+    prior : unit prior
+        Hidden units as they are given.
+
+    Returns
+    -------
+    array of shape (n_units,)
+        Standard deviation of real-valued units between bounds, divided by `HIDDEN_DEVIATION`; 1 of
+        all others.
+    """
+    if is_concatenated(prior):
+        return np.concatenate([scale_of_hidden(part) for part in prior.parts])
+    if not _is_real(prior):
+        return np.ones(n_units(prior))
+    var = np.asarray(prior.moments(0.0, 0.0)[1], np.float64)
+    return np.where(unbounded(prior) | (var == 0), 1.0, np.sqrt(var) / HIDDEN_DEVIATION)
 
 
 def rescaled(prior, offset, scale):

@@ -152,7 +152,8 @@ def _refuse(prior, value, place, means, first, how=""):
     raise ValueError(
         f"X must hold values that {name} units can take: expected each to be "
         f"{describe_support(prior, column, means=means)}, got {value:g}{how} in row {row}, "
-        f"column {first + column}."
+        f"column {first + column}: recode or scale them (8-bit images as X / 255 or X > 127), or "
+        "take other units."
     )
 
 

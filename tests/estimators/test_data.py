@@ -118,6 +118,52 @@ def test_infinity_and_strings_are_placed():
         mf.FullyVisibleBoltzmannMachine().fit(csr_array(X))
 
 
+DAYS = pd.date_range("2020-01-01", periods=40)
+DATES = {
+    "columns": pd.DataFrame({"a": X[:, 0], "day": DAYS}),
+    "zone": pd.DataFrame({"a": X[:, 0], "day": DAYS.tz_localize("UTC")}),
+    "durations": pd.DataFrame({"a": X[:, 0], "day": DAYS - DAYS[0]}),
+    "alone": pd.DataFrame({"day": DAYS}),
+    "array": np.asarray(DAYS, "datetime64[D]")[:, None],
+    "objects": np.array([[1.0, day.date()] for day in DAYS], object),
+}
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_dates_are_no_numbers(kind):
+    named = r" in column \d \('day'\)" if isinstance(DATES[kind], pd.DataFrame) else ""
+    for estimator in (mf.SpikeSlabRegressor(), LAYERED["GeneralizedRBM"]):
+        message = rf"X must hold numbers, got .*{named}.*days since"
+        with pytest.raises((ValueError, TypeError), match=message):
+            estimator.fit(DATES[kind], Y[:, 0])
+    for machine in (mf.PottsMachine(), mf.OrdinalMachine()):
+        with pytest.raises((ValueError, TypeError), match="X must hold numbers"):
+            machine.fit(DATES[kind])
+
+
+def test_dates_of_polars_are_no_numbers():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": X[:, 0], "day": [day.date() for day in DAYS]})
+    with pytest.raises(ValueError, match=r"got Date in column 1 \('day'\)"):
+        mf.SpikeSlabRegressor().fit(frame, Y[:, 0])
+
+
+def test_targets_of_regressions_are_numbers():
+    for y, message in (
+        (DAYS, "y must hold numbers, got datetime64"),
+        (np.where(Y[:, 0], "yes", "no"), "y must hold numbers, got .*Classifier"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mf.SpikeSlabRegressor().fit(X, y)
+
+
+def test_what_units_cannot_take_comes_with_advice():
+    with pytest.raises(ValueError, match=r"got 255 in row 0, column 0: .* X / 255"):
+        LAYERED["GeneralizedRBM"].fit(np.full((4, 2), 255, np.uint8))
+    with pytest.raises(ValueError, match=r"at most 253, got 255: .* bin"):
+        mf.PottsMachine().fit(255 * X)
+
+
 def test_data_without_missing_values_are_not_copied():
     for given in (X, pd.DataFrame(X), np.array([["a", "b"]]), [[1, 2]]):
         assert with_nan(given) is given

@@ -109,8 +109,6 @@ def test_groups_of_potts_machines():
     several = mf.compare_groups(a, b, c)
     assert several.p_value[0, 1] < 0.01 < several.p_value[0, 2]
     assert several.omnibus.n_degrees == 16 and several.common.shape == a.couplings_.shape
-    with pytest.raises(ValueError, match="permutations"):
-        mf.compare_groups(a, b, n_permutations=3)
     with pytest.raises(ValueError, match="values"):
         mf.compare_groups(a, mf.PottsMachine(n_states=3, l2=0.001, l2_field=0.1).fit(groups[1]))
 

@@ -178,7 +178,7 @@ def test_a_weight_is_a_number_of_equal_rows():
 def test_weights_that_are_no_numbers_of_rows(weights, message):
     X, y, _ = data(30, 6)
     with pytest.raises(ValueError, match=message):
-        mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights)
+        mf.SpikeSlabClassifier(solver="sequential").fit(X, y, sample_weight=weights)
 
 
 def test_memory_does_not_grow_with_the_square_of_the_rows():
@@ -238,6 +238,22 @@ def test_blocks_of_weighted_rows_are_those_of_repeated_rows():
     np.testing.assert_allclose(weighted.log_evidence_, repeated.log_evidence_, atol=2e-3)
     found, expected = weighted.inclusion_probability_, repeated.inclusion_probability_
     np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_rows_of_large_weights_are_not_repeated(monkeypatch):
+    """A million times 25 rows would not fit into memory; below the limit both ways agree."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(25, 4)), rng.random(25) < 0.5
+    options = {"slab_variance": 1.0, "inclusion_probability": 0.3}
+    huge = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 10**6))
+    assert np.isfinite(huge.coef_).all() and len(huge._rows) == 25
+    repeated = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 3))
+    monkeypatch.setattr("fastmf.estimators.spike_slab_classifier.MAX_REPEATED_ROWS", 50)
+    weighted = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 3))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
+    np.testing.assert_allclose(
+        weighted.inclusion_probability_, repeated.inclusion_probability_, atol=1e-6
+    )
 
 
 def test_class_weights_are_weights_of_rows():

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from fastmf.models._z_scores import summary_of
+from fastmf.models._z_scores import summary_of, too_small
 
 
 def data(n=300, p=40, effect=0.5):
@@ -37,6 +38,48 @@ def test_correlations_that_do_not_fit_are_reported():
     np.testing.assert_array_equal(found.flipped, [8, 13])
     assert found.share < 0.02
     assert "features 8, 13 have the wrong sign" in found.message()
+
+
+def test_what_is_no_z_score_is_said():
+    X, y, z, R = data(n=500, p=60)
+    p_values = 2 * norm.sf(abs(z))
+    assert p_values.min() < 1e-10
+    assert "z seem to be p-values" in summary_of(p_values, R, 500).message()
+    assert "z seem to be coefficients" in summary_of(X.T @ y / 500, R, 500).message()
+    # Signs of p-values are no cure, and neither are blocks.
+    half = [R[:30, :30], R[30:, 30:]]
+    assert "z seem to be p-values" in summary_of(p_values, half, 500).message()
+
+
+def test_scores_of_noise_are_z_scores():
+    """Few false alarms among 1,200 tables without an effect, whatever their correlations are."""
+    rng, n_alarms = np.random.default_rng(0), 0
+    for p in (1, 2, 5, 40):
+        for correlation in (0.0, 0.9, 0.999):
+            R = correlation ** abs(np.subtract.outer(np.arange(p), np.arange(p)))
+            for z in rng.normal(size=(100, p)) @ np.linalg.cholesky(R).T:
+                n_alarms += len([*too_small(z, [(np.arange(p), R)])])
+    assert n_alarms <= 3
+
+
+def test_rounded_correlations_are_said():
+    rng = np.random.default_rng(2)
+    common = np.repeat(rng.normal(size=(500, 5)), 4, axis=1)
+    X = 0.8 * common + 0.6 * rng.normal(size=(500, 20))
+    X = (X - X.mean(0)) / X.std(0)
+    y = X[:, 3] + rng.normal(size=500)
+    r = X.T @ (y - y.mean()) / y.std() / 500
+    z, R = r * np.sqrt(498 / (1 - r * r)), X.T @ X / 500
+    assert summary_of(z, np.round(R, 3), 500).message() is None
+    found = summary_of(z, np.round(R, 1), 500)
+    assert np.linalg.eigvalsh(np.round(R, 1)).min() > 0 and found.share < 0.02
+    assert "rounded to one decimal" in found.message()
+    # Correlations of a design have one decimal, too.
+    made = [np.eye(20), np.full((20, 20), 0.5) + 0.5 * np.eye(20)]
+    made.append(np.kron(np.eye(4), np.where(np.eye(5) > 0, 1.0, 0.9)))
+    for design in made:
+        own = np.linalg.cholesky(design) @ rng.normal(size=20)
+        assert summary_of(own, design, 500).message() is None
 
 
 def test_negative_eigenvalues_are_cut():

@@ -47,12 +47,14 @@ def steps_for(model, settings):
     Returns
     -------
     dict
-        `FEW_ROWS` for RBMs of discrete units and mean-field gradients from data; else `MANY_ROWS`:
-        chains, and persistent solutions, are as many as rows.
+        `FEW_ROWS` for RBMs of discrete visible units, without unbounded hidden ones, and mean-field
+        gradients from data; else `MANY_ROWS`: chains, and persistent solutions, are as many as
+        rows.
     """
     from_rows = settings.gradient in MEAN_FIELD and settings.starts != "persistent"
     plain = from_rows and settings.preconditioning is None
-    discrete = not any(map(is_real, model.layers))
+    unbounded_units = any(unbounded(layer).any() for layer in model.layers[1:])
+    discrete = not (is_real(model.layers[0]) or unbounded_units)
     return FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
 
 

@@ -1,9 +1,11 @@
 """Learning in units of measurement in which all columns of real values are alike.
 
 Real-valued visible units x = offset + scale y are learned as y: so a column learns the same in
-metres and in millimetres. A machine of x and one of y have the same hidden units.
+metres and in millimetres. Real-valued hidden units between bounds are learned in a scale of their
+own, too: those on [0, 1] and on [0, 100] learn as fast as binary ones.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,30 +14,39 @@ from scipy.sparse import csr_array, diags_array
 from fastmf._common.rows import is_incomplete, is_sparse
 from fastmf.priors._queries import has_tilts, with_shifted_field
 from fastmf.priors._scaling import (
-    is_real,
     log_volume,
     rescaled,
+    scale_of_hidden,
     units_of_measurement,
     with_fixed_fields_of,
 )
 
 
 class Scaling(NamedTuple):
-    """Offset and scale of each visible unit.
+    """Offset of each visible unit, and scale of each unit.
 
     Parameters
     ----------
     offset, scale : float64 array of shape (n_visible,)
-    visible : unit prior
-        Units of x, with the bounds that go with the data.
+    hidden_scales : tuple of float64 arrays of shape (n_hidden,)
+    layers : tuple of unit priors
+        Units of x and of the hidden layers, with the bounds that they are given.
     """
 
     offset: np.ndarray
     scale: np.ndarray
-    visible: tuple
+    hidden_scales: tuple
+    layers: tuple
+
+    @property
+    def of_data(self):
+        """Whether data change."""
+        return self.offset.any() or (self.scale != 1).any()
 
     def data(self, X, dtype):
         """Rows of x as rows of y."""
+        if not self.of_data:
+            return X
         if is_sparse(X):
             return csr_array(X @ diags_array(1 / self.scale)).astype(dtype)
         return ((X - self.offset) / self.scale).astype(dtype)
@@ -44,24 +55,31 @@ class Scaling(NamedTuple):
         """Units of y that units of x are."""
         return rescaled(visible, self.offset, self.scale)
 
+    def of_layers(self, layers):
+        """Layers of a machine of y, but for the fields that offsets give the first hidden one."""
+        others = zip(layers[1:], self.hidden_scales, strict=True)
+        return self.units(layers[0]), *(rescaled(one, 0 * scale, scale) for one, scale in others)
+
     def model(self, model):
         """The machine of y that a machine of x is."""
-        first, *couplings = model.couplings
-        visible, hidden, *layers = model.layers
-        weights = first * self.scale[:, None]
+        layers = list(model.layers)
         if self.offset.any():
-            hidden = with_shifted_field(hidden, self.offset @ np.asarray(first, np.float64))
-        visible = self.units(visible)
-        couplings = (weights.astype(model.dtype), *couplings)
-        return model.rebuilt(couplings, (visible, hidden, *layers))
+            first = np.asarray(model.couplings[0], np.float64)
+            layers[1] = with_shifted_field(layers[1], self.offset @ first)
+        scales = pairwise((self.scale, *self.hidden_scales))
+        couplings = tuple(
+            (w * below[:, None] * above).astype(model.dtype)
+            for w, (below, above) in zip(model.couplings, scales, strict=True)
+        )
+        return model.rebuilt(couplings, self.of_layers(layers))
 
     def undone(self, model):
         """The machine of x that a machine of y is."""
-        back = Scaling(-self.offset / self.scale, 1 / self.scale, self.visible)
+        hidden = tuple(1 / scale for scale in self.hidden_scales)
+        back = Scaling(-self.offset / self.scale, 1 / self.scale, hidden, self.layers)
         model = back.model(model)
-        visible, *others = model.layers
-        visible = with_fixed_fields_of(visible, self.visible)
-        return model.rebuilt(model.couplings, (visible, *others))
+        layers = zip(model.layers, self.layers, strict=True)
+        return model.rebuilt(model.couplings, tuple(with_fixed_fields_of(*two) for two in layers))
 
     def log_volume(self, visible, Y):
         """Difference of the log-densities of y and x, on average over rows of y."""
@@ -85,10 +103,9 @@ def scaling_of(independent, model, sparse):
     sparse : bool
         Whether rows are sparse: there are no offsets then.
     """
-    if not is_real(independent):
-        return None
     offset, scale = units_of_measurement(independent)
     if sparse or not has_tilts(model.layers[1]):
         offset = 0 * offset
-    changed = offset.any() or (scale != 1).any()
-    return Scaling(offset, scale, model.layers[0]) if changed else None
+    hidden = tuple(map(scale_of_hidden, model.layers[1:]))
+    found = Scaling(offset, scale, hidden, model.layers)
+    return found if found.of_data or any((one != 1).any() for one in hidden) else None

@@ -32,7 +32,9 @@ class Refits:
     def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
         self.objective, self.parameters, self.l1, self.tol = objective, parameters, l1, tol
         self.factor = None
-        if not l1 and objective.n_parameters <= MAX_FACTORISED_PARAMETERS:
+        few = objective.n_parameters <= MAX_FACTORISED_PARAMETERS
+        # Objectives with a gauge have no coordinates for L-BFGS.
+        if not l1 and (few or objective.singular):
             self.factor = linalg.cho_factor(objective.hessian(parameters))
 
     def maximum(self, weights):

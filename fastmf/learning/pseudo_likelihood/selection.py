@@ -159,5 +159,7 @@ def _penalties(objective, n_penalties):
 
 def maximum(objective, start, tol):
     """`Fit` of an objective without l1."""
-    solver = newton if objective.n_parameters <= MAX_NEWTON_PARAMETERS else lbfgs
+    few = objective.n_parameters <= MAX_NEWTON_PARAMETERS
+    # Objectives with a gauge have no coordinates for L-BFGS.
+    solver = newton if few or objective.singular else lbfgs
     return solver(objective, start, tol=tol)

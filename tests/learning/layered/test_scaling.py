@@ -17,13 +17,14 @@ from fastmf.priors import (
     Ising,
     TruncatedGaussian,
 )
+from fastmf.priors._registry import REGISTRY
 
 RNG = np.random.default_rng(0)
 X = RNG.normal([3.0, -1e3, 0.01], [0.2, 50.0, 1e-4], (20, 3))
 W = RNG.normal(size=(3, 2)) / X.std(0)[:, None]
 
 
-@pytest.mark.parametrize("hidden", ["bernoulli", "spike", "deep"])
+@pytest.mark.parametrize("hidden", ["bernoulli", "spike", "bounded", "deep"])
 @pytest.mark.parametrize("kind", ["gaussian", "spiked", "mixed"])
 def test_log_likelihoods_differ_by_the_volume(kind, hidden):
     data = X.copy()
@@ -44,8 +45,10 @@ def test_log_likelihoods_differ_by_the_volume(kind, hidden):
         model = RBM(W, visible, units)
         if hidden == "spike":
             model = RBM(1e-2 * W, visible, GaussBernoulli([0.3, -0.2], [2e3, 3e3], [0.4, 1.0]))
+        if hidden == "bounded":
+            model = RBM(W, visible, TruncatedGaussian([0.3, -0.2], [-1.0, 2.0], -0.1, [0.5, 20.0]))
         evaluate = lambda m, x: (  # noqa: E731
-            log_likelihood(m, x, 0.0) - (0 if hidden == "spike" else exact(m)[0])
+            log_likelihood(m, x, 0.0) - (exact(m)[0] if hidden == "bernoulli" else 0)
         )
     scaling = scaling_of(visible, model, False)
     y, of_y = scaling.data(data, np.float64), scaling.model(model)
@@ -53,7 +56,7 @@ def test_log_likelihoods_differ_by_the_volume(kind, hidden):
     volumes = np.array([scaling.log_volume(visible, row[None]) for row in y])
     difference = change - volumes
     # Of machines that are not normalised, up to a constant.
-    spread = difference - (difference.mean() if hidden == "spike" else 0)
+    spread = difference - (difference.mean() if hidden in ("spike", "bounded") else 0)
     np.testing.assert_allclose(spread, 0, atol=1e-7)
     again = scaling.undone(of_y)
     np.testing.assert_allclose(again.couplings[0], model.couplings[0], rtol=1e-10)
@@ -78,6 +81,36 @@ def test_bounds_come_back_as_they_were():
     again = scaling.undone(scaling.model(model)).visible
     np.testing.assert_array_equal(again.lower, visible.lower)
     np.testing.assert_array_equal(again.upper, visible.upper)
+
+
+@pytest.mark.parametrize("kind", ["truncated_gaussian", "truncated_gauss_bernoulli"])
+def test_hidden_units_between_bounds_are_learned_at_the_deviation_of_binary_ones(kind):
+    rest = {"log_odds": [0.4, -1.0]} if kind == "truncated_gauss_bernoulli" else {}
+    bounds = {"lower": [0.0, -3.0], "upper": [100.0, 1.0]}
+    prior = REGISTRY[kind](field=[0.0, 0.5], precision=[1e-3, -1.0], **rest, **bounds)
+    visible = Bernoulli(np.zeros(3))
+    model = RBM(RNG.normal(size=(3, 2)), visible, prior)
+    scaling = scaling_of(visible, model, False)
+    rows = np.eye(3)
+    assert scaling.data(rows, np.float32) is rows  # as they are
+    learned = scaling.model(model)
+    np.testing.assert_allclose(learned.hidden.moments(0.0, 0.0)[1], 0.25, rtol=1e-9)
+    before, after = (log_likelihood(one, rows, 0.0) for one in (model, learned))
+    np.testing.assert_allclose(np.ptp(after - before), 0, atol=1e-9)
+    again = scaling.undone(learned)
+    np.testing.assert_allclose(again.weights, model.weights)
+    assert again.hidden.upper.tolist() == [100.0, 1.0] and again.hidden.lower.tolist() == [0, -3]
+
+
+def test_deep_machines_scale_both_sides_of_couplings():
+    unit = lambda top: TruncatedGaussian(np.zeros(2), 1e-6, 0.0, top)  # noqa: E731
+    layers = Bernoulli(np.zeros(3)), unit(1.0), unit(10.0)
+    model = DBM((RNG.normal(size=(3, 2)), RNG.normal(size=(2, 2))), layers)
+    scaling = scaling_of(layers[0], model, False)
+    states = RNG.integers(0, 2, (5, 3)) * 1.0, RNG.random((5, 2)), 10 * RNG.random((5, 2))
+    scales = [np.ones(3), *scaling.hidden_scales]
+    own = [x / scale for x, scale in zip(states, scales, strict=True)]
+    np.testing.assert_allclose(scaling.model(model).energy(*own), model.energy(*states))
 
 
 def test_what_needs_no_scaling_has_none():

@@ -6,6 +6,8 @@ with the pseudo-inverse of H is the covariance of estimates in the gauge where s
 zero. Another gauge is a linear map of parameters, and so of their errors.
 """
 
+import copy
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +17,6 @@ from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
-from fastmf.learning.pseudo_likelihood.potts.fitting import score_of
 from fastmf.models._gauge import PositionStates, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
@@ -93,7 +94,10 @@ class DenseObjective(CompositeLikelihood):
 
     def reweighted(self, weights):
         """The objective of these rows with other weights."""
-        return type(self)(self.labels, weights, self.positions.sizes, *self.options)
+        other = copy.copy(self)
+        other.total = float(weights.sum())
+        other.weights = weights / other.total
+        return other
 
     def independent(self):
         """Parameters of uncoupled positions, with a row more for each state."""
@@ -106,9 +110,10 @@ class DenseObjective(CompositeLikelihood):
         couplings, field = self.unpacked(parameters)
         value, gradient = -self.penalty(parameters), -self.ridge * parameters
         for rows in self._blocks():
-            w, (targets, x, r) = self.weights[rows], self._residuals(parameters, rows)
-            value += w @ score_of(x @ couplings + field, targets, self.positions.sizes)
-            residuals = w[:, None] * r
+            w, (x, targets, present) = self.weights[rows], self._one_hot(rows)
+            logs = self.positions.log_softmax(x @ couplings + field)
+            value += w @ (targets * logs).sum(1)
+            residuals = w[:, None] * (targets - present * np.exp(logs))
             products = x.T @ residuals
             gradient += self.packed(products + products.T, residuals.sum(0))
         return float(value), gradient
@@ -171,20 +176,32 @@ class DenseObjective(CompositeLikelihood):
         fields = wanted.diagonal()[self.position]
         return np.flatnonzero(np.append(fields, wanted[self.position[u], self.position[v]]))
 
+    @cached_property
+    def _tables(self):
+        return self._tables_of(slice(None))
+
+    def _tables_of(self, rows):
+        labels, targets, sizes = self.labels[rows], self.targets[rows], self.positions.sizes
+        x = one_hot(labels, sizes).toarray()
+        own = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
+        return x, own, (targets >= 0)[:, self.position]
+
+    def _one_hot(self, rows):
+        """Rows and their targets as ones and zeros, and which states belong to a target."""
+        if len(self.labels) * self.n_fields > _SANDWICH_NUMBERS:
+            return self._tables_of(rows)
+        return tuple(table[rows] for table in self._tables)
+
     def _conditionals(self, parameters, rows):
-        """Targets, one-hot rows and conditional probabilities of rows."""
+        """One-hot rows and conditional probabilities of rows."""
         couplings, field = self.unpacked(parameters)
-        x = one_hot(self.labels[rows], self.positions.sizes).toarray()
-        p = self.positions.softmax(x @ couplings + field)
-        p *= (self.targets[rows] >= 0)[:, self.position]
-        return self.targets[rows], x, p
+        x, _, present = self._one_hot(rows)
+        return x, self.positions.softmax(x @ couplings + field) * present
 
     def _residuals(self, parameters, rows):
-        """Targets, one-hot rows and residuals of rows, without weights."""
-        targets, x, p = self._conditionals(parameters, rows)
-        if self.targets is self.labels:
-            return targets, x, x - p
-        return targets, x, one_hot(targets, self.positions.sizes).toarray() - p
+        """One-hot rows and residuals of rows, without weights."""
+        x, p = self._conditionals(parameters, rows)
+        return x, self._one_hot(rows)[1] - p
 
     def _blocks(self):
         size = max(16, _SANDWICH_NUMBERS // self.n_parameters)
@@ -192,7 +209,7 @@ class DenseObjective(CompositeLikelihood):
 
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        _, x, r = self._residuals(parameters, rows)
+        x, r = self._residuals(parameters, rows)
         r = r * factors[:, None]
         u, v = self.pairs
         return np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
@@ -206,9 +223,9 @@ class DenseObjective(CompositeLikelihood):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
         hessian = np.diag(self.ridge)
         for rows in self._blocks():
-            targets, x, p = self._conditionals(parameters, rows)
+            x, p = self._conditionals(parameters, rows)
             for i in range(self.n_units):
-                self._add_curvature(hessian, i, x, self.weights[rows] * (targets[:, i] >= 0), p)
+                self._add_curvature(hessian, i, x, self.weights[rows], p)
         return hessian
 
     def _add_curvature(self, hessian, i, x, weights, p):
