@@ -14,6 +14,8 @@ is not reliable if
       sum_(i,j) W^3 k_i k_j / 6 + sum_(i,j,l) W_ij W_jl W_li v_i v_j v_l,     k third cumulants;
 - all orders but the second of single pairs of binary units exceed 1 nat together (order 2); of
   other discrete units, see `fastmf.inference.mean_field.pair_terms`;
+- belief propagation from its means changes them or its log-partition, or does not settle (units of
+  more than two values; `fastmf.inference.mean_field.pair_beliefs`);
 - it stands for a machine of units with more than two values, and another solution matters, too
   (`fastmf.inference.mean_field.second_solutions`).
 """
@@ -24,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, triu
 
-from fastmf.inference.mean_field import _sparse_checks, gaussian_layers
+from fastmf.inference.mean_field import _sparse_checks, gaussian_layers, pair_beliefs
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.exact_check import reasons_by_exact_sums
@@ -38,7 +40,11 @@ from fastmf.inference.mean_field.naive_bound import (
     starts_elsewhere,
 )
 from fastmf.inference.mean_field.pair_terms import PairTerms, has_pair_terms
-from fastmf.inference.mean_field.second_solutions import has_many_values, second_solutions
+from fastmf.inference.mean_field.second_solutions import (
+    has_many_values,
+    second_solutions,
+    widths,
+)
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._couplings import with_entries
 from fastmf.priors._groups import has_groups
@@ -71,6 +77,8 @@ class FixedPointCheck(NamedTuple):
     whole : bool
         Whether rows stand for the whole machine, having no starts of their own: their bounds are
         the best from several starts.
+    sums_cycles : bool, default False
+        Whether the solver also sums cycles, as belief propagation does not.
     """
 
     solve: Callable
@@ -78,6 +86,7 @@ class FixedPointCheck(NamedTuple):
     tilt: Tilt
     third_order: bool
     whole: bool
+    sums_cycles: bool = False
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is; None if nothing can be checked.
@@ -150,8 +159,12 @@ class FixedPointCheck(NamedTuple):
                 checks.append((pairs_exceed(sides, mean, var), STRONG_PAIRS))
             if self.third_order and all(map(has_third_cumulant, sides.priors)):
                 checks.append((third_order_exceeds(sides, mean, var), LARGE_THIRD_ORDER))
-        if self.third_order and not all(map(two_values, sides.priors)) and has_pair_terms(sides):
-            checks.append((self._strong_pairs(sides, state, tilt), STRONG_PAIRS))
+        if not all(map(two_values, sides.priors)) and has_pair_terms(sides):
+            pairs = PairTerms(sides)
+            if self.third_order:
+                checks.append((self._strong_pairs(pairs, state, tilt), STRONG_PAIRS))
+            if not self.sums_cycles:
+                checks.append(self._other_beliefs(sides, pairs, state, tilt, values[rows]))
         if self.whole and has_many_values(sides.priors):
             others = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
             checks.append((np.array([why != "" for why in others]), others))
@@ -161,13 +174,25 @@ class FixedPointCheck(NamedTuple):
                 reasons[k] += ("; " if reasons[k] else "") + reason
         return reasons
 
-    def _strong_pairs(self, sides, state, tilt):
+    def _strong_pairs(self, pairs, state, tilt):
         """Whether all orders but the second of pairs of discrete units exceed 1 nat together."""
         mean, _, b, a = state.astype(np.float64)
-        pairs, clamped = PairTerms(sides), np.broadcast_to(tilt.clamped, mean.shape)
+        clamped = np.broadcast_to(tilt.clamped, mean.shape)
         rows = zip(mean, b, a, clamped, strict=True)
         excess = [pairs.excess(*row, negligible=MAX_THIRD_ORDER / 2) for row in rows]
         return abs(np.array(excess)) > MAX_THIRD_ORDER
+
+    def _other_beliefs(self, sides, pairs, state, tilt, values):
+        """Whether belief propagation contradicts each row, and the reasons."""
+        mean, _, b, a = state.astype(np.float64)
+        reasons = [""] * len(mean)
+        if pair_beliefs.is_small(pairs, len(mean)):
+            ranges = np.concatenate([widths(prior) for prior in sides.priors])
+            tilts = [np.broadcast_to(part, mean.shape) for part in tilt]
+            for k, row in enumerate(zip(mean, b, a, strict=True)):
+                own = tilt._make(part[k] for part in tilts)
+                reasons[k] = pair_beliefs.second_opinion(pairs, row, own, values[k], ranges)
+        return np.array([why != "" for why in reasons]), reasons
 
     def _second_solutions(self, state, tilt, k):
         own = tilt._make(part[[min(k, len(part) - 1)]] for part in tilt)
