@@ -42,6 +42,7 @@ from fastmf.inference.mean_field.naive_bound import (
 from fastmf.inference.mean_field.pair_terms import PairTerms, has_pair_terms
 from fastmf.inference.mean_field.second_solutions import (
     has_many_values,
+    is_discrete,
     second_solutions,
     widths,
 )
@@ -49,7 +50,7 @@ from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._couplings import with_entries
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units, sample
-from fastmf.priors._queries import columns_of_values, two_values
+from fastmf.priors._queries import two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
@@ -107,11 +108,15 @@ class FixedPointCheck(NamedTuple):
             ended = np.atleast_1d(found.converged)
             unknown = any(why is None for why, ok in zip(known, ended, strict=True) if ok)
             return None if unknown else [why or "" for why in known]
-        reasons = [why or "" for why in known]
-        doubtful = np.array([why != "" for why in known])
-        rows = np.flatnonzero(doubtful & np.atleast_1d(found.converged))
-        for row, why in zip(rows, self._other_reasons(found, rows), strict=True):
-            reasons[row] = "; ".join(filter(None, (reasons[row], why)))
+        reasons, ended = [why or "" for why in known], np.atleast_1d(found.converged)
+        # Where exact sums say that a row is wrong, a search would only say so again.
+        open_rows = np.flatnonzero(ended & [why is None for why in known])
+        doubtful = np.flatnonzero(ended & [why != "" for why in known])
+        others = [(open_rows, self._reasons_by_search), (doubtful, self._reasons_of_couplings)]
+        for rows, check in others:
+            for failed, why in check(found, rows) if len(rows) else ():
+                for row, bad, text in zip(rows, failed, why, strict=True):
+                    reasons[row] += ("; " if bad and reasons[row] else "") + (text if bad else "")
         return reasons
 
     def by_exact_sums(self, found):
@@ -140,18 +145,31 @@ class FixedPointCheck(NamedTuple):
     def _tilt_of(self, rows):
         return self.tilt._make(part[rows] if len(part) > 1 else part for part in self.tilt)
 
-    def _other_reasons(self, found, rows):
-        """Reason why each of some rows is not reliable, without exact sums."""
-        reasons = [""] * len(rows)
-        if not len(rows):
-            return reasons
+    def _rows_of(self, found, rows):
+        """Sides of the machine, and the states, tilts and log-partitions of some rows."""
         layout, sides = layout_of_checks(self.model), sides_of(self.model)
         parts = found.mean, found.var, found.b, found.a
         state = np.stack([_joined(layout, part)[rows] for part in parts])
-        tilt, values = self._tilt_of(rows), np.atleast_1d(found.log_partition)
-        below = self._below_bound(layout, sides, state, tilt, values[rows])
+        return sides, state, self._tilt_of(rows), np.atleast_1d(found.log_partition)[rows]
+
+    def _reasons_by_search(self, found, rows):
+        """Pairs of whether rows fail a check, and the reasons, by solutions elsewhere."""
+        sides, state, tilt, values = self._rows_of(found, rows)
+        below = self._below_bound(layout_of_checks(self.model), sides, state, tilt, values)
         why = "its log-partition is {:.3g} nats below a naive mean-field bound"
         checks = [(below > 0, [why.format(x) for x in below])]
+        many = not all(map(two_values, sides.priors))
+        if many and not self.sums_cycles and has_pair_terms(sides):
+            checks.append(self._other_beliefs(sides, state, tilt, values))
+        if self.whole and has_many_values(sides.priors):
+            others = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
+            checks.append((np.array([why != "" for why in others]), others))
+        return checks
+
+    def _reasons_of_couplings(self, found, rows):
+        """The same by the sizes of terms that are left out."""
+        sides, state, tilt, _ = self._rows_of(found, rows)
+        checks = []
         if _is_simple(sides):
             mean, var = state[0], np.where(tilt.clamped, 0, state[1])
             checks.append((unstable_rows(sides, var), UNSTABLE))
@@ -159,33 +177,23 @@ class FixedPointCheck(NamedTuple):
                 checks.append((pairs_exceed(sides, mean, var), STRONG_PAIRS))
             if self.third_order and all(map(has_third_cumulant, sides.priors)):
                 checks.append((third_order_exceeds(sides, mean, var), LARGE_THIRD_ORDER))
-        if not all(map(two_values, sides.priors)) and has_pair_terms(sides):
-            pairs = PairTerms(sides)
-            if self.third_order:
-                checks.append((self._strong_pairs(pairs, state, tilt), STRONG_PAIRS))
-            if not self.sums_cycles:
-                checks.append(self._other_beliefs(sides, pairs, state, tilt, values[rows]))
-        if self.whole and has_many_values(sides.priors):
-            others = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
-            checks.append((np.array([why != "" for why in others]), others))
-        for failed, why in checks:
-            for k in np.flatnonzero(failed):
-                reason = why if isinstance(why, str) else why[k]
-                reasons[k] += ("; " if reasons[k] else "") + reason
-        return reasons
+        many = not all(map(two_values, sides.priors))
+        if self.third_order and many and has_pair_terms(sides):
+            checks.append((self._strong_pairs(sides, state, tilt), STRONG_PAIRS))
+        return [(failed, [why] * len(rows)) for failed, why in checks]
 
-    def _strong_pairs(self, pairs, state, tilt):
+    def _strong_pairs(self, sides, state, tilt):
         """Whether all orders but the second of pairs of discrete units exceed 1 nat together."""
         mean, _, b, a = state.astype(np.float64)
-        clamped = np.broadcast_to(tilt.clamped, mean.shape)
+        pairs, clamped = PairTerms(sides), np.broadcast_to(tilt.clamped, mean.shape)
         rows = zip(mean, b, a, clamped, strict=True)
         excess = [pairs.excess(*row, negligible=MAX_THIRD_ORDER / 2) for row in rows]
         return abs(np.array(excess)) > MAX_THIRD_ORDER
 
-    def _other_beliefs(self, sides, pairs, state, tilt, values):
+    def _other_beliefs(self, sides, state, tilt, values):
         """Whether belief propagation contradicts each row, and the reasons."""
         mean, _, b, a = state.astype(np.float64)
-        reasons = [""] * len(mean)
+        pairs, reasons = PairTerms(sides), [""] * len(mean)
         if pair_beliefs.is_small(pairs, len(mean)):
             ranges = np.concatenate([widths(prior) for prior in sides.priors])
             tilts = [np.broadcast_to(part, mean.shape) for part in tilt]
@@ -256,7 +264,7 @@ def _other_states(sides, state):
 def _is_simple(sides):
     """Whether units are discrete and no groups: their variances say how they respond."""
     return not any(map(has_groups, sides.priors)) and all(
-        columns_of_values(prior) is not None for prior in sides.priors
+        is_discrete(prior) for prior in sides.priors
     )
 
 

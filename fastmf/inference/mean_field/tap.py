@@ -166,9 +166,10 @@ def tap(
     2^22 numbers), which may change means or probabilities by 0.07 of their range and the
     log-partition by 0.4 nats; and without `init` they are solved again from their lowest and
     highest values and other starts: a row is not reliable where another solution with a
-    log-partition at most 3 nats below has other means. See `fastmf.inference.mean_field.reliability`. No check of this kind is
-    complete: a row may be a solution of small weight. It takes about as long as 150 sweeps, with
-    more values some three times as long, and is not made otherwise.
+    log-partition at most 3 nats below has other means. See
+    `fastmf.inference.mean_field.reliability`. No check of this kind is complete: a row may be a
+    solution of small weight. It takes about as long as 150 sweeps, with more values some three
+    times as long, and is not made otherwise.
     Figures without exact sums: of 1,596 random Potts machines 366 were wrong (by 1 nat, a
     probability by 0.2, or all by 0.05 on average): 11 of them pass, and none of 1,021 that are
     right (within 0.2 nats and 0.05) does not. Of machines trained on 20,000 (500 units:
