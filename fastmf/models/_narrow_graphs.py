@@ -1,9 +1,11 @@
-"""Exact sums over graphs of width two at most, such as forests and rings, in rounds of arrays.
+"""Exact sums over the narrow parts of graphs, such as forests and rings, in rounds of arrays.
 
 A unit with no more than two neighbours is summed over: what remains is a field on its neighbour, or
 a table over both, which adds to that of their edge. In each round this is done at once for many
 units of which no two are neighbours, a third of a chain or more, so that a million units take some
-forty rounds. In the opposite order the joint probabilities of a unit and its neighbours follow from
+forty rounds. Units that are left, the core, have more neighbours, and are eliminated one after the
+other (`fastmf.models._elimination`); graphs of width two have no core. In the opposite order the
+joint probabilities of a unit and its neighbours follow from
 
     p(x, y, z) = p(x | y, z) p(y, z)
 
@@ -15,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.models._elimination import Marginals
+from fastmf.models._elimination import Marginals, Tables
 
 # Smallest share of the units that are left in one round, where there are many: in a long ladder
 # only those at its ends have two neighbours.
@@ -50,37 +52,54 @@ class Round(NamedTuple):
     edges: np.ndarray
 
 
-def rounds_of(n_units, edges):
-    """The rounds in which all units of a graph are summed over; None if its width is above two.
+class Reduction(NamedTuple):
+    """Rounds, and the graph that they leave.
+
+    Parameters
+    ----------
+    rounds : list of Round
+    core : int array of shape (n_core,)
+        Units that are left, ascending.
+    edges : int array of shape (n_edges, 2)
+        Edges between them, by their places in `core`.
+    """
+
+    rounds: list
+    core: np.ndarray
+    edges: np.ndarray
+
+
+def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
+    """The `Reduction` of a graph; without rounds if these leave most, or have more entries.
 
     Parameters
     ----------
     n_units : int
     edges : int array of shape (n_edges, 2)
         Each pair once.
-
-    Returns
-    -------
-    list of Round, or None
-        None also where there would be very many rounds.
+    n_states : int
+        Largest number of states of a unit.
+    max_entries : float
     """
-    edges = np.sort(np.asarray(edges, np.int64).reshape(-1, 2), axis=1)
-    if len(edges) >= 2 * max(n_units, 1):  # more than graphs of width two have
-        return None
-    left, rounds, rng = np.ones(n_units, bool), [], np.random.default_rng(0)
+    whole = np.asarray(edges, np.int64).reshape(-1, 2)
+    edges, left = np.sort(whole, axis=1), np.ones(n_units, bool)
+    rounds, rng = [], np.random.default_rng(0)
     while left.any():
         degree = np.bincount(edges.ravel(), minlength=n_units)
         chosen = left & (degree <= 2)
         n_left, n_chosen = left.sum(), chosen.sum()
         if not n_chosen or (n_left > MANY_UNITS and n_chosen < SMALLEST_SHARE * n_left):
-            return None
+            break
         rank = rng.random(n_units)
         both = edges[chosen[edges].all(1)]
         first_loses = rank[both[:, 0]] < rank[both[:, 1]]
         chosen[np.where(first_loses, both[:, 0], both[:, 1])] = False
         rounds.append(_round(edges, chosen, degree, n_units))
         edges, left = _edges_after(rounds[-1]), left & ~chosen
-    return rounds
+    # Of a grid only corners would be left out.
+    if n_entries_of(rounds, n_states) > max_entries or left.sum() > n_units / 2:
+        return Reduction([], np.arange(n_units), whole)
+    return Reduction(rounds, np.flatnonzero(left), (np.cumsum(left) - 1)[edges])
 
 
 def _round(edges, chosen, degree, n_units):
@@ -169,14 +188,16 @@ def stacked(tables):
     return Stacked(fields, couplings)
 
 
-def sum_in_rounds(tables, rounds, averages=True):
+def sum_in_rounds(tables, reduction, sum_core, averages=True):
     """Log-partition and marginals of the units and edges of `tables`.
 
     Parameters
     ----------
     tables : Tables
-    rounds : list of Round
-        Rounds of their edges.
+    reduction : Reduction
+        Reduction of their edges.
+    sum_core : callable
+        sum_core(tables) returns the `Marginals` of the core.
     averages : bool, default True
 
     Returns
@@ -184,9 +205,11 @@ def sum_in_rounds(tables, rounds, averages=True):
     Marginals
         With arrays in the place of lists where those of the tables are arrays.
     """
+    if not reduction.rounds:
+        return sum_core(tables)
     fields, couplings = stacked(tables)
     log_partition, kept = 0.0, []
-    for done in rounds:
+    for done in reduction.rounds:
         messages, conditionals = [], []
         for clique in _cliques(done, fields, couplings):
             message = _log_sum(clique)
@@ -199,29 +222,49 @@ def sum_in_rounds(tables, rounds, averages=True):
             conditionals.append(clique if averages else None)
         couplings = _pass_on(done, messages, fields, couplings)
         kept.append(conditionals)
-    if not averages:
-        return Marginals(float(log_partition), None, None)
-    units, pairs = np.zeros_like(fields), couplings
-    for done in reversed(rounds):
+    left = _core_tables(tables, reduction, fields, couplings)
+    core = sum_core(left) if len(reduction.core) else Marginals(0.0, [], [])
+    log_partition = float(log_partition) + core.log_partition
+    if not averages or core.log_partition == -np.inf:
+        return Marginals(log_partition, None, None)
+    units, pairs = np.zeros_like(fields), np.zeros_like(couplings)
+    for unit, p in zip(reduction.core, core.units, strict=True):
+        units[unit, : len(p)] = p
+    for pair, p in zip(pairs, core.pairs, strict=True):
+        pair[: p.shape[0], : p.shape[1]] = p
+    for done in reversed(reduction.rounds):
         pairs = _joint(done, kept.pop(), units, pairs)
-    return Marginals(float(log_partition), *_as_given(tables, units, pairs))
+    return Marginals(log_partition, *_as_given(tables, units, pairs))
 
 
-def most_probable_in_rounds(tables, rounds):
+def most_probable_in_rounds(tables, reduction, of_core):
     """State of each unit in the most probable joint state: int array of shape (n_units,)."""
+    if not reduction.rounds:
+        return of_core(tables)
     fields, couplings = stacked(tables)
     choices = []
-    for done in rounds:
+    for done in reduction.rounds:
         cliques = _cliques(done, fields, couplings)
         choices.append([clique.argmax(1).astype(np.int32) for clique in cliques])
         couplings = _pass_on(done, [clique.max(1) for clique in cliques], fields, couplings)
     states = np.zeros(len(fields), np.int64)
-    for done, (alone, leaves, inner) in zip(reversed(rounds), reversed(choices), strict=True):
+    if len(reduction.core):
+        states[reduction.core] = of_core(_core_tables(tables, reduction, fields, couplings))
+    rounds = zip(reversed(reduction.rounds), reversed(choices), strict=True)
+    for done, (alone, leaves, inner) in rounds:
         states[done.alone] = alone
         states[done.leaves[:, 0]] = leaves[np.arange(len(leaves)), states[done.leaves[:, 1]]]
         first, second = states[done.inner[:, 1:3]].T
         states[done.inner[:, 0]] = inner[np.arange(len(inner)), first, second]
     return states
+
+
+def _core_tables(tables, reduction, fields, couplings):
+    """The `Tables` of the core, without added states."""
+    sizes = [len(tables.fields[unit]) for unit in reduction.core]
+    own = [fields[unit, :q] for unit, q in zip(reduction.core, sizes, strict=True)]
+    ends = zip(couplings, reduction.edges.tolist(), strict=True)
+    return Tables(own, reduction.edges, [t[: sizes[i], : sizes[j]] for t, (i, j) in ends])
 
 
 def _cliques(done, fields, couplings):

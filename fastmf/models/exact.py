@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from fastmf.models._layered import Layered
 from fastmf.models._narrow_graphs import (
     most_probable_in_rounds,
     n_bytes_of,
-    rounds_of,
+    reduction_of,
     sum_in_rounds,
 )
 from fastmf.models._state_tables import (
@@ -129,8 +130,9 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     Notes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
-    one leaves a table over its neighbours. In graphs of width 2 many are at once (a chain of a
-    million spins takes some seconds). The best of some min-fill orders is taken. The memory
+    one leaves a table over its neighbours. Units with at most two neighbours come first, many at
+    once: a chain of a million spins takes some seconds. For the others the best of some min-fill
+    orders is taken. The memory
     grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
     2 for rings, about the shorter side for grids, and the number of units less one if all are
     coupled. Sums are of logarithms, so that couplings may be large, or -inf.
@@ -270,19 +272,21 @@ class _GraphSums(NamedTuple):
 
 
 def _sums_of(n_states, edges, averages, mode, max_bytes):
-    """The `_GraphSums` over units with a choice among states; in rounds for narrow graphs."""
+    """The `_GraphSums` over units with a choice among states; first in rounds."""
     free = n_states > 1
     edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-    rounds = rounds_of(int(free.sum()), edges)
-    if rounds is not None and n_bytes_of(rounds, n_states.max(initial=1)) <= max_bytes:
-        return _GraphSums(
-            lambda tables: sum_in_rounds(tables, rounds, averages),
-            lambda tables: most_probable_in_rounds(tables, rounds),
-        )
-    plan, kept = _plan(n_states[free], edges, averages, mode, max_bytes)
+    n_states, most = n_states[free], int(n_states.max(initial=1))
+    reduction = reduction_of(len(n_states), edges, most, max_bytes / 32)
+    own_bytes = n_bytes_of(reduction.rounds, most)
+    core = n_states[reduction.core]
+    plan, kept = _plan(core, reduction.edges, averages, mode, max(max_bytes - own_bytes, 0))
     return _GraphSums(
-        lambda tables: sum_over_states(tables, plan, kept),
-        lambda tables: most_probable_state(tables, plan),
+        lambda tables: sum_in_rounds(
+            tables, reduction, partial(sum_over_states, plan=plan, kept=kept), averages
+        ),
+        lambda tables: most_probable_in_rounds(
+            tables, reduction, partial(most_probable_state, plan=plan)
+        ),
     )
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, diags_array
+from scipy.sparse import block_diag, coo_array, csr_array, diags_array
 
 import fastmf as mf
 from fastmf.models._elimination import Tables, most_probable_state, sum_over_states
@@ -12,9 +12,21 @@ from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._narrow_graphs import (
     most_probable_in_rounds,
     n_bytes_of,
-    rounds_of,
+    reduction_of,
     sum_in_rounds,
 )
+
+
+def sums(tables, averages=True):
+    """Marginals and most probable state, in rounds, with the core one unit after the other."""
+    sizes = np.array(list(map(len, tables.fields)))
+    reduction = reduction_of(len(sizes), tables.edges)
+    plan = elimination_plan(sizes[reduction.core], reduction.edges)
+    found = sum_in_rounds(
+        tables, reduction, lambda left: sum_over_states(left, plan, "cliques"), averages
+    )
+    state = most_probable_in_rounds(tables, reduction, lambda left: most_probable_state(left, plan))
+    return found, state, len(reduction.core)
 
 
 def narrow_graph(n, rng, share=0.8):
@@ -58,53 +70,79 @@ def test_random_graphs_against_enumeration(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 8))
     sizes = rng.integers(2, 4, size=n) if seed % 2 else np.full(n, 3)
-    tables = tables_of(sizes, narrow_graph(n, rng), rng, forbidden=0.1 * (seed % 3))
+    edges = narrow_graph(n, rng)
+    if seed >= 15 and n >= 4:  # any graph, which has a core of four units or more
+        edges = np.array([e for e in itertools.combinations(range(n), 2) if rng.random() < 0.8])
+        edges = np.where(rng.random((len(edges), 1)) < 0.5, edges, edges[:, ::-1]).reshape(-1, 2)
+    tables = tables_of(sizes, edges, rng, forbidden=0.1 * (seed % 3))
     log_z, units, pairs, state = enumerated(tables)
-    rounds = rounds_of(n, tables.edges)
-    found = sum_in_rounds(tables, rounds)
+    found, most, n_core = sums(tables)
+    assert n_core == 0 or seed >= 15
     if log_z == -np.inf:
         assert found.log_partition == -np.inf
         return
     assert abs(found.log_partition - log_z) < 1e-11
-    assert abs(sum_in_rounds(tables, rounds, False).log_partition - log_z) < 1e-11
+    assert abs(sums(tables, False)[0].log_partition - log_z) < 1e-11
     for ours, theirs in ((found.units, units), (found.pairs, pairs)):
         assert len(ours) == len(theirs)
         assert all(abs(a - b).max() < 1e-12 for a, b in zip(ours, theirs, strict=True))
-    assert most_probable_in_rounds(tables, rounds).tolist() == state.tolist()
+    assert most.tolist() == state.tolist()
 
 
 def test_larger_graphs_against_elimination_unit_by_unit():
-    for seed, n in ((0, 60), (1, 300)):
+    for seed, n in ((0, 60), (1, 300), (2, 200)):
         rng = np.random.default_rng(seed)
         sizes = rng.integers(2, 5, size=n)
-        tables = tables_of(sizes, narrow_graph(n, rng), rng)
-        plan, rounds = elimination_plan(sizes, tables.edges), rounds_of(n, tables.edges)
-        found, known = sum_in_rounds(tables, rounds), sum_over_states(tables, plan, "cliques")
+        edges = narrow_graph(n, rng)
+        if seed == 2:  # trees that hang from eight units, all of which are coupled
+            core = itertools.combinations(range(8), 2)
+            edges = np.array([*core, *((int(rng.integers(k)), k) for k in range(8, n))])
+        tables = tables_of(sizes, edges, rng)
+        plan = elimination_plan(sizes, tables.edges)
+        (found, most, n_core), known = sums(tables), sum_over_states(tables, plan, "cliques")
+        assert n_core == (0 if seed < 2 else 8)
         assert abs(found.log_partition - known.log_partition) < 1e-9
         for ours, theirs in ((found.units, known.units), (found.pairs, known.pairs)):
             assert all(abs(a - b).max() < 1e-11 for a, b in zip(ours, theirs, strict=True))
-        most = most_probable_in_rounds(tables, rounds)
         assert most.tolist() == most_probable_state(tables, plan).tolist()
 
 
-def test_graphs_that_are_wider_have_no_rounds():
-    complete = np.stack(np.triu_indices(4, 1), 1)
-    assert rounds_of(3, complete[[0, 1, 3]]) is not None
-    assert rounds_of(4, complete) is None
-    grid = [(4 * i + j, 4 * i + j + 1) for i in range(4) for j in range(3)]
-    grid += [(4 * i + j, 4 * i + 4 + j) for i in range(3) for j in range(4)]
-    assert rounds_of(16, np.array(grid)) is None
+def test_rounds_leave_a_core():
+    def n_left(n, edges):
+        return len(reduction_of(n, np.array(edges, int).reshape(-1, 2)).core)
+
+    complete = list(itertools.combinations(range(4), 2))
+    assert n_left(3, list(itertools.combinations(range(3), 2))) == 0
+    assert n_left(4, complete) == 4
+    assert n_left(9, [*complete, (0, 4), *((k, k + 1) for k in range(4, 8))]) == 4
+    assert n_left(0, []) == 0
     # A long ladder has a width of two, but two units at each end that can be summed over.
     n = 5000
-    rungs = np.arange(n)
-    sides = np.arange(n - 1)
-    ladder = np.concatenate([
-        np.stack([rungs, rungs + n], 1), np.stack([sides, sides + 1], 1),
-        np.stack([sides + n, sides + n + 1], 1),
-    ])  # fmt: skip
-    assert rounds_of(2 * n, ladder) is None
-    assert len(rounds_of(0, np.zeros((0, 2), int))) == 0
-    assert n_bytes_of(rounds_of(2, np.array([[0, 1]])), 3) >= 8 * 9
+    ladder = [(k, k + n) for k in range(n)]
+    ladder += [(k, k + 1) for k in [*range(n - 1), *range(n, 2 * n - 1)]]
+    assert n_left(2 * n, ladder) == 2 * n
+    pair = np.array([[0, 1]])
+    assert n_bytes_of(reduction_of(2, pair).rounds, 3) >= 8 * 9
+    left_alone = reduction_of(2, pair, 3, max_entries=5)
+    assert not left_alone.rounds and left_alone.core.tolist() == [0, 1]
+
+
+def test_a_long_chain_beside_a_dense_part():
+    rng, n = np.random.default_rng(3), 4000
+    J = np.triu(rng.normal(size=(9, 9)), 1)
+    dense = mf.BoltzmannMachine(J + J.T, mf.Ising(rng.normal(size=9)))
+    bonds = rng.normal(size=n)
+    line = diags_array([bonds, bonds], offsets=[-1, 1])
+    both = block_diag([csr_array(dense.couplings), line], format="csr")
+    model = mf.BoltzmannMachine(both, mf.Ising(np.append(dense.prior.field, np.zeros(n + 1))))
+    exact = mf.exact(dense)
+    expected = exact.log_partition + np.log(2) + np.log(2 * np.cosh(bonds)).sum()
+    found = mf.belief_propagation(model, algorithm="auto")
+    assert found.method == "elimination" and found.reliable
+    assert found.log_partition == pytest.approx(expected, rel=1e-12)
+    assert abs(found.mean[:9] - exact.mean).max() < 1e-10
+    (entry,) = mf.log_partition_report(model)
+    assert entry.log_partition == pytest.approx(expected, rel=1e-12)
 
 
 def chain(couplings, field):

@@ -16,7 +16,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.models._elimination import Tables, sum_over_states
 from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._narrow_graphs import n_entries_of, rounds_of, sum_in_rounds
+from fastmf.models._narrow_graphs import n_entries_of, reduction_of, sum_in_rounds
 from fastmf.models._state_tables import coupling_tables, marginals_of_all, restricted, unit_tables
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
@@ -291,8 +291,10 @@ def is_small(graph, n_rows=1):
     sparse = n_rows <= MAX_NARROW_ROWS and len(graph.edges) < 2 * n_units
     if not sparse or n_rows * n_units * most**2 > MAX_ENTRIES:
         return False
-    rounds = rounds_of(n_units, graph.edges)
-    return rounds is not None and n_rows * n_entries_of(rounds, most) <= MAX_ENTRIES
+    reduction = reduction_of(n_units, graph.edges, most, MAX_ENTRIES / n_rows)
+    n_left = len(reduction.core)
+    few = n_left <= MAX_UNITS and len(reduction.edges) <= MAX_COUPLED_PAIRS
+    return few and n_left * n_rows <= MAX_ELIMINATIONS
 
 
 def eliminated(tables, max_entries, plans):
@@ -326,13 +328,13 @@ def _plan(n_allowed, edges, max_entries):
     """Function from tables to `Marginals`; None if tables would have too many entries."""
     free = n_allowed > 1
     edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-    rounds = rounds_of(int(free.sum()), edges)
-    if rounds is not None:
-        most = n_allowed.max(initial=1)
-        if n_entries_of(rounds, most) <= max_entries:
-            return partial(sum_in_rounds, rounds=rounds)
+    n_states, most = n_allowed[free], int(n_allowed.max(initial=1))
+    reduction = reduction_of(len(n_states), edges, most, max_entries)
     bits = np.log2(max_entries) if max_entries > 1 else 0.0
-    plan = elimination_plan(n_allowed[free], edges, bits)
-    if not plan.complete or 2.0 ** min(plan.log2_total, 60.0) > max_entries:
+    plan = elimination_plan(n_states[reduction.core], reduction.edges, bits)
+    if not plan.complete or (plan.order and 2.0 ** min(plan.log2_total, 60.0) > max_entries):
         return None
-    return partial(sum_over_states, plan=plan, kept="cliques")
+    if max_entries < n_entries_of(reduction.rounds, most) or max_entries <= 0:
+        return None
+    sum_core = partial(sum_over_states, plan=plan, kept="cliques")
+    return partial(sum_in_rounds, reduction=reduction, sum_core=sum_core)
