@@ -32,8 +32,8 @@ ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 MAX_STATES = 1 << 16
 # Largest tables of graphs that are summed by default, and draws of units in one annealing up to
 # which estimates are made beside an exact value.
-MAX_BYTES, MAX_DRAWS = 1 << 29, 25_000_000
-LEFT_OUT = "estimates were left out: include_estimates=True makes them, too"
+MAX_EXACT_BYTES, MAX_DRAWS = 1 << 29, 25_000_000
+ESTIMATES_LEFT_OUT = "estimates were left out: include_estimates=True makes them, too"
 # Solutions of largest weight that are corrected one by one; the others by the mean correction.
 MAX_CORRECTED = 100
 
@@ -219,7 +219,7 @@ def log_partition_report(
     if value is not None:
         if include_estimates is None:
             include_estimates = not _are_left_out(model, n_chains * n_steps)
-        remark = "" if include_estimates else LEFT_OUT
+        remark = "" if include_estimates else ESTIMATES_LEFT_OUT
         entries.add(LogPartitionEntry("exact", value, None, clock() - start, remark))
         if not include_estimates:
             return LogPartitionReport(entries)
@@ -301,7 +301,7 @@ def _exact_value(model, include_exact):
     if not is_small(pairwise_graph(model)):
         return None
     try:
-        return exact(model, averages=False, max_bytes=MAX_BYTES).log_partition
+        return exact(model, averages=False, max_bytes=MAX_EXACT_BYTES).log_partition
     except ValueError:  # its graph is too wide, or no state is possible
         return None
 

@@ -161,7 +161,7 @@ class Stacked(NamedTuple):
     ----------
     fields : array of shape (n_units, n_states)
     couplings : array of shape (n_edges, n_states, n_states)
-        Of sorted edges.
+        Tables of edges whose first unit has the smaller number.
     """
 
     fields: np.ndarray

@@ -23,9 +23,9 @@ MAX_LAYER_NUMBERS, MAX_LAYER = 1 << 24, 20
 DECISIVE = 50.0
 # Chains of each row, their sweeps, the first temperature relative to the fields, and the share of
 # sweeps that end it.
-N_CHAINS, N_BLOCK_SWEEPS, FIRST_TEMPERATURE, ANNEALED_SHARE = 16, 100, 0.5, 0.8
+N_BLOCK_CHAINS, N_BLOCK_SWEEPS, FIRST_TEMPERATURE, ANNEALED_SHARE = 16, 100, 0.5, 0.8
 # Products of all rows up to which layers are moved, and numbers in the chains moved at a time.
-MAX_BLOCK_PRODUCTS, _NUMBERS_AT_A_TIME = 2e9, 1 << 20
+MAX_BLOCK_PRODUCTS, _CHAIN_NUMBERS = 2e9, 1 << 20
 
 
 class Assignments(NamedTuple):
@@ -70,11 +70,11 @@ def best_assignments(units, joint, visible, rng=0, effort=1):
         # Where they are as probable, the given ones stay.
         same = found.objective <= own + 1e-12 * (1 + abs(own))
         return found._replace(visible=np.where(same[:, None], visible, found.visible))
-    products = 2.0 * effort * N_CHAINS * N_BLOCK_SWEEPS * weights.size * n_rows
+    products = 2.0 * effort * N_BLOCK_CHAINS * N_BLOCK_SWEEPS * weights.size * n_rows
     if products > MAX_BLOCK_PRODUCTS or not weights.size:
         return None
     best, objective = visible.copy(), own.copy()
-    step = max(1, _NUMBERS_AT_A_TIME // (N_CHAINS * sum(weights.shape)))
+    step = max(1, _CHAIN_NUMBERS // (N_BLOCK_CHAINS * sum(weights.shape)))
     for first in range(0, n_rows, step):
         rows = slice(first, first + step)
         some = weights, [f[rows] for f in fields], joint
@@ -137,7 +137,7 @@ def _annealed(weights, fields, joint, visible, rng, effort):
     """Best states of chains of some rows, and their objectives."""
     n_rows, n = visible.shape
     fields = [f[:, None] for f in fields]
-    v = (rng.random((n_rows, N_CHAINS, n)) < 0.5).astype(np.float64)
+    v = (rng.random((n_rows, N_BLOCK_CHAINS, n)) < 0.5).astype(np.float64)
     v[:, 0] = visible
     hot = FIRST_TEMPERATURE * np.sqrt((weights**2).sum() / min(weights.shape))
     best, objective = visible.copy(), np.full(n_rows, -np.inf)

@@ -26,7 +26,7 @@ from fastmf.priors._queries import number_of_states
 # Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
 MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
 # Units with a choice that are enumerated at most, by these numbers.
-MAX_ENUMERATED = 24
+MAX_ENUMERATED_COLUMNS = 24
 # Numbers that are held at a time, so that a call is not made for every row.
 _NUMBERS_AT_A_TIME = 2**18
 # Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
@@ -162,7 +162,7 @@ def _enumerated_side(sides, n_rows):
     width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
     counts = [
         number_of_states(p)
-        if len(column_sizes(p)) <= MAX_ENUMERATED and all(map(has_log_prob, parts_of(p)))
+        if len(column_sizes(p)) <= MAX_ENUMERATED_COLUMNS and all(map(has_log_prob, parts_of(p)))
         else np.inf
         for p in sides.priors
     ]
