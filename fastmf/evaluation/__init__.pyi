@@ -110,12 +110,13 @@ def annealed_importance_sampling(
     verbose: bool = False,
 ) -> AnnealedEstimate: ...
 def log_partition_report(
-    model: RBM | DBM,
+    model: RBM | DBM | BoltzmannMachine,
     X: ArrayLike | None = None,
     *,
     n_chains: int = 100,
     n_steps: int = 1000,
     include_exact: bool | None = None,
+    include_estimates: bool | None = None,
     include_adaptive: bool = False,
     n_threads: int | None = None,
     rng: Rng = 0,

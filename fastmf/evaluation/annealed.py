@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, number, rows
@@ -32,6 +33,9 @@ MAX_RELATIVE_ERROR = 0.3
 MIN_EFFECTIVE_SIZE = 10
 # The exploration has half of the steps, and this number at least where there are as many.
 MIN_EXPLORATION = 50
+# Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
+# longer for fewer.
+MAX_DENSE_CHAIN_UNITS = 100
 # Steps that the message asks for, as a multiple of those done.
 SUGGESTED_FACTOR = 4
 
@@ -257,7 +261,10 @@ def annealed_importance_sampling(
     starts = None if data is None else _starts(model, data, n_chains)
     rng = generator(rng, optional=True)
     problem, starts, values = annealed_model(model, starts, rng)
-    kind = VisiblePath if isinstance(model, BoltzmannMachine) else Path
+    if isinstance(model, BoltzmannMachine):
+        kind, problem = VisiblePath, (_dense_if_small(problem[0]), *problem[1:])
+    else:
+        kind = Path
     path = kind.of(*problem, n_chains, rng, n_threads)
 
     say("annealing: exploration ...")
@@ -275,6 +282,13 @@ def annealed_importance_sampling(
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
     return estimate._replace(samples=samples[:, :n_visible])
+
+
+def _dense_if_small(model):
+    """The machine with dense couplings if it has few units, whose chains a kernel moves then."""
+    if issparse(model.couplings) and model.n_units <= MAX_DENSE_CHAIN_UNITS:
+        return BoltzmannMachine(model.couplings.toarray(), model.prior)
+    return model
 
 
 def _silent(text):

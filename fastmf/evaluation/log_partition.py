@@ -8,24 +8,32 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import html
-from fastmf._common.arguments import flag, generator, rows
+from fastmf._common.arguments import count, flag, generator, rows
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_importance_sampling, check_annealed
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
+from fastmf.inference.mean_field.exact_check import is_small
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
+from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import exact
+from fastmf.models._couplings import has_forbidden
+from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
 from fastmf.models.exact import MAX_LAYER_UNITS
 from fastmf.priors._groups import as_states, has_groups
-from fastmf.priors._protocol import has_third_cumulant, n_units
+from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of
 from fastmf.priors._queries import number_of_states
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 # Default limit of enumeration: more states than this take minutes.
 MAX_STATES = 1 << 16
+# Largest tables of graphs that are summed by default, and draws of units in one annealing up to
+# which estimates are made beside an exact value.
+MAX_EXACT_BYTES, MAX_DRAWS = 1 << 29, 25_000_000
+ESTIMATES_LEFT_OUT = "estimates were left out: include_estimates=True makes them, too"
 # Solutions of largest weight that are corrected one by one; the others by the mean correction.
 MAX_CORRECTED = 100
 
@@ -128,6 +136,7 @@ def log_partition_report(
     n_chains=100,
     n_steps=1000,
     include_exact=None,
+    include_estimates=None,
     include_adaptive=False,
     n_threads=None,
     rng=0,
@@ -145,9 +154,14 @@ def log_partition_report(
     n_chains, n_steps : int
         Numbers of chains and steps of annealed importance sampling.
     include_exact : bool, optional
-        Whether to enumerate the smaller layer (of a DBM, the even or the odd layers). Default: if
-        it has at most 16 two-valued units; up to 20 are possible, in a minute. All units of a
-        BoltzmannMachine count.
+        Whether to sum exactly, which is done first. Default: if the smaller layer (of a DBM, the
+        even or the odd layers) has at most 16 two-valued units; up to 20 are possible, in a minute.
+        A BoltzmannMachine is summed where that takes no more than some seconds: up to about 25
+        units that are all coupled, and graphs of small width, such as forests, of any size.
+    include_estimates : bool, optional
+        Whether to estimate by annealing and mean field. Default: unless there is an exact value
+        of a BoltzmannMachine, and annealing would take longer than a few seconds (more than 250
+        units with the default numbers), or a coupling is -inf; the remark of "exact" says so.
     include_adaptive : bool, default False
         Whether to solve by adaptive TAP, too: often much more accurate than TAP, at about a hundred
         times the cost (10 s for 100 starts on a machine of 784 x 100 units).
@@ -159,7 +173,7 @@ def log_partition_report(
     Returns
     -------
     LogPartitionReport
-        Entries "exact" (if enumerated), "AIS", "reverse AIS", and for each of NMF, TAP2, TAP3
+        Entries "exact" (if summed), "AIS", "reverse AIS", and for each of NMF, TAP2, TAP3
         (binary and categorical units) and (if included) adaptive TAP: "TAP2, log-sum-exp" over the
         distinct solutions, each taken as a phase, "TAP2, largest", and "TAP2, mean" over distinct
         solutions as in the figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected":
@@ -194,16 +208,30 @@ def log_partition_report(
     """
     X, rng = _checked_data(model, X), generator(rng, optional=True)
     include_exact = None if include_exact is None else flag("include_exact", include_exact)
+    if include_estimates is not None:
+        include_estimates = flag("include_estimates", include_estimates)
     include_adaptive = flag("include_adaptive", include_adaptive)
+    n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     entries, clock = _Entries(flag("verbose", verbose)), time.perf_counter
+
+    start = entries.begin("exact") if include_exact else clock()
+    value = _exact_value(model, include_exact)
+    if value is not None:
+        if include_estimates is None:
+            include_estimates = not _are_left_out(model, n_chains * n_steps)
+        remark = "" if include_estimates else ESTIMATES_LEFT_OUT
+        entries.add(LogPartitionEntry("exact", value, None, clock() - start, remark))
+        if not include_estimates:
+            return LogPartitionReport(entries)
+    elif include_estimates is False:
+        raise ValueError(
+            "include_estimates=False leaves nothing: the model has no exact sum that is quick; "
+            "pass include_exact=True."
+        )
 
     start = entries.begin("AIS")
     ais = _annealed(model, n_chains, n_steps, data=X, n_threads=n_threads, rng=rng)
     seconds = clock() - start
-    if include_exact or (include_exact is None and _number_of_states(model) <= MAX_STATES):
-        start = entries.begin("exact")
-        value = exact(model, averages=False).log_partition
-        entries.add(LogPartitionEntry("exact", value, None, clock() - start, ""))
     entries.add(
         LogPartitionEntry(
             "AIS", ais.log_partition, ais.error, seconds,
@@ -214,7 +242,13 @@ def log_partition_report(
             f"high on average; effectively {ais.reverse_effective_size:.0f} chains; {ais.message}",
         ),
     )  # fmt: skip
+    _add_mean_field(entries, model, X, ais, include_adaptive, n_threads)
+    return LogPartitionReport(entries)
 
+
+def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
+    """Append the entries of all mean-field methods, from data and the samples of annealing."""
+    n_chains, clock = len(ais.samples), time.perf_counter
     starts = ais.samples
     if X is not None:
         starts = np.vstack([X, starts])
@@ -251,7 +285,32 @@ def log_partition_report(
             remark = f"alone in their solution: {n_single} of {n_chains} samples"
             seconds = clock() - start
             entries.add(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
-    return LogPartitionReport(entries)
+
+
+def _exact_value(model, include_exact):
+    """The exact log-partition; by default None where it is not quick."""
+    if include_exact is False:
+        return None
+    if include_exact:
+        return exact(model, averages=False).log_partition
+    if isinstance(model, Layered):
+        return exact(model, averages=False).log_partition if _has_small_layer(model) else None
+    priors = parts_of(model.prior)
+    if not (all(map(has_log_prob, priors)) and is_discrete(model.prior)):
+        return None
+    if not is_small(pairwise_graph(model)):
+        return None
+    try:
+        return exact(model, averages=False, max_bytes=MAX_EXACT_BYTES).log_partition
+    except ValueError:  # its graph is too wide, or no state is possible
+        return None
+
+
+def _are_left_out(model, n_sweeps):
+    """Whether estimates are left out of which an exact value is known."""
+    if isinstance(model, Layered):
+        return False
+    return n_sweeps * model.n_units > MAX_DRAWS or has_forbidden(model.couplings)
 
 
 def _checked_data(model, X):
@@ -287,12 +346,9 @@ def _corrected(model, solutions, found, missed):
     return float(np.logaddexp.reduce(values) - np.log1p(-missed))
 
 
-def _number_of_states(model):
-    """States of the layer that `exact` would enumerate; infinite if there are too many."""
-    if not isinstance(model, Layered):
-        return number_of_states(model.prior) if model.n_units <= MAX_LAYER_UNITS else np.inf
+def _has_small_layer(model):
+    """Whether the states of a layer are few."""
     model = model.bipartite()
     layers = zip(model.layers, model.weights.shape, strict=True)
-    return min(
-        (number_of_states(prior) for prior, n in layers if n <= MAX_LAYER_UNITS), default=np.inf
-    )
+    counts = [number_of_states(prior) for prior, n in layers if n <= MAX_LAYER_UNITS]
+    return min(counts, default=np.inf) <= MAX_STATES

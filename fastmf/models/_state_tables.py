@@ -48,8 +48,14 @@ def state_tables(model, field=None):
 
 
 def unit_tables(model, field=None):
-    """The fields of `state_tables`, and the values."""
-    values = columns_of_values(model.prior)
+    """The fields of `state_tables`, and the values.
+
+    Arrays of shapes (n_units, n_values) and (n_units, n_values, 1) where all units are alone, and
+    have equal numbers of values; as sequences they are the same as the lists.
+    """
+    values = _equal_columns(model.prior)
+    if values is None:
+        values = columns_of_values(model.prior)
     if values is None:
         raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
     if not all(map(has_log_prob, parts_of(model.prior))):
@@ -57,17 +63,30 @@ def unit_tables(model, field=None):
     shift = _one_row("field", field, model)
     if shift is None:
         shift = np.zeros(model.n_units)
+    if isinstance(values, np.ndarray):
+        pairs = by_parts(model.prior, values[:, :, 0].T), by_parts(model.prior, shift)
+        weights = [part.log_prob(x) + b * x for (part, x), (_, b) in zip(*pairs, strict=True)]
+        return np.concatenate(weights, axis=1).T.astype(np.float64), values
     return [logs for pair in by_parts(model.prior, shift) for logs in _fields(*pair)], values
+
+
+def _equal_columns(prior):
+    """Values of all units, (n_units, n_values, 1); None for groups, or unequal numbers of them."""
+    parts = parts_of(prior)
+    if any(map(has_groups, parts)):
+        return None
+    found = [support(part) for part in parts]
+    if any(x is None or np.isnan(x).any() or len(x) != len(found[0]) for x in found):
+        return None
+    return np.concatenate(found, axis=1).T[:, :, None].astype(np.float64)
 
 
 def coupling_tables(graph, values):
     """The tables of the edges of a `PairwiseGraph` over these values of its units."""
     raw, edges = graph.values.astype(np.float64), graph.edges
-    shapes = {of_unit.shape for of_unit in values}
-    if len(shapes) == 1 and next(iter(shapes))[1] == 1:  # numbers, as many for each unit
-        numbers = np.concatenate(values, axis=1).T
-        first, second = (numbers[edges[:, k]] for k in (0, 1))
-        return list(raw[:, None, None] * first[:, :, None] * second[:, None, :])
+    if isinstance(values, np.ndarray):
+        first, second = (values[edges[:, k], :, 0] for k in (0, 1))
+        return raw[:, None, None] * first[:, :, None] * second[:, None, :]
     return [
         _by_values(table, values[i], values[j])
         for (i, j), table in zip(edges.tolist(), np.split(raw, graph.offsets[1:-1]), strict=False)
@@ -96,6 +115,8 @@ def allowed_states(model, clamp, values):
     list of bool arrays of shape (n_values,)
     """
     clamp = _one_row("clamp", as_states("clamp", model.prior, clamp), model, missing=True)
+    if clamp is None and isinstance(values, np.ndarray):
+        return np.ones(values.shape[:2], bool)
     if clamp is None:
         return [np.ones(len(of_unit), bool) for of_unit in values]
     if clamp.dtype == bool:
@@ -210,6 +231,8 @@ class Restriction(NamedTuple):
         Number of each unit in `tables`; -1 for those that have one state.
     edges : int array of shape (n_edges,)
         The same of edges.
+    is_whole : bool
+        Whether nothing is left out.
     """
 
     tables: Tables
@@ -217,6 +240,7 @@ class Restriction(NamedTuple):
     allowed: list
     units: np.ndarray
     edges: np.ndarray
+    is_whole: bool = False
 
 
 def restricted(tables, allowed):
@@ -233,6 +257,9 @@ def restricted(tables, allowed):
     -------
     Restriction
     """
+    if isinstance(allowed, np.ndarray) and allowed.all() and allowed.shape[1] > 1:
+        units, edges = np.arange(len(allowed)), np.arange(len(tables.edges))
+        return Restriction(tables, 0.0, allowed, units, edges, True)
     n_left = np.array([np.count_nonzero(a) for a in allowed])
     n_states = np.array(list(map(len, allowed)))
     fields = [f[a] for f, a in zip(tables.fields, allowed, strict=True)]
@@ -274,8 +301,8 @@ def marginals_of_all(restriction, edges, found):
     Marginals
     """
     log_partition = found.log_partition + restriction.constant
-    if found.units is None:
-        return Marginals(log_partition, None, None)
+    if found.units is None or restriction.is_whole:
+        return found._replace(log_partition=log_partition)
     allowed, units = restriction.allowed, []
     for a, k in zip(allowed, restriction.units.tolist(), strict=True):
         unit = np.zeros(len(a))
@@ -296,6 +323,8 @@ def marginals_of_all(restriction, edges, found):
 
 def states_of_all(restriction, states):
     """The states of all units, from those of a restriction, int array of shape (n_units,)."""
+    if restriction.is_whole:
+        return states
     found = np.array([a.argmax() for a in restriction.allowed])
     for i in np.nonzero(restriction.units >= 0)[0]:
         found[i] = np.nonzero(restriction.allowed[i])[0][states[restriction.units[i]]]
@@ -318,6 +347,12 @@ def averages_of_units(marginals, edges, values):
     pairwise : csr_array of shape (n_units, n_units)
         The squares are its diagonal.
     """
+    if isinstance(values, np.ndarray) and isinstance(marginals.pairs, np.ndarray):
+        numbers = values[:, :, 0]
+        mean, square = ((marginals.units * numbers**power).sum(1) for power in (1, 2))
+        by_first = np.einsum("es,est->et", numbers[edges[:, 0]], marginals.pairs)
+        products = (by_first * numbers[edges[:, 1]]).sum(1)
+        return mean, square, _symmetric(*edges.T, products, square)
     mean, square = (
         np.concatenate([p @ v**power for p, v in zip(marginals.units, values, strict=True)])
         for power in (1, 2)
@@ -332,7 +367,13 @@ def averages_of_units(marginals, edges, values):
         rows.append(np.repeat(first[i] + np.arange(widths[i]), widths[j]))
         columns.append(np.tile(first[j] + np.arange(widths[j]), widths[i]))
     rows, columns = (np.concatenate([np.empty(0, int), *parts]) for parts in (rows, columns))
-    units, products = np.arange(len(mean)), np.concatenate([np.empty(0), *products])
+    products = np.concatenate([np.empty(0), *products])
+    return mean, square, _symmetric(rows, columns, products, square)
+
+
+def _symmetric(rows, columns, products, square):
+    """Products of pairs in both orders, and squares on the diagonal, as a csr_array."""
+    units = np.arange(len(square))
     entries = np.concatenate([products, products, square])
     places = np.concatenate([rows, columns, units]), np.concatenate([columns, rows, units])
-    return mean, square, csr_array((entries, places), shape=(len(mean), len(mean)))
+    return csr_array((entries, places), shape=(len(square), len(square)))

@@ -1,6 +1,8 @@
 """Exact log-partitions and averages of discrete models, by elimination or enumeration."""
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,12 @@ from fastmf.models._elimination import Tables, most_probable_state, sum_over_sta
 from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
+from fastmf.models._narrow_graphs import (
+    most_probable_in_rounds,
+    n_bytes_of,
+    reduction_of,
+    sum_in_rounds,
+)
 from fastmf.models._state_tables import (
     allowed_states,
     averages_of_units,
@@ -122,7 +130,9 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     Notes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
-    one leaves a table over its neighbours. The best of some min-fill orders is taken. The memory
+    one leaves a table over its neighbours. Units with at most two neighbours come first, many at
+    once: a chain of a million spins takes some seconds. For the others the best of some min-fill
+    orders is taken. The memory
     grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
     2 for rings, about the shorter side for grids, and the number of units less one if all are
     coupled. Sums are of logarithms, so that couplings may be large, or -inf.
@@ -220,26 +230,32 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
     fields, values = unit_tables(model, field)
     allowed = allowed_states(model, clamp, values)
-    allowed = [a & (logs > -np.inf) for a, logs in zip(allowed, fields, strict=True)]
-    if not all(map(np.any, allowed)):
+    if isinstance(allowed, np.ndarray):
+        allowed &= fields > -np.inf
+    else:
+        allowed = [a & (logs > -np.inf) for a, logs in zip(allowed, fields, strict=True)]
+    n_states = np.fromiter(map(np.count_nonzero, allowed), np.int64, len(allowed))
+    if not n_states.all():
         raise ValueError(NO_STATES)
     graph = pairwise_graph(model)
     all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
     edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
-    n_states = np.array([np.count_nonzero(a) for a in allowed])
-    plan, kept = _plan(n_states, edges, averages, mode, max_bytes)
+    sums = _sums_of(n_states, edges, averages, mode, max_bytes)
 
     tables = Tables(fields, graph.edges, coupling_tables(graph, values))
     tables = with_all_pairs(tables) if all_pairs else tables
     left = restricted(tables, allowed)
-    found = marginals_of_all(left, tables.edges, sum_over_states(left.tables, plan, kept))
+    found = marginals_of_all(left, tables.edges, sums.marginals(left.tables))
     if found.log_partition == -np.inf:
         raise ValueError(NO_STATES)
     state = None
     if mode:
-        states = states_of_all(left, most_probable_state(left.tables, plan))
-        rows = [of_unit[k] for of_unit, k in zip(values, states, strict=True)]
-        state = np.concatenate(rows)
+        states = states_of_all(left, sums.most_probable(left.tables))
+        if isinstance(values, np.ndarray):
+            state = values[np.arange(len(states)), states, 0]
+        else:
+            rows = [of_unit[k] for of_unit, k in zip(values, states, strict=True)]
+            state = np.concatenate([np.zeros(0), *rows])
     if not averages:
         return Exact(found.log_partition, mode=state)
     mean, square, pairwise = averages_of_units(found, tables.edges, values)
@@ -248,11 +264,35 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
 
 
-def _plan(n_states, edges, averages, mode, max_bytes):
-    """The order of elimination of units with a choice among states, and what is kept of steps."""
+class _GraphSums(NamedTuple):
+    """How the units of a graph are summed over, and most probable states found."""
+
+    marginals: Callable
+    most_probable: Callable
+
+
+def _sums_of(n_states, edges, averages, mode, max_bytes):
+    """The `_GraphSums` over units with a choice among states; first in rounds."""
     free = n_states > 1
-    number = np.cumsum(free) - 1
-    plan = elimination_plan(n_states[free], number[edges[free[edges].all(1)]])
+    edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
+    n_states, most = n_states[free], int(n_states.max(initial=1))
+    reduction = reduction_of(len(n_states), edges, most, max_bytes / 32)
+    own_bytes = n_bytes_of(reduction.rounds, most)
+    core = n_states[reduction.core]
+    plan, kept = _plan(core, reduction.edges, averages, mode, max(max_bytes - own_bytes, 0))
+    return _GraphSums(
+        lambda tables: sum_in_rounds(
+            tables, reduction, partial(sum_over_states, plan=plan, kept=kept), averages
+        ),
+        lambda tables: most_probable_in_rounds(
+            tables, reduction, partial(most_probable_state, plan=plan)
+        ),
+    )
+
+
+def _plan(n_states, edges, averages, mode, max_bytes):
+    """The order of elimination, and what is kept of its steps."""
+    plan = elimination_plan(n_states, edges)
     for kept in ("cliques", "messages") if averages else ("nothing",):
         n_bytes = max(plan.n_bytes(kept), plan.n_bytes("choices") if mode else 0)
         if plan.complete and n_bytes <= max_bytes:

@@ -1,6 +1,9 @@
+import itertools
+
 import numpy as np
 import pytest
 from html_tables import shown
+from scipy.sparse import coo_array
 
 import fastmf as mf
 
@@ -97,3 +100,54 @@ def test_estimates_are_shown_as_they_come(capsys):
     np.testing.assert_allclose(values, [entry.log_partition for entry in report], atol=6e-4)
     mf.log_partition_report(model, **options)
     assert capsys.readouterr().err == ""
+
+
+def star(n):
+    w = np.random.default_rng(0).normal(size=n - 1)
+    hub, leaf = np.zeros(n - 1, int), np.arange(1, n)
+    places = np.r_[hub, leaf], np.r_[leaf, hub]
+    couplings = coo_array((np.r_[w, w], places), shape=(n, n)).tocsr()
+    model = mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(n)))
+    return model, np.log(2) + np.log(2 * np.cosh(w)).sum()
+
+
+def test_graphs_of_small_width_are_summed_and_not_estimated():
+    model, expected = star(5001)
+    (entry,) = mf.log_partition_report(model)
+    assert entry.name == "exact" and "include_estimates=True" in entry.remark
+    assert entry.log_partition == pytest.approx(expected, rel=1e-12)
+    model, expected = star(30)
+    report = mf.log_partition_report(model, n_chains=20, n_steps=20)
+    assert [entry.name for entry in report][:3] == ["exact", "AIS", "reverse AIS"]
+    assert report[0].remark == "" and report[0].log_partition == pytest.approx(expected)
+    (entry,) = mf.log_partition_report(model, include_estimates=False)
+    assert entry.log_partition == pytest.approx(expected)
+    names = [e.name for e in mf.log_partition_report(model, n_chains=5, n_steps=5,
+                                                     include_exact=False)]  # fmt: skip
+    assert names[:2] == ["AIS", "reverse AIS"]
+    with pytest.raises(ValueError, match="include_estimates=False leaves nothing"):
+        mf.log_partition_report(model, include_exact=False, include_estimates=False)
+
+
+def test_large_machines_are_estimated_where_asked():
+    model, expected = star(400)
+    options = {"n_chains": 10, "n_steps": 10}
+    assert len(mf.log_partition_report(model, n_chains=1000, n_steps=100)) == 1
+    report = mf.log_partition_report(model, **options, include_estimates=True)
+    assert report["NMF, largest"].log_partition <= expected
+
+
+def test_forbidden_states_leave_the_exact_value():
+    rng = np.random.default_rng(0)
+    J = np.kron(1 - np.eye(3), np.ones((2, 2))) * rng.normal(size=(6, 6))
+    J = J + J.T
+    J[0, 2] = J[2, 0] = -np.inf
+    model = mf.BoltzmannMachine(J, mf.Categorical(np.zeros((3, 2))))
+    (entry,) = mf.log_partition_report(model)
+    states = np.array(list(itertools.product(*[np.eye(2)] * 3))).reshape(8, 6)
+    allowed = ~((states[:, 0] == 1) & (states[:, 2] == 1))
+    finite = np.where(np.isinf(J), 0, J)
+    logs = np.einsum("si,ij,sj->s", states, finite, states)[allowed] / 2
+    assert entry.log_partition == pytest.approx(np.logaddexp.reduce(logs))
+    with pytest.raises(ValueError, match="-inf"):
+        mf.log_partition_report(model, include_estimates=True)

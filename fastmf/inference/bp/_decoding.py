@@ -1,12 +1,20 @@
 """Decoding by restarts and local search, and the bound of Mooij and Kappen on uniqueness."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fastmf._common.arguments import generator
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.bp._block_moves import best_assignments, objective_of, problem_of
+from fastmf.inference.fixed_point import ending_of, replaced, with_check
 from fastmf.kernels.bp.arguments import BPProblem, BPRecord
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
 
+# Multiple of the sweeps of moves of layers with which a check looks for better assignments.
+CHECK_EFFORT = 8
+IS_BEST = "; no assignment is more probable: all states of a layer were compared"
+BETTER = "another assignment is more probable, by {:.3g} nats; take n_restarts=20"
 # The bound is valid after any number of power iterations.
 MAX_POWER_ITERATIONS = 200
 
@@ -66,6 +74,82 @@ def polish_rows(options, units, settings, problem, record):
     outcome = record.best, record.objective, optimal
     in_parallel(climb, (climbing, problem, workspaces, *outcome, queue), n_workers)
     return optimal
+
+
+def assigned_rows(options, units, ends, n_starts, moves):
+    """Decoded rows that are polished, the best of several starts, and moved layer by layer.
+
+    Parameters
+    ----------
+    options : BPOptions
+    units : BinaryUnits
+    ends : tuple (settings, problem, record)
+        Rows that have ended, `n_starts` for each row of `units`.
+    n_starts : int
+    moves : bool
+        Whether layers are moved where assignments are polished.
+
+    Returns
+    -------
+    record : BPRecord
+    optimal : bool array of shape (n_rows,), or None
+    is_best : bool
+        Whether no assignment is more probable, as all states of a layer were compared.
+    """
+    settings, problem, record = ends
+    optimal, is_best = None, False
+    if options.polishes:
+        optimal = polish_rows(options, units, settings, problem, record)
+    if n_starts > 1:
+        record, optimal = best_of(record, optimal, n_starts)
+    moved = None
+    if options.polishes and moves:
+        moved = best_assignments(units, options.algorithm == "max", record.best)
+    if moved is not None:
+        record.best[:] = moved.visible
+        here = dict(zip(("visible_field", "hidden_field"), units.fields, strict=True))
+        optimal = polish_rows(options, units, settings, problem._replace(**here), record)
+        is_best = moved.is_best
+    return record, optimal, is_best
+
+
+def with_assignment_check(found, options, units, is_best):
+    """The same decoded `Beliefs`, whose assignments are compared with others when that is read."""
+    if is_best:
+        ending = ending_of(found)
+        ending = np.where(found.converged, ending, np.char.add(ending, IS_BEST))
+        found = replaced(found, message=ending[()])
+    check = AssignmentCheck(units, options.algorithm == "max", is_best)
+    return with_check(found, check) if options.polishes else found
+
+
+class AssignmentCheck(NamedTuple):
+    """What is needed to look for more probable assignments than the decoded ones.
+
+    Parameters
+    ----------
+    units : BinaryUnits
+    joint : bool
+        Whether hidden units are maximised, too.
+    is_best : bool
+    """
+
+    units: object
+    joint: bool
+    is_best: bool
+
+    def __call__(self, found):
+        """Reason why each row is not reliable, "" if it is; None if the layers are large."""
+        bits = self.units.is_one(np.atleast_2d(found.assignment[0]))
+        if self.is_best:
+            return [""] * len(bits)
+        others = best_assignments(self.units, self.joint, bits, rng=1, effort=CHECK_EFFORT)
+        if others is None:
+            return None
+        own = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
+        rise = others.objective - own
+        margin = 1e-9 * (1 + abs(own))
+        return [BETTER.format(x) if x > y else "" for x, y in zip(rise, margin, strict=True)]
 
 
 def best_of(record, optimal, n_starts):

@@ -16,10 +16,10 @@ from fastmf._outcomes import RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._decoding import (
-    best_of,
-    polish_rows,
+    assigned_rows,
     set_assignments,
     spectral_radius_bound,
+    with_assignment_check,
 )
 from fastmf.inference.bp._fallbacks import mark_cycles, minimise
 from fastmf.inference.bp._groups import propagate
@@ -190,11 +190,11 @@ def belief_propagation(
     of 100,000 x 1,000.
 
     Decoding: max- and mixed-product are heuristics; a polished assignment is a local maximum under
-    single flips. Polishing costs about five sweeps, and the memory of the weights in float64 (for
-    mixed-product twice); a restart as much as decoding without one. Of 30 machines of 8 x 6 to 12 x
-    10 units, half of them with fields that centre the units, mixed-product found the optimum of 21
-    without polishing, of 22 with it, of 25 with 4 restarts and of 28 with 8; max-product of 29 from
-    the start.
+    single flips. Without `init` it is compared with all states of a layer, where these are few
+    (2^24 numbers for all rows together), and is the most probable one then; elsewhere, of layers
+    that are not large, with chains in which whole layers are annealed. Reading `reliable` does so
+    for eight times as long. Polishing costs about five sweeps, and the memory of the weights in
+    float64 (for mixed-product twice); a restart as much as decoding without one.
 
     With Categorical visible units means and variances are flat and the visible assignment consists
     of labels, (n_rows, n_groups). Their messages are computed in float64; `init`, `messages`,
@@ -289,13 +289,11 @@ def belief_propagation(
     n_restarts, starts = checked_restarts(options, starts, units, rng, init is not None)
     init, n_rows = checked_init(init, algorithm, units, n_rows)
     single, n_starts = n_rows is None, n_restarts + 1
-    n_rows = (n_rows or 1) * n_starts
+    n_rows, moves = (n_rows or 1) * n_starts, init is None
 
     restarts = n_starts, starts, rng
-    settings, problem, record, pairs, kept = _propagated(options, units, n_rows, init, restarts)
-    optimal = polish_rows(options, units, settings, problem, record) if options.polishes else None
-    if n_restarts:
-        record, optimal = best_of(record, optimal, n_starts)
+    *ends, pairs, kept = _propagated(options, units, n_rows, init, restarts)
+    record, optimal, is_best = assigned_rows(options, units, ends, n_starts, moves)
     found = beliefs_of(
         options,
         units,
@@ -306,13 +304,13 @@ def belief_propagation(
         local_maximum=optimal,
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
+    if found.objective is not None:  # decoded
+        return with_assignment_check(found, options, units, is_best)
     return _checked(found, model, fields)
 
 
 def _checked(found, model, fields, stable=None):
     """The same `Beliefs` with what is computed when it is read."""
-    if found.objective is not None:  # decoded
-        return found
     options = BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0)
     several = functools.partial(_from_starts, options) if stable is None else None
     check = BeliefsCheck(model, fields, stable, several)

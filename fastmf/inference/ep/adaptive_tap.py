@@ -137,7 +137,7 @@ def adaptive_tap(
     result = rows[0] if single else stacked_rows(rows)
     found = _in_model_type(model, result)
     return with_check(
-        found, FixedPointCheck(tap, model, outside, False, start is not None and init is None)
+        found, FixedPointCheck(tap, model, outside, False, start is not None and init is None, True)
     )
 
 

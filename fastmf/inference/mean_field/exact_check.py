@@ -5,30 +5,36 @@ other fully visible machines one unit after the other is eliminated. Where sums 
 than some tenths of a second for all rows together, none are made.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
-from fastmf.inference.mean_field.second_solutions import widths
+from fastmf.inference.mean_field.second_solutions import is_discrete, widths
 from fastmf.models import BoltzmannMachine
 from fastmf.models._elimination import Tables, sum_over_states
 from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._graph import pairwise_graph
+from fastmf.models._narrow_graphs import n_entries_of, reduction_of, sum_in_rounds
 from fastmf.models._state_tables import coupling_tables, marginals_of_all, restricted, unit_tables
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
-from fastmf.priors._queries import columns_of_values, number_of_states
+from fastmf.priors._queries import number_of_states
 
 # Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
 MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
+# Units with a choice that are enumerated at most, by these numbers.
+MAX_ENUMERATED_COLUMNS = 24
 # Numbers that are held at a time, so that a call is not made for every row.
 _NUMBERS_AT_A_TIME = 2**18
 # Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
 MAX_ENTRIES, MAX_ELIMINATIONS = 2**23, 8000
 # Units and edges of the largest graphs for which an order of elimination is sought.
 MAX_UNITS, MAX_COUPLED_PAIRS = 2000, 6000
+# Rows of larger graphs of width two.
+MAX_NARROW_ROWS = 100
 # Nats, and probabilities on average and of one state, by which exact sums may differ; of means
 # fractions of the range of a unit, or of so many standard deviations of an unbounded one.
 MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
@@ -155,7 +161,10 @@ def _enumerated_side(sides, n_rows):
     two = len(sides.priors) == 2
     width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
     counts = [
-        number_of_states(p) if all(map(has_log_prob, parts_of(p))) else np.inf for p in sides.priors
+        number_of_states(p)
+        if len(column_sizes(p)) <= MAX_ENUMERATED_COLUMNS and all(map(has_log_prob, parts_of(p)))
+        else np.inf
+        for p in sides.priors
     ]
     best = int(np.argmin(counts))
     return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_FIELD_ROWS else None
@@ -217,14 +226,14 @@ def _averages(w, values):
 
 def _widths_or_deviations(prior, b, precision, w, mean):
     """Widths of units in each row; of those that are not discrete by their variances."""
-    if columns_of_values(prior) is not None:
+    if is_discrete(prior):
         return widths(prior)
     var = prior.moments(b, precision)[1].reshape(mean.shape)
     between = _averages(w, mean**2) - _averages(w, mean) ** 2
     total = _averages(w, var) + np.maximum(between, 0)
     deviations = np.maximum(DEVIATIONS * np.sqrt(total), 1e-300)
     return np.hstack([
-        own if columns_of_values(part) is None else np.broadcast_to(widths(part), own.shape)
+        np.broadcast_to(widths(part), own.shape) if is_discrete(part) else own
         for part, own in by_parts(prior, deviations)
     ])  # fmt: skip
 
@@ -232,7 +241,7 @@ def _widths_or_deviations(prior, b, precision, w, mean):
 def _eliminated(sides, tilt, values):
     """The `ExactRows` of a fully visible machine, None if its tables are large."""
     prior, n_rows = sides.priors[0], len(values)
-    if columns_of_values(prior) is None or not all(map(has_log_prob, parts_of(prior))):
+    if not is_discrete(prior) or not all(map(has_log_prob, parts_of(prior))):
         return None
     machine = BoltzmannMachine(sides.couplings, prior)
     graph, plans = pairwise_graph(machine), {}
@@ -241,28 +250,51 @@ def _eliminated(sides, tilt, values):
     fields, states = unit_tables(machine)
     couplings = coupling_tables(graph, states)
     log_partition, mean = np.full(n_rows, np.nan), np.zeros(values.shape)
-    ends = np.cumsum(column_sizes(prior))
     for k in range(n_rows):
         field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
-        own = []
-        for logs, x, end in zip(fields, states, ends, strict=True):
-            at = slice(end - x.shape[1], end)
-            logs = logs + x @ field[at] - x**2 @ precision[at] / 2
-            wrong = ((x != values[k, at]) & clamped[at]).any(1)
-            own.append(np.where(wrong, -np.inf, logs))
+        own = _tilted(prior, fields, states, (field, precision, clamped, values[k]))
         found = eliminated(Tables(own, graph.edges, couplings), MAX_ENTRIES / n_rows, plans)
         if found is None:
             return None
         log_partition[k] = found.log_partition
-        mean[k] = np.concatenate([p @ x for p, x in zip(found.units, states, strict=True)])
+        if isinstance(states, np.ndarray):
+            mean[k] = (found.units * states[:, :, 0]).sum(1)
+        else:
+            mean[k] = np.concatenate([p @ x for p, x in zip(found.units, states, strict=True)])
     return ExactRows(log_partition, mean, widths(prior)[None])
+
+
+def _tilted(prior, fields, states, tilt):
+    """Log-weights of states at the (field, precision, clamped, values) of a row."""
+    if isinstance(states, np.ndarray):
+        field, precision, clamped, values = (part[:, None] for part in tilt)
+        x = states[:, :, 0]
+        wrong = clamped & (x != values)
+        return np.where(wrong, -np.inf, fields + x * field - x**2 * precision / 2)
+    (field, precision, clamped, values), own = tilt, []
+    ends = np.cumsum(column_sizes(prior))
+    for logs, x, end in zip(fields, states, ends, strict=True):
+        at = slice(end - x.shape[1], end)
+        logs = logs + x @ field[at] - x**2 @ precision[at] / 2
+        wrong = ((x != values[at]) & clamped[at]).any(1)
+        own.append(np.where(wrong, -np.inf, logs))
+    return own
 
 
 def is_small(graph, n_rows=1):
     """Whether an order of elimination is sought for a `PairwiseGraph` with so many rows."""
     n_units = len(graph.n_states)
     small = n_units <= MAX_UNITS and len(graph.edges) <= MAX_COUPLED_PAIRS
-    return small and n_units * n_rows <= MAX_ELIMINATIONS
+    if small and n_units * n_rows <= MAX_ELIMINATIONS:
+        return True
+    most = int(graph.n_states.max(initial=1))
+    sparse = n_rows <= MAX_NARROW_ROWS and len(graph.edges) < 2 * n_units
+    if not sparse or n_rows * n_units * most**2 > MAX_ENTRIES:
+        return False
+    reduction = reduction_of(n_units, graph.edges, most, MAX_ENTRIES / n_rows)
+    n_left = len(reduction.core)
+    few = n_left <= MAX_UNITS and len(reduction.edges) <= MAX_COUPLED_PAIRS
+    return few and n_left * n_rows <= MAX_ELIMINATIONS
 
 
 def eliminated(tables, max_entries, plans):
@@ -276,19 +308,33 @@ def eliminated(tables, max_entries, plans):
     plans : dict
         Orders of elimination of the same edges, for other rows.
     """
-    allowed = [logs > -np.inf for logs in tables.fields]
-    n_allowed = np.array([np.count_nonzero(a) for a in allowed])
+    allowed = tables.fields > -np.inf if isinstance(tables.fields, np.ndarray) else [
+        logs > -np.inf for logs in tables.fields
+    ]  # fmt: skip
+    n_allowed = np.fromiter(map(np.count_nonzero, allowed), np.int64, len(allowed))
     if not n_allowed.all():
         return None
-    if n_allowed.tobytes() not in plans:
-        free = n_allowed > 1
-        edges = (np.cumsum(free) - 1)[tables.edges[free[tables.edges].all(1)]]
-        most = np.log2(max_entries) if max_entries > 1 else 0.0
-        plans[n_allowed.tobytes()] = elimination_plan(n_allowed[free], edges, most)
-    plan = plans[n_allowed.tobytes()]
-    if not plan.complete or 2.0 ** min(plan.log2_total, 60.0) > max_entries:
+    key = n_allowed.tobytes()
+    if key not in plans:
+        plans[key] = _plan(n_allowed, tables.edges, max_entries)
+    if plans[key] is None:
         return None
     left = restricted(tables, allowed)
-    found = sum_over_states(left.tables, plan, "cliques")
-    found = marginals_of_all(left, tables.edges, found)
+    found = marginals_of_all(left, tables.edges, plans[key](left.tables))
     return None if found.log_partition == -np.inf else found
+
+
+def _plan(n_allowed, edges, max_entries):
+    """Function from tables to `Marginals`; None if tables would have too many entries."""
+    free = n_allowed > 1
+    edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
+    n_states, most = n_allowed[free], int(n_allowed.max(initial=1))
+    reduction = reduction_of(len(n_states), edges, most, max_entries)
+    bits = np.log2(max_entries) if max_entries > 1 else 0.0
+    plan = elimination_plan(n_states[reduction.core], reduction.edges, bits)
+    if not plan.complete or (plan.order and 2.0 ** min(plan.log2_total, 60.0) > max_entries):
+        return None
+    if max_entries < n_entries_of(reduction.rounds, most) or max_entries <= 0:
+        return None
+    sum_core = partial(sum_over_states, plan=plan, kept="cliques")
+    return partial(sum_in_rounds, reduction=reduction, sum_core=sum_core)

@@ -89,6 +89,72 @@ class PairTerms:
             total += _excess(self._block(start, size), p, r)[kept[pairs]].sum()
         return float(total)
 
+    @property
+    def n_numbers(self):
+        """Most numbers in the tables of the couplings of all pairs."""
+        widths = [side.width if side.alone.any() else 1 for side in self.sides]
+        return self._couplings.nnz * widths[0] * widths[-1]
+
+    def edges_and_tables(self):
+        """Columns of all pairs among those of both sides, and the couplings of their values.
+
+        Returns
+        -------
+        first, last : int array of shape (n_pairs,)
+        couplings : array of shape (n_pairs, n_values, n_values)
+        """
+        if not self._prepared:
+            self._prepare()
+        n = len(self.sides[0].start)
+        tables = np.zeros((len(self.first), self._width, self._width))
+        first, last = self.sides[0].width, self.sides[-1].width
+        tables[:, :first, :last] = self._block(0, max(len(self.first), 1))
+        return self.first, self.last + (n if len(self.sides) == 2 else 0), tables
+
+    def by_columns(self, state, tilt):
+        """Log-weights of the values of all columns without couplings, and their probabilities.
+
+        Parameters
+        ----------
+        state : tuple (mean, b, a) of arrays of shape (n_units,)
+        tilt : Tilt
+            Tilt of one row; clamped columns have their value alone.
+
+        Returns
+        -------
+        own, probabilities : array of shape (n_columns, n_values)
+        """
+        own, q, start = [], [], 0
+        for side in self.sides:
+            here = slice(start, start + side.matrix.shape[0])
+            start = here.stop
+            parts = [part[here] for part in state]
+            p = side.probabilities(*parts)
+            logs = side.log_weights(tilt.field[here], tilt.precision[here])
+            with np.errstate(divide="ignore"):
+                fixed = np.where(side.is_at(parts[0]), logs, -np.inf)
+            clamped = tilt.clamped[here][side.start]
+            logs = np.where(clamped[:, None], fixed, logs)
+            p = np.where(clamped[:, None], np.isfinite(fixed), p)
+            extra = ((0, 0), (0, self._width - side.width))
+            own.append(np.pad(logs, extra, constant_values=-np.inf))
+            q.append(np.pad(p, extra))
+        return np.concatenate(own), np.concatenate(q)
+
+    def means(self, probabilities, n_units):
+        """Means of all units, from the probabilities of the values of their columns."""
+        parts, column, unit = [], 0, 0
+        for side in self.sides:
+            n = len(side.start)
+            p = probabilities[column : column + n][side.column, side.place]
+            parts.append(np.bincount(side.unit, p * side.value, side.matrix.shape[0]))
+            column, unit = column + n, unit + side.matrix.shape[0]
+        return np.concatenate(parts)[:n_units]
+
+    @property
+    def _width(self):
+        return max(side.width for side in self.sides)
+
     def _block(self, start, size):
         """Couplings of the values of some pairs, (n_pairs, n_values, n_values)."""
         pair, s, t, value = self._entries
@@ -143,21 +209,38 @@ class _Values:
 
     def probabilities(self, mean, b, a):
         """Probabilities of values, (n_columns, width), zero beyond those of a column."""
+        logs = self.log_weights(b, a)
+        p = np.exp(logs - logs.max(1, keepdims=True))
+        # The tilts of groups are not known: their means are their probabilities.
+        p[self.column, self.place] = np.where(
+            self.alone, p[self.column, self.place], np.maximum(mean[self.unit], 0)
+        )
+        return p / p.sum(1, keepdims=True)
+
+    def log_weights(self, field, precision):
+        """Log-weights of values without couplings, (n_columns, width), -inf beyond those."""
         out, start = [], 0
         for part in self.parts:
             own = slice(start, start + n_units(part))
             start = own.stop
             if column_is_group(part).all():
-                out.append(np.maximum(mean[own], 0))
+                out.append(part.field + field[own] - precision[own] / 2)
                 continue
             columns = support(part)
             there = ~np.isnan(columns)
             x = np.where(there, columns, np.nanmin(columns, axis=0))
-            logs = np.where(there, part.log_prob(x) + b[own] * x - a[own] * x * x / 2, -np.inf)
-            out.append(np.exp(logs - logs.max(0)).T[there.T])
-        whole = np.zeros((len(self.start), self.width))
+            logs = part.log_prob(x) + field[own] * x - precision[own] * x * x / 2
+            out.append(logs.T[there.T])
+        whole = np.full((len(self.start), self.width), -np.inf)
         whole[self.column, self.place] = np.concatenate(out)
-        return whole / whole.sum(1, keepdims=True)
+        return whole
+
+    def is_at(self, mean):
+        """Whether each value of a column is that of these means, (n_columns, width)."""
+        there = np.where(self.alone, self.value == mean[self.unit], mean[self.unit] > 0.5)
+        whole = np.zeros((len(self.start), self.width), bool)
+        whole[self.column, self.place] = there
+        return whole
 
     def absolute_moments(self, probabilities, mean):
         """Third and fourth absolute moments of the units, (2, n_units); of states their means."""

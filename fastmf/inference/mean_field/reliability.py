@@ -14,6 +14,8 @@ is not reliable if
       sum_(i,j) W^3 k_i k_j / 6 + sum_(i,j,l) W_ij W_jl W_li v_i v_j v_l,     k third cumulants;
 - all orders but the second of single pairs of binary units exceed 1 nat together (order 2); of
   other discrete units, see `fastmf.inference.mean_field.pair_terms`;
+- belief propagation from its means changes them or its log-partition, or does not settle (units of
+  more than two values; `fastmf.inference.mean_field.pair_beliefs`);
 - it stands for a machine of units with more than two values, and another solution matters, too
   (`fastmf.inference.mean_field.second_solutions`).
 """
@@ -24,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, triu
 
-from fastmf.inference.mean_field import _sparse_checks, gaussian_layers
+from fastmf.inference.mean_field import _sparse_checks, gaussian_layers, pair_beliefs
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.exact_check import reasons_by_exact_sums
@@ -38,12 +40,17 @@ from fastmf.inference.mean_field.naive_bound import (
     starts_elsewhere,
 )
 from fastmf.inference.mean_field.pair_terms import PairTerms, has_pair_terms
-from fastmf.inference.mean_field.second_solutions import has_many_values, second_solutions
+from fastmf.inference.mean_field.second_solutions import (
+    has_many_values,
+    is_discrete,
+    second_solutions,
+    widths,
+)
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._couplings import with_entries
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units, sample
-from fastmf.priors._queries import columns_of_values, two_values
+from fastmf.priors._queries import two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
@@ -71,6 +78,8 @@ class FixedPointCheck(NamedTuple):
     whole : bool
         Whether rows stand for the whole machine, having no starts of their own: their bounds are
         the best from several starts.
+    sums_cycles : bool, default False
+        Whether the solver also sums cycles, as belief propagation does not.
     """
 
     solve: Callable
@@ -78,6 +87,7 @@ class FixedPointCheck(NamedTuple):
     tilt: Tilt
     third_order: bool
     whole: bool
+    sums_cycles: bool = False
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is; None if nothing can be checked.
@@ -98,11 +108,15 @@ class FixedPointCheck(NamedTuple):
             ended = np.atleast_1d(found.converged)
             unknown = any(why is None for why, ok in zip(known, ended, strict=True) if ok)
             return None if unknown else [why or "" for why in known]
-        reasons = [why or "" for why in known]
-        doubtful = np.array([why != "" for why in known])
-        rows = np.flatnonzero(doubtful & np.atleast_1d(found.converged))
-        for row, why in zip(rows, self._other_reasons(found, rows), strict=True):
-            reasons[row] = "; ".join(filter(None, (reasons[row], why)))
+        reasons, ended = [why or "" for why in known], np.atleast_1d(found.converged)
+        # Where exact sums say that a row is wrong, a search would only say so again.
+        open_rows = np.flatnonzero(ended & [why is None for why in known])
+        doubtful = np.flatnonzero(ended & [why != "" for why in known])
+        others = [(open_rows, self._reasons_by_search), (doubtful, self._reasons_of_couplings)]
+        for rows, check in others:
+            for failed, why in check(found, rows) if len(rows) else ():
+                for row, bad, text in zip(rows, failed, why, strict=True):
+                    reasons[row] += ("; " if bad and reasons[row] else "") + (text if bad else "")
         return reasons
 
     def by_exact_sums(self, found):
@@ -131,18 +145,31 @@ class FixedPointCheck(NamedTuple):
     def _tilt_of(self, rows):
         return self.tilt._make(part[rows] if len(part) > 1 else part for part in self.tilt)
 
-    def _other_reasons(self, found, rows):
-        """Reason why each of some rows is not reliable, without exact sums."""
-        reasons = [""] * len(rows)
-        if not len(rows):
-            return reasons
+    def _rows_of(self, found, rows):
+        """Sides of the machine, and the states, tilts and log-partitions of some rows."""
         layout, sides = layout_of_checks(self.model), sides_of(self.model)
         parts = found.mean, found.var, found.b, found.a
         state = np.stack([_joined(layout, part)[rows] for part in parts])
-        tilt, values = self._tilt_of(rows), np.atleast_1d(found.log_partition)
-        below = self._below_bound(layout, sides, state, tilt, values[rows])
+        return sides, state, self._tilt_of(rows), np.atleast_1d(found.log_partition)[rows]
+
+    def _reasons_by_search(self, found, rows):
+        """Pairs of whether rows fail a check, and the reasons, by solutions elsewhere."""
+        sides, state, tilt, values = self._rows_of(found, rows)
+        below = self._below_bound(layout_of_checks(self.model), sides, state, tilt, values)
         why = "its log-partition is {:.3g} nats below a naive mean-field bound"
         checks = [(below > 0, [why.format(x) for x in below])]
+        many = not all(map(two_values, sides.priors))
+        if many and not self.sums_cycles and has_pair_terms(sides):
+            checks.append(self._other_beliefs(sides, state, tilt, values))
+        if self.whole and has_many_values(sides.priors):
+            others = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
+            checks.append((np.array([why != "" for why in others]), others))
+        return checks
+
+    def _reasons_of_couplings(self, found, rows):
+        """The same by the sizes of terms that are left out."""
+        sides, state, tilt, _ = self._rows_of(found, rows)
+        checks = []
         if _is_simple(sides):
             mean, var = state[0], np.where(tilt.clamped, 0, state[1])
             checks.append((unstable_rows(sides, var), UNSTABLE))
@@ -150,16 +177,10 @@ class FixedPointCheck(NamedTuple):
                 checks.append((pairs_exceed(sides, mean, var), STRONG_PAIRS))
             if self.third_order and all(map(has_third_cumulant, sides.priors)):
                 checks.append((third_order_exceeds(sides, mean, var), LARGE_THIRD_ORDER))
-        if self.third_order and not all(map(two_values, sides.priors)) and has_pair_terms(sides):
+        many = not all(map(two_values, sides.priors))
+        if self.third_order and many and has_pair_terms(sides):
             checks.append((self._strong_pairs(sides, state, tilt), STRONG_PAIRS))
-        if self.whole and has_many_values(sides.priors):
-            others = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
-            checks.append((np.array([why != "" for why in others]), others))
-        for failed, why in checks:
-            for k in np.flatnonzero(failed):
-                reason = why if isinstance(why, str) else why[k]
-                reasons[k] += ("; " if reasons[k] else "") + reason
-        return reasons
+        return [(failed, [why] * len(rows)) for failed, why in checks]
 
     def _strong_pairs(self, sides, state, tilt):
         """Whether all orders but the second of pairs of discrete units exceed 1 nat together."""
@@ -168,6 +189,18 @@ class FixedPointCheck(NamedTuple):
         rows = zip(mean, b, a, clamped, strict=True)
         excess = [pairs.excess(*row, negligible=MAX_THIRD_ORDER / 2) for row in rows]
         return abs(np.array(excess)) > MAX_THIRD_ORDER
+
+    def _other_beliefs(self, sides, state, tilt, values):
+        """Whether belief propagation contradicts each row, and the reasons."""
+        mean, _, b, a = state.astype(np.float64)
+        pairs, reasons = PairTerms(sides), [""] * len(mean)
+        if pair_beliefs.is_small(pairs, len(mean)):
+            ranges = np.concatenate([widths(prior) for prior in sides.priors])
+            tilts = [np.broadcast_to(part, mean.shape) for part in tilt]
+            for k, row in enumerate(zip(mean, b, a, strict=True)):
+                own = tilt._make(part[k] for part in tilts)
+                reasons[k] = pair_beliefs.second_opinion(pairs, row, own, values[k], ranges)
+        return np.array([why != "" for why in reasons]), reasons
 
     def _second_solutions(self, state, tilt, k):
         own = tilt._make(part[[min(k, len(part) - 1)]] for part in tilt)
@@ -231,7 +264,7 @@ def _other_states(sides, state):
 def _is_simple(sides):
     """Whether units are discrete and no groups: their variances say how they respond."""
     return not any(map(has_groups, sides.priors)) and all(
-        columns_of_values(prior) is not None for prior in sides.priors
+        is_discrete(prior) for prior in sides.priors
     )
 
 

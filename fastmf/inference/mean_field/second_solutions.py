@@ -13,8 +13,8 @@ from fastmf.inference.mean_field.naive_bound import (
     solutions_from,
 )
 from fastmf.priors._groups import column_is_group, column_sizes
-from fastmf.priors._protocol import n_units
-from fastmf.priors._queries import columns_of_values, two_values
+from fastmf.priors._protocol import n_units, parts_of
+from fastmf.priors._queries import columns_of_values, support, two_values
 
 # Random starts beside those at extremes, and states of a group that have a start of their own.
 N_RANDOM_STARTS, MAX_STARTING_STATES = 8, 8
@@ -32,8 +32,17 @@ def has_many_values(priors):
     ----------
     priors : sequence of unit priors
     """
-    discrete = all(columns_of_values(prior) is not None for prior in priors)
-    return discrete and not all(map(two_values, priors))
+    return all(map(is_discrete, priors)) and not all(map(two_values, priors))
+
+
+def is_discrete(prior):
+    """Whether all units are in groups of states, or have a `support`.
+
+    Parameters
+    ----------
+    prior : unit prior
+    """
+    return all(column_is_group(part).all() or support(part) is not None for part in parts_of(prior))
 
 
 def extreme_starts(prior):
@@ -130,6 +139,12 @@ def _opposite(prior, mean):
 
 def widths(prior):
     """Distance of the lowest and the highest value of each unit of a discrete prior, or 1."""
-    columns = zip(columns_of_values(prior), column_is_group(prior), strict=True)
-    found = [np.ones(len(v)) if group else [np.ptp(v) or 1.0] for v, group in columns]
-    return np.concatenate([np.zeros(0), *found])
+    found = [np.zeros(0)]
+    for part in parts_of(prior):
+        if column_is_group(part).all():
+            found.append(np.ones(n_units(part)))
+        else:
+            values = support(part)
+            width = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
+            found.append(np.where(width > 0, width, 1.0))
+    return np.concatenate(found)

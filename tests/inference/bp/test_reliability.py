@@ -80,7 +80,7 @@ def test_categorical_units_are_compared_with_exact_sums():
 
 def test_results_without_checks_say_none():
     model = random_machine(0.1)
-    decoded = mf.belief_propagation(model, algorithm="max")
+    decoded = mf.belief_propagation(model, algorithm="max", polish=False)
     assert decoded.reliable is None and decoded.unique is None
     assert mf.belief_propagation(model, log_partition=False).reliable is None
     found = pickle.loads(pickle.dumps(mf.belief_propagation(model)))

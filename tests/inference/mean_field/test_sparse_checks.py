@@ -79,6 +79,7 @@ def test_edges():
     np.testing.assert_array_equal(values, couplings[rows, columns])
 
 
+@pytest.mark.usefixtures("no_exact_sums")
 def test_values_below_a_bound_are_told():
     """Curie-Weiss: the solution near 0 is below the naive mean-field bound."""
     dense, machine = pair(np.ones((10, 10)) - np.eye(10), mf.Ising(np.full(10, 0.01)))

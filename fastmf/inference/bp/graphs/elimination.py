@@ -44,13 +44,24 @@ def eliminated_units(units, max_entries, plans):
     flat = np.empty(units.first_state[-1])
     flat[units.state_order] = units.problem()[0].field[0]
     first, values = units.tables
-    tables = [
-        table.reshape(shape)
-        for table, shape in zip(np.split(values, first[1:-1]), sizes[edges], strict=False)
-    ]
-    fields = np.split(flat, units.first_state[1:-1])
+    n_states = int(sizes.max(initial=1))
+    if (sizes == n_states).all():
+        tables, fields = values.reshape(-1, n_states, n_states), flat.reshape(-1, n_states)
+    else:
+        tables = [
+            table.reshape(shape)
+            for table, shape in zip(np.split(values, first[1:-1]), sizes[edges], strict=False)
+        ]
+        fields = np.split(flat, units.first_state[1:-1])
     found = eliminated(Tables(fields, edges, tables), max_entries, plans)
     if found is None:
         return None
-    pairs = [np.zeros(0), *map(np.ravel, found.pairs)]
-    return Eliminated(found.log_partition, np.concatenate(found.units), np.concatenate(pairs))
+    units, pairs = (_joined(parts) for parts in (found.units, found.pairs))
+    return Eliminated(found.log_partition, units, pairs)
+
+
+def _joined(parts):
+    """The entries of all arrays, one after the other."""
+    if isinstance(parts, np.ndarray):
+        return parts.ravel()
+    return np.concatenate([np.zeros(0), *map(np.ravel, parts)])

@@ -1,0 +1,338 @@
+"""Exact sums over the narrow parts of graphs, such as forests and rings, in rounds of arrays.
+
+A unit with no more than two neighbours is summed over: what remains is a field on its neighbour, or
+a table over both, which adds to that of their edge. In each round this is done at once for many
+units of which no two are neighbours, a third of a chain or more, so that a million units take some
+forty rounds. Units that are left, the core, have more neighbours, and are eliminated one after the
+other (`fastmf.models._elimination`); graphs of width two have no core. In the opposite order the
+joint probabilities of a unit and its neighbours follow from
+
+    p(x, y, z) = p(x | y, z) p(y, z)
+
+as those of the neighbours are known. Units have equal numbers of states: states of others are added
+with the log-weight -inf.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.models._elimination import Marginals, Tables
+
+# Smallest share of the units that are left in one round, where there are many: in a long ladder
+# only those at its ends have two neighbours.
+SMALLEST_SHARE, MANY_UNITS = 0.02, 1000
+
+
+class Round(NamedTuple):
+    """Units that are summed over at once, by their numbers of neighbours, 0 to 2.
+
+    Parameters
+    ----------
+    alone : int array of shape (n_alone,)
+    leaves : int array of shape (n_leaves, 3)
+        Unit, neighbour and number of the edge.
+    inner : int array of shape (n_inner, 5)
+        Unit, its neighbours, the smaller number first, and the numbers of both edges.
+    kept : int array of shape (n_kept, 2)
+        Edges that remain: their numbers before and after.
+    made : int array of shape (n_inner,)
+        Numbers after the round of the edges between both neighbours.
+    n_edges : int
+        Edges after the round.
+    edges : int array of shape (n_edges_before, 2)
+    """
+
+    alone: np.ndarray
+    leaves: np.ndarray
+    inner: np.ndarray
+    kept: np.ndarray
+    made: np.ndarray
+    n_edges: int
+    edges: np.ndarray
+
+
+class Reduction(NamedTuple):
+    """Rounds, and the graph that they leave.
+
+    Parameters
+    ----------
+    rounds : list of Round
+    core : int array of shape (n_core,)
+        Units that are left, ascending.
+    edges : int array of shape (n_edges, 2)
+        Edges between them, by their places in `core`.
+    """
+
+    rounds: list
+    core: np.ndarray
+    edges: np.ndarray
+
+
+def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
+    """The `Reduction` of a graph; without rounds if these leave most, or have more entries.
+
+    Parameters
+    ----------
+    n_units : int
+    edges : int array of shape (n_edges, 2)
+        Each pair once.
+    n_states : int
+        Largest number of states of a unit.
+    max_entries : float
+    """
+    whole = np.asarray(edges, np.int64).reshape(-1, 2)
+    edges, left = np.sort(whole, axis=1), np.ones(n_units, bool)
+    rounds, rng = [], np.random.default_rng(0)
+    while left.any():
+        degree = np.bincount(edges.ravel(), minlength=n_units)
+        chosen = left & (degree <= 2)
+        n_left, n_chosen = left.sum(), chosen.sum()
+        if not n_chosen or (n_left > MANY_UNITS and n_chosen < SMALLEST_SHARE * n_left):
+            break
+        rank = rng.random(n_units)
+        both = edges[chosen[edges].all(1)]
+        first_loses = rank[both[:, 0]] < rank[both[:, 1]]
+        chosen[np.where(first_loses, both[:, 0], both[:, 1])] = False
+        rounds.append(_round(edges, chosen, degree, n_units))
+        edges, left = _edges_after(rounds[-1]), left & ~chosen
+    # Of a grid only corners would be left out.
+    if n_entries_of(rounds, n_states) > max_entries or left.sum() > n_units / 2:
+        return Reduction([], np.arange(n_units), whole)
+    return Reduction(rounds, np.flatnonzero(left), (np.cumsum(left) - 1)[edges])
+
+
+def _round(edges, chosen, degree, n_units):
+    """The `Round` of some units of which no two are neighbours."""
+    at = chosen[edges]
+    touched = np.flatnonzero(at.any(1))
+    second = at[touched, 1].astype(np.int64)
+    unit = edges[touched, second]
+    order = np.lexsort((edges[touched, 1 - second], unit))
+    touched, unit = touched[order], unit[order]
+    other = edges[touched].sum(1) - unit
+    single = degree[unit] == 1
+    leaves = np.stack([unit, other, touched], 1)[single]
+    pairs = np.stack([other, touched], 1)[~single].reshape(-1, 2, 2)
+    inner = np.column_stack([unit[~single][::2], pairs[:, :, 0], pairs[:, :, 1]])
+    kept = np.flatnonzero(~at.any(1))
+    keys = np.concatenate([
+        edges[kept, 0] * n_units + edges[kept, 1], inner[:, 1] * n_units + inner[:, 2]
+    ])  # fmt: skip
+    unique, number = np.unique(keys, return_inverse=True)
+    alone = np.flatnonzero(chosen & (degree == 0))
+    number = number.reshape(-1)
+    kept = np.stack([kept, number[: len(kept)]], 1)
+    return Round(alone, leaves, inner, kept, number[len(kept) :], len(unique), edges)
+
+
+def _edges_after(done):
+    """Edges after a round, in the order of their numbers."""
+    after = np.empty((done.n_edges, 2), np.int64)
+    after[done.kept[:, 1]] = done.edges[done.kept[:, 0]]
+    after[done.made] = done.inner[:, 1:3]
+    return after
+
+
+def n_entries_of(rounds, n_states):
+    """Entries of the tables of all units.
+
+    Parameters
+    ----------
+    rounds : list of Round
+    n_states : int
+        Largest number of states of a unit.
+    """
+    n_inner = sum(len(done.inner) for done in rounds)
+    n_others = sum(len(done.leaves) + len(done.alone) for done in rounds)
+    return n_inner * float(n_states) ** 3 + n_others * float(n_states) ** 2
+
+
+def n_bytes_of(rounds, n_states):
+    """Memory that sums take, about; parameters as for `n_entries_of`."""
+    n_edges = max((len(done.edges) for done in rounds), default=0)
+    return 8 * (2 * n_entries_of(rounds, n_states) + 4 * n_edges * float(n_states) ** 2)
+
+
+class Stacked(NamedTuple):
+    """`Tables` of units with equal numbers of states.
+
+    Parameters
+    ----------
+    fields : array of shape (n_units, n_states)
+    couplings : array of shape (n_edges, n_states, n_states)
+        Tables of edges whose first unit has the smaller number.
+    """
+
+    fields: np.ndarray
+    couplings: np.ndarray
+
+
+def stacked(tables):
+    """The `Stacked` of `Tables`, with states of the log-weight -inf where units have fewer."""
+    first, second = np.asarray(tables.edges, np.int64).reshape(-1, 2).T
+    if isinstance(tables.fields, np.ndarray) and isinstance(tables.couplings, np.ndarray):
+        fields, couplings = tables.fields.copy(), tables.couplings.copy()
+    else:
+        sizes = np.fromiter(map(len, tables.fields), np.int64, len(tables.fields))
+        q = int(sizes.max(initial=1))
+        states = np.arange(q)
+        there = states < sizes[:, None]
+        fields = np.full(there.shape, -np.inf)
+        fields[there] = np.concatenate([np.zeros(0), *tables.fields])
+        couplings = np.zeros((len(first), q, q))
+        both = there[first][:, :, None] & there[second][:, None, :]
+        couplings[both] = np.concatenate([np.zeros(0), *map(np.ravel, tables.couplings)])
+    swapped = first > second
+    couplings[swapped] = couplings[swapped].swapaxes(1, 2)
+    return Stacked(fields, couplings)
+
+
+def sum_in_rounds(tables, reduction, sum_core, averages=True):
+    """Log-partition and marginals of the units and edges of `tables`.
+
+    Parameters
+    ----------
+    tables : Tables
+    reduction : Reduction
+        Reduction of their edges.
+    sum_core : callable
+        sum_core(tables) returns the `Marginals` of the core.
+    averages : bool, default True
+
+    Returns
+    -------
+    Marginals
+        With arrays in the place of lists where those of the tables are arrays.
+    """
+    if not reduction.rounds:
+        return sum_core(tables)
+    fields, couplings = stacked(tables)
+    log_partition, kept = 0.0, []
+    for done in reduction.rounds:
+        messages, conditionals = [], []
+        for clique in _cliques(done, fields, couplings):
+            message = _log_sum(clique)
+            largest = message.max(tuple(range(1, message.ndim)))
+            if (largest == -np.inf).any():
+                return Marginals(-np.inf, None, None)
+            log_partition += largest.sum()
+            message -= largest.reshape(-1, *[1] * (message.ndim - 1))
+            messages.append(message)
+            conditionals.append(clique if averages else None)
+        couplings = _pass_on(done, messages, fields, couplings)
+        kept.append(conditionals)
+    left = _core_tables(tables, reduction, fields, couplings)
+    core = sum_core(left) if len(reduction.core) else Marginals(0.0, [], [])
+    log_partition = float(log_partition) + core.log_partition
+    if not averages or core.log_partition == -np.inf:
+        return Marginals(log_partition, None, None)
+    units, pairs = np.zeros_like(fields), np.zeros_like(couplings)
+    for unit, p in zip(reduction.core, core.units, strict=True):
+        units[unit, : len(p)] = p
+    for pair, p in zip(pairs, core.pairs, strict=True):
+        pair[: p.shape[0], : p.shape[1]] = p
+    for done in reversed(reduction.rounds):
+        pairs = _joint(done, kept.pop(), units, pairs)
+    return Marginals(log_partition, *_as_given(tables, units, pairs))
+
+
+def most_probable_in_rounds(tables, reduction, of_core):
+    """State of each unit in the most probable joint state: int array of shape (n_units,)."""
+    if not reduction.rounds:
+        return of_core(tables)
+    fields, couplings = stacked(tables)
+    choices = []
+    for done in reduction.rounds:
+        cliques = _cliques(done, fields, couplings)
+        choices.append([clique.argmax(1).astype(np.int32) for clique in cliques])
+        couplings = _pass_on(done, [clique.max(1) for clique in cliques], fields, couplings)
+    states = np.zeros(len(fields), np.int64)
+    if len(reduction.core):
+        states[reduction.core] = of_core(_core_tables(tables, reduction, fields, couplings))
+    rounds = zip(reversed(reduction.rounds), reversed(choices), strict=True)
+    for done, (alone, leaves, inner) in rounds:
+        states[done.alone] = alone
+        states[done.leaves[:, 0]] = leaves[np.arange(len(leaves)), states[done.leaves[:, 1]]]
+        first, second = states[done.inner[:, 1:3]].T
+        states[done.inner[:, 0]] = inner[np.arange(len(inner)), first, second]
+    return states
+
+
+def _core_tables(tables, reduction, fields, couplings):
+    """The `Tables` of the core, without added states."""
+    sizes = [len(tables.fields[unit]) for unit in reduction.core]
+    own = [fields[unit, :q] for unit, q in zip(reduction.core, sizes, strict=True)]
+    ends = zip(couplings, reduction.edges.tolist(), strict=True)
+    return Tables(own, reduction.edges, [t[: sizes[i], : sizes[j]] for t, (i, j) in ends])
+
+
+def _cliques(done, fields, couplings):
+    """Sums of all that mentions the units of a round: (units, states, states of neighbours)."""
+    unit, other, edge = done.leaves.T
+    leaves = fields[unit][:, :, None] + _from(couplings, edge, unit < other)
+    unit, first, second, to_first, to_second = done.inner.T
+    by_first = fields[unit][:, :, None] + _from(couplings, to_first, unit < first)
+    by_second = _from(couplings, to_second, unit < second)
+    return fields[done.alone], leaves, by_first[..., None] + by_second[:, :, None, :]
+
+
+def _from(tables, edge, is_first):
+    """Tables of some edges, with the states of one of their units first."""
+    tables = tables[edge]
+    return np.where(is_first[:, None, None], tables, tables.swapaxes(1, 2))
+
+
+def _log_sum(clique):
+    """Log-sum over the states of the units; the clique becomes exp(clique - log-sum)."""
+    message = clique.max(1, keepdims=True)
+    message[message == -np.inf] = 0
+    clique -= message
+    np.exp(clique, out=clique)
+    total = clique.sum(1, keepdims=True)
+    impossible = total == 0
+    total[impossible] = 1
+    clique /= total
+    message += np.log(total)
+    message[impossible] = -np.inf
+    return message[:, 0]
+
+
+def _pass_on(done, messages, fields, couplings):
+    """Add messages to the fields, in place, and to the couplings after the round."""
+    np.add.at(fields, done.leaves[:, 1], messages[1])
+    after = np.zeros((done.n_edges, *couplings.shape[1:]))
+    after[done.kept[:, 1]] = couplings[done.kept[:, 0]]
+    np.add.at(after, done.made, messages[2])
+    return after
+
+
+def _joint(done, conditionals, units, after):
+    """Probabilities of pairs before a round from those after it; those of its units in place."""
+    alone, leaves, inner = conditionals
+    units[done.alone] = alone
+    before = np.empty((len(done.edges), *after.shape[1:]))
+    before[done.kept[:, 0]] = after[done.kept[:, 1]]
+    unit, other, edge = done.leaves.T
+    leaves *= units[other][:, None, :]
+    units[unit] = leaves.sum(2)
+    before[edge] = np.where((unit < other)[:, None, None], leaves, leaves.swapaxes(1, 2))
+    unit, first, second, to_first, to_second = done.inner.T
+    inner *= after[done.made][:, None]
+    units[unit] = inner.sum((2, 3))
+    for other, edge, axis in ((first, to_first, 3), (second, to_second, 2)):
+        pair = inner.sum(axis)
+        before[edge] = np.where((unit < other)[:, None, None], pair, pair.swapaxes(1, 2))
+    return before
+
+
+def _as_given(tables, units, pairs):
+    """Probabilities as the tables are, of edges as given and without added states."""
+    first, second = np.asarray(tables.edges, np.int64).reshape(-1, 2).T
+    swapped = first > second
+    pairs[swapped] = pairs[swapped].swapaxes(1, 2)
+    if isinstance(tables.fields, np.ndarray) and isinstance(tables.couplings, np.ndarray):
+        return units, pairs
+    units = [p[: len(f)] for p, f in zip(units, tables.fields, strict=True)]
+    cut = zip(pairs, tables.couplings, strict=True)
+    return units, [p[: t.shape[0], : t.shape[1]] for p, t in cut]

@@ -1,0 +1,114 @@
+"""Most probable assignments of RBMs, against all states of both layers."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.inference.bp import _block_moves as module
+from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._block_moves import best_assignments
+
+
+def strong_machine(n, m, strength, seed, prior=mf.Bernoulli, dtype=np.float64):
+    """Random weights, and fields that leave the values of all units open."""
+    rng = np.random.default_rng([seed, n, m])
+    W = strength * rng.normal(size=(n, m))
+    fields = rng.normal(size=n), rng.normal(size=m)
+    if prior is mf.Bernoulli:
+        fields = fields[0] - W.sum(1) / 2, fields[1] - W.sum(0) / 2
+    return mf.RBM(W.astype(dtype), *(prior(f.astype(dtype)) for f in fields))
+
+
+def best_of_all(model, joint, field=None):
+    """The largest exponent of all states of both layers, or of log p(v) without log Z."""
+    low, high = model.visible.support
+    n, m = model.weights.shape
+    v, h = (np.array(list(itertools.product((low, high), repeat=k)), float) for k in (n, m))
+    W, b, c = (np.asarray(x, float) for x in (model.weights, *(p.field for p in model.layers)))
+    b = b if field is None else b + field
+    exponents = (v @ W) @ h.T + (v @ b)[:, None] + h @ c
+    return exponents.max() if joint else np.logaddexp.reduce(exponents, axis=1).max()
+
+
+@pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
+@pytest.mark.parametrize(("n", "m"), [(9, 5), (5, 9)])
+@pytest.mark.parametrize("algorithm", ["max", "mixed"])
+def test_machines_with_a_small_layer_are_decoded_exactly(algorithm, n, m, prior):
+    for seed in range(12):
+        model = strong_machine(n, m, (1.0, 3.0, 10.0)[seed % 3], seed, prior)
+        found = mf.belief_propagation(model, algorithm=algorithm)
+        best = best_of_all(model, algorithm == "max")
+        assert found.objective == pytest.approx(best, rel=1e-12)
+        assert found.local_maximum and found.reliable == found.converged
+        if not found.converged:
+            assert "no assignment is more probable" in found.message
+
+
+def test_rows_of_fields_and_huge_fields():
+    model = strong_machine(8, 6, 3.0, 0)
+    fields = 3 * np.random.default_rng(0).normal(size=(4, 8))
+    fields[3, :2] = 1e20, -1e20
+    found = mf.belief_propagation(model, algorithm="max", field=fields)
+    for k in range(3):
+        assert found.objective[k] == pytest.approx(best_of_all(model, True, fields[k]), rel=1e-12)
+    v = found.assignment[0][3]
+    assert v[:2].tolist() == [1, 0]
+    rest = mf.RBM(
+        model.weights[2:], mf.Bernoulli(model.visible.field[2:] + fields[3, 2:]),
+        mf.Bernoulli(model.hidden.field + model.weights[0]),
+    )  # fmt: skip
+    joined = [part[3] for part in found.assignment]
+    value = -rest.energy(joined[0][2:], joined[1])
+    assert value == pytest.approx(best_of_all(rest, True), rel=1e-12)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_moves_of_layers_find_what_enumeration_finds(joint, monkeypatch):
+    missed = worse = 0
+    for seed in range(20):
+        model = strong_machine(14, 11, 1.5, seed, dtype=np.float32 if seed % 2 else np.float64)
+        units, start = BinaryUnits(model, (None, None)), np.zeros((1, 14), bool)
+        known = best_assignments(units, joint, start)
+        monkeypatch.setattr(module, "MAX_LAYER", 0)
+        found = best_assignments(units, joint, start)
+        monkeypatch.undo()
+        assert known.is_best and not found.is_best
+        assert found.objective[0] <= known.objective[0] + 1e-6
+        missed += found.objective[0] < known.objective[0] - 1e-6
+        again = best_assignments(units, joint, known.visible)
+        worse += (again.visible != known.visible).any()
+    assert missed <= 3 and worse == 0
+
+
+def test_poor_states_are_not_reliable(monkeypatch):
+    """Without moves while solving, the check finds a better state, or there is none."""
+    monkeypatch.setattr(module, "MAX_LAYER", 0)
+    poor = flagged = false = 0
+    for seed in range(20):
+        model = strong_machine(20, 10, 3.0, seed)
+        moves = module.MAX_BLOCK_PRODUCTS
+        monkeypatch.setattr(module, "MAX_BLOCK_PRODUCTS", 0)
+        found = mf.belief_propagation(model, algorithm="mixed")
+        monkeypatch.setattr(module, "MAX_BLOCK_PRODUCTS", moves)
+        monkeypatch.setattr(module, "MAX_LAYER", 20)
+        best = mf.belief_propagation(model, algorithm="mixed").objective
+        monkeypatch.setattr(module, "MAX_LAYER", 0)
+        is_poor = found.objective < best - 1e-6
+        poor += is_poor
+        flagged += is_poor and not found.reliable
+        false += not is_poor and bool(found.converged) and not found.reliable
+        if is_poor and found.converged:
+            assert "another assignment is more probable" in found.message
+    assert poor >= 5 and flagged == poor and false == 0
+
+
+def test_large_layers_and_given_starts_are_left_alone(monkeypatch):
+    model = strong_machine(12, 10, 3.0, 1)
+    start = np.zeros((1, 12))
+    one = mf.belief_propagation(model, algorithm="mixed", init=start, max_iter=1)
+    assert one.local_maximum.all()
+    monkeypatch.setattr(module, "MAX_LAYER", 0)
+    monkeypatch.setattr(module, "MAX_BLOCK_PRODUCTS", 0)
+    assert mf.belief_propagation(model, algorithm="max").reliable is None
