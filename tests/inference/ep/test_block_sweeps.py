@@ -125,6 +125,6 @@ def test_where_blocks_do_not_settle_none_does(patience, monkeypatch):
 
     monkeypatch.setattr(_Sweeps, "_settled", failed)
     given, trace = undecided(), EPTrace(False)
-    state, outcome, _ = block_sweeps(given, start(given), None, trace, patience=patience)
+    _, outcome, _ = block_sweeps(given, start(given), None, trace, patience=patience)
     assert (outcome == CONVERGED) == (patience == MAX_BARREN_ITERATIONS)
     assert (len(trace.residuals) == 1) == (patience == 8)
