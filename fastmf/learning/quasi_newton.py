@@ -22,7 +22,7 @@ N_UPDATES = 2
 
 
 class SearchPoint(NamedTuple):
-    """What an objective returns at a point x.
+    """The result of an objective at a point x.
 
     Parameters
     ----------
