@@ -1,7 +1,11 @@
 """Quasi-Newton minimisation in a box and a trust region, for costly functions of few variables.
 
-The model of the objective f at x is f + g's + s'Hs / 2, with H by BFGS, damped (Powell 1978).
+The model of the objective f at x is f + g's + s'Hs / 2. H is what the objective gives at x, changed
+by the last steps as in BFGS, damped (Powell 1978): so what is known of the curvature there is not
+lost, and what is not known is learned.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, optimize
@@ -11,34 +15,54 @@ from fastmf._common.linalg import cholesky
 # Smallest fraction of the predicted decrease of a step that is accepted; that above which the trust
 # region may grow.
 MIN_RATIO, GOOD_RATIO = 1e-2, 0.5
-# Largest change of a variable in one step: their natural unit.
-LONGEST_STEP = 1.0
 # Points without a value, one after another, that end the search.
 MAX_FAILURES = 3
+# Steps that change the curvatures.
+N_UPDATES = 2
 
 
-def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-6, max_iter=50):
-    """The lowest point found, by BFGS in a box and in a trust region.
+class SearchPoint(NamedTuple):
+    """The result of an objective at a point x.
+
+    Parameters
+    ----------
+    value : float
+        inf if there is none; the rest is not read then.
+    gradient : array of shape (n_variables,)
+    curvature : array of shape (n_variables, n_variables)
+        Positive definite: an estimate of the matrix of second derivatives.
+    smallest : array of shape (n_variables,), optional
+        Smallest curvatures of the model by each variable, where differences of gradients, which are
+        of points behind, are known to be too small.
+    changed : bool
+        Whether the value is of another objective than those before: the search then goes on from
+        there, whatever the value, and the change of the gradient tells nothing.
+    """
+
+    value: float
+    gradient: np.ndarray | None = None
+    curvature: np.ndarray | None = None
+    smallest: np.ndarray | float = 0.0
+    changed: bool = False
+
+
+def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50):
+    """The lowest point found, by quasi-Newton steps in a box and in a trust region.
 
     A line search would try points far away, which for some functions cost a thousand times more
-    than those nearby: here no coordinate changes by more than `LONGEST_STEP` in a step.
+    than those nearby: here no step is longer than a given length.
 
     Parameters
     ----------
     objective : callable
-        Value and gradient at a point; a value of inf means that there is none. A third result says
-        whether the value is of another objective than those before: the search then goes on from
-        there, whatever the value, and the change of the gradient tells nothing.
+        Function of a point that returns a `SearchPoint`.
     start, low, high : array of shape (n_variables,)
         The start, which has a value, and the box that it is in.
-    first : callable, optional
-        The curvatures of the first model, by each variable, once the start has been evaluated; by
-        default those with which the first step is along the gradient, and as long as it may be.
-    curvature : callable, optional
-        Function of a gradient: smallest curvatures of the model by each variable there, where
-        differences of gradients, which are of points behind, are known to be too small.
+    longest : float or array of shape (n_variables,)
+        Largest change of each variable in one step.
     tol : float
-        Ends when the predicted decrease of a step is smaller.
+        Ends when the predicted decrease of a step is smaller. That step is still made, without an
+        evaluation.
     max_iter : int
         Evaluations, after that of the start.
 
@@ -46,43 +70,46 @@ def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-
     -------
     array of shape (n_variables,)
     """
-    x, radius = start, LONGEST_STEP
-    value, gradient, *_ = objective(x)
-    along_gradient = np.full(len(x), max(abs(gradient).max() / LONGEST_STEP, 1e-300))
-    hessian = np.diag(along_gradient if first is None else first())
-    failures = 0
+    x, point, radius, failures, kept = start, objective(start), 1.0, 0, []
     for _ in range(max_iter):
-        if curvature is not None:
-            hessian += np.diag(np.maximum(curvature(gradient) - np.diag(hessian), 0))
-        step = -np.linalg.solve(hessian, gradient)
-        step *= min(1.0, radius / max(abs(step).max(), 1e-300))
+        hessian = _model(point, kept)
+        step = -np.linalg.solve(hessian, point.gradient)
+        step *= min(1.0, radius / max(abs(step / longest).max(), 1e-300))
         if (x + step < low).any() or (x + step > high).any():
-            sides = np.maximum(low - x, -radius), np.minimum(high - x, radius)
-            step = _lowest_in_box(hessian, gradient, sides)
+            sides = np.maximum(low - x, -radius * longest), np.minimum(high - x, radius * longest)
+            step = _lowest_in_box(hessian, point.gradient, sides)
         trial = np.clip(x + step, low, high)
         step = trial - x
-        predicted_decrease = -(gradient @ step + step @ hessian @ step / 2)
+        predicted_decrease = -(point.gradient @ step + step @ hessian @ step / 2)
         if not predicted_decrease > tol:
-            break
-        new_value, new_gradient, *changed = objective(trial)
-        if not new_value < np.inf:
-            radius, failures = abs(step).max() / 4, failures + 1
+            return trial if predicted_decrease >= 0 else x
+        new, length = objective(trial), abs(step / longest).max()
+        if not new.value < np.inf:
+            radius, failures = length / 4, failures + 1
             if failures == MAX_FAILURES:
                 break
             continue
         failures = 0
-        if any(changed):
-            x, value, gradient = trial, new_value, new_gradient
+        if new.changed:
+            x, point, kept = trial, new, []
             continue
-        hessian = _updated(hessian, step, new_gradient - gradient)
-        ratio = (value - new_value) / predicted_decrease
+        kept = [*kept[1 - N_UPDATES :], (step, new.gradient - point.gradient)]
+        ratio = (point.value - new.value) / predicted_decrease
         if ratio < MIN_RATIO:
-            radius = abs(step).max() / 4
+            radius = length / 4
             continue
         if ratio > GOOD_RATIO:
-            radius = min(max(radius, 2 * abs(step).max()), LONGEST_STEP)
-        x, value, gradient = trial, new_value, new_gradient
+            radius = min(max(radius, 2 * length), 1.0)
+        x, point = trial, new
     return x
+
+
+def _model(point, kept):
+    """The matrix of the model at a point, after these steps and changes of the gradient."""
+    hessian = point.curvature
+    for step, change in kept:
+        hessian = _updated(hessian, step, change)
+    return hessian + np.diag(np.maximum(point.smallest - np.diag(hessian), 0))
 
 
 def _lowest_in_box(hessian, gradient, sides):

@@ -1,15 +1,37 @@
+from functools import partial
+
 import numpy as np
 import pytest
-from scipy.optimize import minimize, rosen, rosen_der
+from scipy.optimize import minimize, rosen, rosen_der, rosen_hess
 
-from fastmf.learning.quasi_newton import minimise
+from fastmf.learning.quasi_newton import SearchPoint, minimise
 
 BOX = np.full(4, -5.0), np.full(4, 5.0)
 
 
+def of_slope(function):
+    """The objective of a function that returns a value and a gradient, of unknown curvature.
+
+    That of the first point stands for it, with which the first step is as long as the gradient.
+    """
+    scale = []
+
+    def objective(x):
+        value, gradient = function(x)
+        scale.append(max(abs(gradient).max(), 1e-300))
+        return SearchPoint(value, gradient, scale[0] * np.eye(len(x)))
+
+    return objective
+
+
 def test_a_curved_valley_is_followed_to_its_end():
-    found = minimise(lambda x: (rosen(x), rosen_der(x)), np.array([-1.2, 1, -1, 2]), *BOX,
-                     tol=1e-14, max_iter=300)  # fmt: skip
+    """With the matrix of second derivatives, that made positive definite."""
+
+    def objective(x):
+        values, vectors = np.linalg.eigh(rosen_hess(x))
+        return SearchPoint(rosen(x), rosen_der(x), vectors * np.maximum(values, 0.1) @ vectors.T)
+
+    found = minimise(objective, np.array([-1.2, 1, -1, 2]), *BOX, tol=1e-14, max_iter=100)
     np.testing.assert_allclose(found, 1, atol=1e-5)
 
 
@@ -25,7 +47,7 @@ def test_bounds_hold_and_the_minimum_on_them_is_found(scale):
         assert (low <= x).all() and (x <= high).all()
         return (x - centre) @ hessian @ (x - centre) / 2, hessian @ (x - centre)
 
-    found = minimise(objective, np.zeros(4), low, high, tol=1e-14 * scale, max_iter=200)
+    found = minimise(of_slope(objective), np.zeros(4), low, high, tol=1e-14 * scale, max_iter=200)
     gradient = objective(found)[1] / scale
     inside = (low < found) & (found < high)
     assert not inside.all()
@@ -47,7 +69,7 @@ def test_sides_of_the_box_are_left_again_where_that_leads_down(seed):
             value = x @ hessian @ x / 2 - centre @ x + 0.1 * np.cosh(x).sum()
             return value, hessian @ x - centre + 0.1 * np.sinh(x)
 
-        found = minimise(objective, start, low, high, tol=1e-12, max_iter=200)
+        found = minimise(of_slope(objective), start, low, high, tol=1e-12, max_iter=200)
         expected = minimize(objective, start, jac=True, bounds=np.transpose([low, high]), tol=1e-14)
         assert objective(found)[0] == pytest.approx(expected.fun, abs=1e-8)
 
@@ -61,30 +83,59 @@ def test_steps_are_short_and_what_has_no_value_is_avoided():
             return np.inf, np.full(1, np.nan)
         return float((x**2).sum()), 2 * x
 
-    found = minimise(objective, np.array([8.0]), np.array([-9.0]), np.array([9.0]), max_iter=60)
-    assert 0.5 <= found[0] < 0.51
+    box = np.array([-9.0]), np.array([9.0])
+    found = minimise(of_slope(objective), np.array([8.0]), *box, max_iter=60)
+    assert found[0] == pytest.approx(0.5, abs=0.01)
     assert max(abs(np.diff(np.ravel(tried)))) <= 1 + 1e-12
 
 
-def test_curvatures_that_are_given_shorten_the_steps():
-    """Of n x / 2 + r exp(-x) / 2, from above: differences of gradients alone lead beyond 0."""
+def test_smallest_curvatures_shorten_the_steps():
+    """Of x + exp(-x), from above: the curvature here, of points far away, leads beyond 0."""
     tried = []
 
-    def objective(x):
+    def objective(x, known):
         tried.append(x[0])
-        return float(x[0] + np.exp(-x[0])), 1 - np.exp(-x)
+        slope = 1 - np.exp(-x)
+        # Exact, so that a Newton step leads to 0.
+        mean_curvature = -slope / np.log1p(-slope) if slope != 0 else np.ones(1)
+        value = float(x[0] + np.exp(-x[0]))
+        return SearchPoint(value, slope, np.full((1, 1), 0.3), mean_curvature if known else 0.0)
 
-    def mean_curvature(gradient):  # exact: a Newton step leads to 0
-        return -gradient / np.log1p(-gradient) if gradient != 0 else np.ones(1)
-
-    options = dict(first=lambda: np.full(1, 0.3), tol=1e-8)
-    for curvature in (None, mean_curvature):
+    for known in (False, True):
         tried.clear()
-        x = minimise(objective, np.full(1, 5.5), *np.array([[-9.0], [9.0]]), curvature=curvature,
-                     **options)  # fmt: skip
+        x = minimise(partial(objective, known=known), np.full(1, 5.5),
+                     *np.array([[-9.0], [9.0]]), tol=1e-8)  # fmt: skip
         assert x[0] == pytest.approx(0, abs=1e-4)
-        assert (min(tried) < -1e-3) == (curvature is None)
+        assert (min(tried) < -1e-3) == (not known)
     assert len(tried) <= 8
+
+
+def test_the_last_step_is_made_without_an_evaluation():
+    """To the minimum of a quadratic of known curvature, which is nowhere evaluated."""
+    tried, hessian = [], np.array([[2.0, 0.5], [0.5, 1.0]])
+
+    def objective(x):
+        tried.append(x)
+        change = x - 0.1
+        return SearchPoint(float(change @ hessian @ change / 2), hessian @ change, hessian)
+
+    found = minimise(objective, np.zeros(2), np.full(2, -9.0), np.full(2, 9.0), tol=1.0)
+    np.testing.assert_allclose(found, 0.1, rtol=1e-12)
+    assert len(tried) == 1
+
+
+def test_variables_have_their_own_longest_steps():
+    tried, longest = [], np.array([3.0, 0.5])
+
+    def objective(x):
+        tried.append(x)
+        return SearchPoint(float(x @ x / 2), x, np.eye(2))
+
+    start = np.array([8.0, 8.0])
+    found = minimise(objective, start, np.full(2, -9.0), np.full(2, 9.0), longest=longest)
+    np.testing.assert_allclose(found, 0, atol=1e-3)
+    assert (abs(np.diff(tried, axis=0)) <= longest + 1e-12).all()
+    assert abs(np.diff(tried, axis=0)).max() == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("start", [0.0, 1e-12, -5.0])
@@ -95,10 +146,11 @@ def test_a_start_at_the_minimum_is_the_result(start):
     def objective(x):
         evaluated.append(x)
         slope = 1.0 if start == -5 else 0.0
-        return float((x**2).sum() * (1 - slope) + slope * x.sum()), 2 * x * (1 - slope) + slope
+        value = float((x**2).sum() * (1 - slope) + slope * x.sum())
+        return SearchPoint(value, 2 * x * (1 - slope) + slope, 2 * np.eye(4))
 
     found = minimise(objective, np.full(4, start), *BOX, max_iter=1)
-    np.testing.assert_array_equal(found, start)
+    np.testing.assert_allclose(found, start, atol=2e-12)
     assert len(evaluated) == 1
 
 
@@ -110,7 +162,10 @@ def test_another_objective_is_followed_from_where_it_is_told():
         tried.append(x)
         late = int(len(tried) > 2)
         change = x - centres[late]
-        return float(change @ change / 2) + 100 * late, change, len(tried) == 3
+        changed = len(tried) == 3
+        return SearchPoint(
+            float(change @ change / 2) + 100 * late, change, 2 * np.eye(2), changed=changed
+        )
 
     box = np.full(2, -9.0), np.full(2, 9.0)
     found = minimise(objective, np.zeros(2), *box, tol=1e-12, max_iter=60)

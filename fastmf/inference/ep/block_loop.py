@@ -61,10 +61,10 @@ def evaluate(problem, marginal, site):
         return None
     cavity = marginal - site
     tilted = tilt(problem, cavity)
-    value = -found[1] - tilted.log_partition
+    value = -found.log_partition - tilted.log_partition
     if not (np.isfinite(value) and tilted.exist.all()):
         return None
-    return BlockInnerPoint(site, cavity, found[0], tilted, value)
+    return BlockInnerPoint(site, cavity, found.vector, tilted, value)
 
 
 def gradient_of(problem, point):

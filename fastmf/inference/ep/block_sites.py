@@ -153,6 +153,8 @@ class BlockState(NamedTuple):
         Log-partition of the Gaussian.
     proposal : array
         The sites of the next iteration.
+    covariance : callable, optional
+        See `BlockMoments`.
     """
 
     problem: BlockProblem
@@ -162,6 +164,7 @@ class BlockState(NamedTuple):
     tilted: Tilted
     log_partition: float
     proposal: np.ndarray
+    covariance: object = None
 
     def residual(self):
         """Largest difference of a mean or (co)variance between Gaussian and tilted units."""
@@ -311,12 +314,13 @@ def block_state(problem, site):
     found = problem.side.moments(site)
     if found is None:
         return None
-    gaussian, log_partition = found
+    gaussian, log_partition, covariance = found
     try:
         natural = blocks.natural(gaussian)
     except LinAlgError:
         return None
-    return _with_gaussian(problem, site, gaussian, natural - site, log_partition)
+    state = _with_gaussian(problem, site, gaussian, natural - site, log_partition)
+    return None if state is None else state._replace(covariance=covariance)
 
 
 def _with_gaussian(problem, site, gaussian, cavity, log_partition):

@@ -8,6 +8,7 @@ Naturals of sites, cavities and marginals, and moments, are one vector each,
 so that sums and multiples of them are sums and multiples of vectors. `Blocks` says what is where.
 """
 
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -20,12 +21,14 @@ from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.dense import Dense, DenseInverse
 from fastmf.inference.gaussian.latent import with_latent_columns
-from fastmf.inference.gaussian.low_rank import LowRank
+from fastmf.inference.gaussian.low_rank import LowRank, LowRankInverse
 from fastmf.inference.gaussian.side import with_zeros
 from fastmf.models.sparse_linear import gram_of
 
 # With blocks, matrices of units are cheaper than the Woodbury identity up to so many for each row.
 MAX_DENSE_RATIO = 2.5
+# Numbers that moments may keep, from which covariances of other units are computed.
+MAX_KEPT = 1 << 24
 
 
 def block_side(model, blocks, n_threads=None):
@@ -185,6 +188,30 @@ class Blocks:
         return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
 
 
+class BlockMoments(NamedTuple):
+    """Moments of a Gaussian under sites of blocks.
+
+    Parameters
+    ----------
+    vector : array
+        Means, variances and covariances.
+    log_partition : float
+    covariance : callable, optional
+        Function of some units, with all those of their blocks: their covariance. None where what it
+        needs would take too much memory.
+    """
+
+    vector: np.ndarray
+    log_partition: float
+    covariance: object = None
+
+
+def _covariance(columns, units):
+    """The covariance of some units, from the transposed inverse factor."""
+    own = columns[units]
+    return own @ own.T
+
+
 class BlockSide(NamedTuple):
     """A linear model whose sites are those of blocks and of single units.
 
@@ -227,15 +254,28 @@ class BlockSide(NamedTuple):
             var = np.einsum("ij,ij->i", columns, columns)
             of_blocks = (columns[units] for units in blocks.by_size)
             found = [(W @ np.swapaxes(W, 1, 2)).ravel() for W in of_blocks]
-            return self._vector(mean, var, found), log_partition
-        _, rotations, inverse = self.inverse(site)
-        moments = inverse.moments(self._rotated(linear, rotations))
+            vector, of_units = self._vector(mean, var, found), partial(_covariance, columns)
+            return BlockMoments(vector, log_partition, of_units if self._is_kept else None)
+        whole = self.inverse(site)
+        _, rotations, inverse = whole
+        linear = self._rotated(linear, rotations)
+        if type(inverse) is LowRankInverse:
+            moments, covariances = inverse.moments_and_covariances(linear, blocks.by_size)
+        else:
+            moments, covariances = inverse.moments(linear), inverse.covariances(blocks.by_size)
         (mean, var), log_partition = moments
         found = [
             (U @ C @ np.swapaxes(U, 1, 2)).ravel()
-            for U, C in zip(rotations, inverse.covariances(blocks.by_size), strict=True)
+            for U, C in zip(rotations, covariances, strict=True)
         ]
-        return self._vector(self._rotated(mean, rotations, back=True), var, found), log_partition
+        vector = self._vector(self._rotated(mean, rotations, back=True), var, found)
+        return BlockMoments(vector, log_partition, whole.covariance if self._is_kept else None)
+
+    @property
+    def _is_kept(self):
+        """Whether moments keep what covariances are computed from."""
+        n_rows = getattr(self.side, "n_rows", self.n_units)
+        return n_rows * self.n_units <= MAX_KEPT
 
     def _vector(self, mean, var, found):
         """The vector of moments."""

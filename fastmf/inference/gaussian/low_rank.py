@@ -220,10 +220,15 @@ class LowRankInverse(NamedTuple):
     half_log_determinant: float
     correction: Correction | None
 
-    def moments(self, linear, prediction=None):
+    def moments_and_covariances(self, linear, blocks):
+        """The moments, and the covariances of blocks of units, from columns whitened once."""
+        white = dtrmm(1.0, self.whiten.T, self.side.X, trans_a=1).T
+        return self.moments(linear, white=white), self.covariances(blocks, white)
+
+    def moments(self, linear, prediction=None, white=None):
         """Means, variances and log-partition with sites of these linear coefficients.
 
-        `prediction` is X D linear, if it is known.
+        `prediction` is X D linear, and `white` the transposed whitened columns, if they are known.
         """
         side, variance, low = self.side, 1 / self.precision, self.correction
         mean = linear * variance
@@ -237,7 +242,12 @@ class LowRankInverse(NamedTuple):
         if low is not None:
             low_mean = mean[low.units] + low.columns.T @ z
             directions, offset = low.directions, low.whiten @ low_mean
-        marginal = side.whitened_columns(self.whiten, directions, z, offset)[::-1]
+        if white is None:
+            marginal = side.whitened_columns(self.whiten, directions, z, offset)[::-1]
+        else:
+            along = directions @ side.X
+            squares = np.einsum("ij,ij->i", white, white) - np.einsum("ij,ij->j", along, along)
+            marginal = np.stack([white @ z - offset @ along, squares])
         marginal *= variance
         marginal[0] += mean
         var = marginal[1]
@@ -269,15 +279,19 @@ class LowRankInverse(NamedTuple):
         """The covariance of some units."""
         return self.covariances([np.arange(self.side.n_units)[None, units]])[0][0]
 
-    def covariances(self, blocks):
+    def covariances(self, blocks, white=None):
         """The covariances of blocks of units, for arrays of shape (n_blocks, n_units of each)."""
-        return [self._covariances(units) for units in blocks]
+        return [self._covariances(units, white) for units in blocks]
 
-    def _covariances(self, units):
+    def _covariances(self, units, white=None):
         """The covariances of blocks of units of one size."""
         precision, low = self.precision[units], self.correction
-        columns = self.whiten @ self.side.X[:, units.ravel()] / precision.ravel()
-        Y = np.moveaxis(columns.reshape(-1, *units.shape), 1, 0)
+        if white is None:
+            columns = self.whiten @ self.side.X[:, units.ravel()]
+            Y = np.moveaxis(columns.reshape(-1, *units.shape), 1, 0)
+        else:
+            Y = np.swapaxes(white[units], 1, 2)
+        Y = Y / precision[:, None]
         covariance = -np.swapaxes(Y, 1, 2) @ Y
         np.einsum("kii->ki", covariance)[:] += 1 / precision
         if low is not None:

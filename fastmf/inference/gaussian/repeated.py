@@ -13,6 +13,7 @@ of u: the mean by sqrt(w), and the variance by w, with what one u has beyond the
 
 import numpy as np
 
+from fastmf.inference.gaussian.blocks import BlockMoments
 from fastmf.inference.gaussian.side import GaussianMoments
 
 
@@ -44,7 +45,7 @@ class RepeatedRows:
         found = self.side.moments(site) if (relative > 0).all() else None
         if found is None:
             return None
-        moments, log_partition = found
+        moments, log_partition, *_ = found
         mean, var = self._latent(moments)
         mean /= np.sqrt(self.weights)
         var /= self.weights
@@ -52,7 +53,7 @@ class RepeatedRows:
         log_partition -= (self.weights - 1) @ np.log(relative) / 2
         if self.blocks is None:
             return GaussianMoments(moments, log_partition)
-        return moments, log_partition
+        return BlockMoments(moments, log_partition)
 
     def _latent(self, values):
         """Linear terms and precisions, or means and variances, of latent variables: views."""

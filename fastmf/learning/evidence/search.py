@@ -14,7 +14,8 @@ from fastmf.learning.evidence.blocks import (
     with_blocks_of,
     with_small_patterns,
 )
-from fastmf.learning.quasi_newton import minimise
+from fastmf.learning.evidence.curvature import evidence_curvature
+from fastmf.learning.quasi_newton import SearchPoint, minimise
 
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
 # then less than a tenth of their standard errors from its maximum: the gain is half of the square.
@@ -22,6 +23,13 @@ EVIDENCE_TOL = 2e-3
 # Tolerance of fixed points, in units of that at the end, until a step is expected to raise the
 # log-evidence by less than this; patterns of blocks stay small as long.
 LOOSENESS, LARGE_GAIN = 5.0, 1.0
+# Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
+# above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
+# wide before the inclusion has fallen fixed points are hard to find.
+LONGEST_STEPS = 3.0, 0.5, 1.0
+# Smallest curvature by ln slab, in units of that which the complete data would have, and of the
+# matrix of curvatures, in units of those: with less, steps lead too far for a warm start.
+SLAB_SHARE, SMALLEST_SHARE = 0.5, 0.1
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
 # Bounds of the search, in units of the variance of y, of the slab over the mean square of the
@@ -76,7 +84,6 @@ class _Search:
         self.whole = np.where(self.free, np.clip(whole, *self.bounds.T), whole)
         self.best, self._best_density = None, -np.inf
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
-        self._n_included = np.zeros(len(start.log_odds))
         self._loose, self._changed = True, False
 
     def hyperparameters(self, x):
@@ -86,10 +93,9 @@ class _Search:
         return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
 
     def objective(self, x):
-        """Minus the log-density of data and priors, and its gradient.
+        """The `SearchPoint` of minus the log-density of data and priors; inf if the solver fails.
 
-        Infinite where the solver does not converge. The third result says whether blocks, or their
-        patterns, are others than before.
+        It is of another objective where blocks, or their patterns, are others than before.
         """
         here, first = self.hyperparameters(x), self.best is None
         task = with_small_patterns(self._task) if self._loose else self._task
@@ -100,7 +106,7 @@ class _Search:
         if first:
             self.best = found.results
         elif not found.converged:
-            return np.inf, np.zeros(self.free.sum())
+            return SearchPoint(np.inf)
         prior, by_prior = 0.0, 0.0
         if self._priors is not None:
             prior, by_prior = self._priors.log_density(here, self.free)
@@ -110,29 +116,39 @@ class _Search:
         known = all(result.converged for result in self.best) and not self._changed
         if not known or density > self._best_density:
             self.best, self._best_density = found.results, density
-        self._n_included = found.gradient[2:] + self._n_of_groups * expit(here.log_odds)
         gradient = -(found.gradient + by_prior)[self.free]
+        curvature = self._curvature(here, found)
+        if self.free[0]:
+            curvature[0, 0] = curvature_by_noise(gradient[0], self._task.total_rows)
         if self._loose:
             low, high = self.bounds[self.free].T
-            step = np.clip(x - gradient / self.information(), low, high) - x
+            step = np.clip(x - np.linalg.solve(curvature, gradient), low, high) - x
             self._loose = not -gradient @ step / 2 < LARGE_GAIN
         changed, self._changed = self._changed, False
-        return -density, gradient, changed
+        smallest = np.where(np.arange(len(x)) < self.free[0], curvature.diagonal(), 0.0)
+        return SearchPoint(-density, gradient, curvature, smallest, changed)
 
-    def information(self):
-        """Information of the evidence if it were known which coefficients are zero."""
-        n = np.maximum(self._n_included, 1.0)
-        known = np.append([self._task.total_rows / 2, n.sum() / 2], n)
+    def _curvature(self, here, found):
+        """Curvatures of minus the log-density, those by the noise 1."""
+        n_groups = len(here.log_odds) if self.free[-1] else 0
+        free = self.free[: 2 + n_groups]
+        curvature = np.eye(len(free))
+        curvature[1, 1] = 0
+        for part, result in zip(self._task.parts, found.results, strict=True):
+            model, own = part.model(here), part.groups
+            curvature[1:, 1:] += evidence_curvature(model, result, own, n_groups)
+        # What it would be if it were known which coefficients are zero.
+        n = np.maximum(found.gradient[2:] + self._n_of_groups * expit(here.log_odds), 1.0)
+        known = np.append([1.0, n.sum() / 2], n[:n_groups])
         if self._priors is not None:
-            known += self._priors.information(self.hyperparameters(self.whole[self.free]))
-        return known[self.free]
-
-    def curvature(self, gradient):
-        """Lower bounds of the curvatures, given the gradient: see `curvature_by_noise`."""
-        bounds = np.zeros(self.free.sum())
-        if self.free[0]:
-            bounds[0] = curvature_by_noise(gradient[0], self._task.total_rows)
-        return bounds
+            by_prior = self._priors.information(here)[: len(free)]
+            curvature += np.diag(by_prior)
+            known += by_prior
+        curvature[1, 1] = max(curvature[1, 1], SLAB_SHARE * known[1])
+        scale = np.sqrt(known[free])
+        values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)] / scale / scale[:, None])
+        values = np.maximum(values, SMALLEST_SHARE)
+        return vectors * values @ vectors.T * scale * scale[:, None]
 
 
 def which_are_free(fixed, n_groups):
@@ -169,10 +185,10 @@ def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=No
         return start, None
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
     with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
+        longest = np.append(LONGEST_STEPS[:2], np.full(len(free) - 2, LONGEST_STEPS[2]))
         x = minimise(
-            search.objective, search.whole[free], *search.bounds[free].T,
-            first=search.information, curvature=search.curvature, tol=EVIDENCE_TOL,
-            max_iter=max_iter,
+            search.objective, search.whole[free], *search.bounds[free].T, longest=longest[free],
+            tol=EVIDENCE_TOL, max_iter=max_iter,
         )  # fmt: skip
     return search.hyperparameters(x), search.best
 

@@ -6,7 +6,7 @@ import pytest
 import fastmf as mf
 from fastmf._outcomes import CONVERGED, OUT_OF_ITERATIONS
 from fastmf.inference.ep.block_sites import block_problem, most_included
-from fastmf.inference.ep.block_sweeps import _Sweeps, block_sweeps
+from fastmf.inference.ep.block_sweeps import MAX_BARREN_ITERATIONS, _Sweeps, block_sweeps
 from fastmf.inference.ep.sites import EPTrace
 from fastmf.inference.gaussian.blocks import Blocks
 
@@ -88,3 +88,43 @@ def test_a_state_of_larger_patterns_keeps_its_gaussian():
         np.testing.assert_array_equal(own, other)
     # Larger patterns matter here: this is not the state from before.
     assert abs(found.tilted.moments - state.tilted.moments).max() > 1e-3
+
+
+def undecided():
+    """Blocks of copies with noise, of which two hold an effect that either may explain."""
+    rng = np.random.default_rng(3)
+    common = rng.normal(size=(150, 12))
+    common[:, 1] = 0.7 * (common[:, 0] + common[:, 1])
+    X = np.repeat(common, 4, axis=1) + 0.4 * rng.normal(size=(150, 48))
+    y = common[:, 0] + common[:, 1] + 2 * rng.normal(size=150)
+    prior = mf.GaussBernoulli(np.zeros(48), np.ones(48), np.full(48, -3.5))
+    blocks = Blocks(np.arange(48).reshape(12, 4), 48)
+    return block_problem(mf.SparseLinearModel(X, y, 4.0, prior), blocks, (-np.inf, 1e-9, 300, 1))
+
+
+def test_blocks_that_move_settle_alone(monkeypatch):
+    """To the same fixed point, with fewer updates of all units."""
+    ends, counts = [], []
+    for settle in (_Sweeps._settled, lambda *_: None):
+        monkeypatch.setattr(_Sweeps, "_settled", settle)
+        given, trace = undecided(), EPTrace(False)
+        state, outcome, _ = block_sweeps(given, start(given), None, trace)
+        assert outcome == CONVERGED
+        ends.append(state.gaussian)
+        counts.append(len(trace.residuals))
+    np.testing.assert_allclose(*ends, atol=1e-7)
+    assert counts[0] < counts[1]
+
+
+@pytest.mark.parametrize("patience", [8, MAX_BARREN_ITERATIONS])
+def test_where_blocks_do_not_settle_none_does(patience, monkeypatch):
+    """They end at once if blocks may be joined, and go on without settling if not."""
+
+    def failed(self, *_):
+        self.settles, self.unsettled = False, True
+
+    monkeypatch.setattr(_Sweeps, "_settled", failed)
+    given, trace = undecided(), EPTrace(False)
+    _, outcome, _ = block_sweeps(given, start(given), None, trace, patience=patience)
+    assert (outcome == CONVERGED) == (patience == MAX_BARREN_ITERATIONS)
+    assert (len(trace.residuals) == 1) == (patience == 8)

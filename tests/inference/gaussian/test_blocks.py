@@ -48,7 +48,7 @@ def test_moments_are_those_of_the_whole_matrix(n, p, latent):
     log_partition = constant + total @ mean / 2
     log_partition -= np.linalg.slogdet(A / (2 * np.pi))[1] / 2
     side = block_side(model, blocks)
-    found, value = side.moments(site)
+    found, value, of_units = side.moments(site)
     np.testing.assert_allclose(value, log_partition, rtol=1e-9)
     np.testing.assert_allclose(blocks.parts(found)[0], mean, atol=1e-8)
     np.testing.assert_allclose(blocks.diagonal(found), covariance.diagonal(), atol=1e-8)
@@ -56,6 +56,9 @@ def test_moments_are_those_of_the_whole_matrix(n, p, latent):
     for units in blocks.by_size:
         expected = [covariance[np.ix_(own, own)] for own in units]
         np.testing.assert_allclose(next(found), expected, atol=1e-8)
+    several = np.concatenate(blocks.members[1:])
+    expected = covariance[np.ix_(several, several)]
+    np.testing.assert_allclose(of_units(several), expected, atol=1e-8)
     rows = np.random.default_rng(0).normal(size=(3, p))
     labels = labels_of(blocks.members, p)
     sites = np.stack([site[: model.n_units], blocks.diagonal(site)])

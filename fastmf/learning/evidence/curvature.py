@@ -1,0 +1,74 @@
+"""The curvature of the log-evidence by the hyper-parameters of the prior, with the cavities held.
+
+By Louis's identity (1982) the information on hyper-parameters is that of the complete data, less
+the variance of their score under the posterior. With z_i = 1 where coefficient w_i is not zero, the
+scores of log-odds and ln slab are z_i - p and u_i = z_i (w_i^2 / slab - 1) / 2. Posteriors of
+blocks and of single units are taken for independent; features of a block exclude each other, as far
+as the probabilities of being the only one say so.
+
+A feature of which the data say nothing adds p (1 - p) - p (1 - p) = 0: the information of complete
+data alone, which counts all features, makes steps towards a maximum several times too short.
+"""
+
+import numpy as np
+
+from fastmf.priors._protocol import n_units, parts_of
+from fastmf.special import sigmoid
+
+
+def evidence_curvature(model, result, groups, n_groups):
+    """Curvatures of minus the log-evidence by ln slab variance and log-odds, at a fixed point.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+    result : ExpectationPropagation
+    groups : int array of shape (n_features,)
+    n_groups : int
+        0 if log-odds are not learned.
+
+    Returns
+    -------
+    array of shape (1 + n_groups, 1 + n_groups)
+        Not positive definite where the data say little.
+    """
+    prior, n = parts_of(model.prior)[0], len(groups)
+    included, own = result.inclusion_probability, slice(n_units(prior))
+    if included is None:
+        included = sigmoid(prior.tilted_log_odds(result.b[own], result.a[own]))
+    included, precision = included[:n], prior.precision[:n]
+    some = np.maximum(included, np.finfo(float).tiny)
+    # Mean square of a coefficient that is not zero, in slab variances, and that of its square.
+    square = precision * (result.mean[:n] ** 2 + result.var[:n]) / some
+    fourth = 3 * square**2 - 2 * precision**2 * (result.mean[:n] / some) ** 4
+    by_slab = included * (square - 1) / 2
+    of_slab = included * (4 * square - fourth - 1) / 4 + by_slab**2
+    curvature = np.zeros((1 + n_groups, 1 + n_groups))
+    curvature[0, 0] = of_slab.sum()
+    if n_groups:
+        p = sigmoid(prior.log_odds[:n])
+        of_odds = p * (1 - p) - included * (1 - included)
+        curvature[0, 1:] = -np.bincount(groups, (1 - included) * by_slab, n_groups)
+        curvature[1:, 1:] = np.diag(np.bincount(groups, of_odds, n_groups))
+        curvature[1:, 0] = curvature[0, 1:]
+    for units, missing in _exclusive(result, included):
+        scores = np.zeros((1 + n_groups, len(units)))
+        scores[0] = by_slab[units]
+        if n_groups:
+            scores[1 + groups[units], np.arange(len(units))] = included[units]
+        total = scores.sum(1)
+        curvature += missing * (np.outer(total, total) - scores @ scores.T)
+    return curvature
+
+
+def _exclusive(result, included):
+    """The features of each block, and which part of their pairs is missing: 0 if independent."""
+    for units, _ in result.block_sites or ():
+        own = included[units]
+        pairs = own.sum() ** 2 - own @ own
+        alone = result.sole_probability[units].sum()
+        # Features of patterns of several, and how many those have.
+        several = own.sum() - alone
+        n_others = max(1.0, several / max(1 - alone, 1e-300) - 1)
+        if pairs > 0:
+            yield units, 1 - np.clip(several * n_others / pairs, 0, 1)
