@@ -199,8 +199,7 @@ def mismatch(problem, moments, others):
         both = (blocks.diagonal(vector) for vector in (moments, others))
         scale = np.sqrt(np.maximum(1, np.maximum(*both)))
         largest = max((mean / scale).max(), (blocks.diagonal(difference) / scale**2).max())
-        for D, units in zip(blocks.matrices(elements), blocks.by_size, strict=True):
-            largest = max(largest, (D / scale[units][:, :, None] / scale[units][:, None]).max())
+        largest = max(largest, blocks.scaled(elements, scale).max())
     return float(largest) if largest < np.inf else np.inf
 
 
@@ -353,9 +352,7 @@ def floored(problem, tilted, cavity):
     scale = np.maximum(abs(blocks.diagonal(cavity)), problem.prior_precision)
     floor = np.where(exist, 1 / (MAX_RELATIVE_PRECISION * scale), 1.0)
     var[:] = np.maximum(var, floor[blocks.singles])
-    of_units = blocks.split_by_size(floor[blocks.units])
-    for C, more in zip(blocks.matrices(elements), of_units, strict=True):
-        np.einsum("kii->ki", C)[:] += more
+    blocks.add_to_diagonals(floor[blocks.units], elements)
     return moments
 
 
