@@ -17,6 +17,7 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.sites import (
     EPProblem,
     gaussian_log_partition,
+    of_distinct,
     second_moments,
     tilted_units,
 )
@@ -225,7 +226,7 @@ def block_problem(model, blocks, options, n_included=None):
         raise TypeError(
             f"blocks needs a GaussBernoulli prior of the features, got {type(first).__name__}."
         )
-    second = np.concatenate(list(map(second_moments, parts_of(model.prior))))
+    second = of_distinct(second_moments, model.prior)
     field, precision, log_odds = take(first, blocks.units)
     weight = log_odds + np.log(precision) / 2 - field**2 / (2 * precision)
     sizes = np.diff(blocks.starts)

@@ -36,7 +36,8 @@ def case(n, p, latent=False):
 
 
 @pytest.mark.parametrize("n, p, latent", [(30, 9, False), (9, 90, False), (12, 9, True),
-                                          (50, 70, False), (9, 70, True), (70, 9, True)])  # fmt: skip
+                                          (50, 70, False), (9, 70, True),
+                                          (70, 9, True)])  # fmt: skip
 def test_moments_are_those_of_the_whole_matrix(n, p, latent):
     model, blocks, site, T = case(n, p, latent)
     X = np.concatenate([model.X, -np.eye(n)], axis=1) if latent else model.X
