@@ -229,9 +229,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
         flat = slice(len(mean), task.X.shape[1])
         self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
-        self._rows, self._group_of, self._others, self._row_weights = (
-            task.X, task.groups, task.others, task.weights,
-        )  # fmt: skip
+        self._rows, self._group_of, self._others, _, self._row_weights = task
         return self
 
     def _weighted(self, X, y, sample_weight):

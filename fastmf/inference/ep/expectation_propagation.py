@@ -168,7 +168,7 @@ def expectation_propagation(
     if site_precision_min is not None:
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    members = blocks_of(model.X, blocks, scores=lambda: lead_scores(model, options[-1])[0])
+    members = blocks_of(model.X, blocks, scores=lambda: lead_scores(model, options[-1]))
     if members:
         deepens = blocks.deepens if isinstance(blocks, FoundBlocks) else True
         settings = schedule, damping, bool(history), deepens
@@ -194,14 +194,14 @@ def expectation_propagation(
 def lead_scores(model, n_threads=None):
     """How likely each feature is to have an effect, by a few iterations with single sites.
 
-    Log-odds of inclusion, or squared means over variances where there is no spike; and the result.
+    Log-odds of inclusion, or squared means over variances where there is no spike.
     """
     options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": n_threads}
     found, prior = expectation_propagation(model, **options), parts_of(model.prior)[0]
     if not isinstance(prior, GaussBernoulli):
-        return (found.mean**2 / found.var)[: model.n_features], found
+        return (found.mean**2 / found.var)[: model.n_features]
     n = n_units(prior)
-    return prior.tilted_log_odds(found.b[:n], found.a[:n])[: model.n_features], found
+    return prior.tilted_log_odds(found.b[:n], found.a[:n])[: model.n_features]
 
 
 def _with_absent(constant, result):

@@ -185,8 +185,6 @@ class Classification(NamedTuple):
         Labels of the columns that have a site together. None: each has its own.
     weights : float or array of shape (n_samples,)
         Numbers of equal rows that the rows stand for, of which X has the multiples by the roots.
-    lead : ExpectationPropagation, optional
-        Where the first solution starts: that of single sites which has found the blocks.
     """
 
     X: np.ndarray
@@ -194,7 +192,6 @@ class Classification(NamedTuple):
     others: np.ndarray
     blocks: np.ndarray | None = None
     weights: float | np.ndarray = 1.0
-    lead: object = None
 
     @property
     def parts(self):
@@ -364,8 +361,7 @@ def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0):
     results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
     gradient = np.zeros(2 + n_groups)
     options = {"max_iter": MAX_EP_ITER, "n_threads": n_threads}
-    firsts = starts or [getattr(part, "lead", None) for part in task.parts]
-    for part, start in zip(task.parts, firsts, strict=True):
+    for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         model = part.model(here)
         tol = looseness * search_tolerance(part.X, here.noise_variance)
         options |= {"tol": tol, "blocks": part.blocks}

@@ -13,7 +13,7 @@ from fastmf.inference.ep.block_partition import (
 )
 from fastmf.inference.ep.expectation_propagation import lead_scores
 from fastmf.inference.gaussian.blocks import labels_of
-from fastmf.learning.evidence import Classification, Loci, Regression
+from fastmf.learning.evidence import Loci, Regression
 
 # How often blocks are joined for one value of the parameters, during the search.
 SEARCH_JOINS = 2
@@ -71,9 +71,7 @@ def with_blocks(task, blocks, start=None, n_threads=None):
         n = len(part.groups)
         X = part.X if n == part.X.shape[1] else part.X[:, :n]
         if auto:
-            members, lead = _found_blocks(part, X, task.total_rows, start, n_threads)
-            if isinstance(part, Classification):
-                part = part._replace(lead=lead)
+            members = _found_blocks(part, X, task.total_rows, start, n_threads)
         else:
             members = blocks_of(X, own)
         labels = labels_of(members, part.X.shape[1]) if members else None
@@ -84,14 +82,14 @@ def with_blocks(task, blocks, start=None, n_threads=None):
 
 
 def _found_blocks(part, X, n_rows, start, n_threads):
-    """Blocks of correlated features of a part, about those that seem to have effects.
-
-    And the result that says which ones seem to, if there is a start.
-    """
+    """Blocks of correlated features of a part, about those that seem to have effects."""
     if start is None:
-        return blocks_of(X, "auto", n_rows), None
-    scores, lead = lead_scores(part.model(start), n_threads)
-    return blocks_of(X, "auto", n_rows, lambda: scores[: X.shape[1]]), lead
+        return blocks_of(X, "auto", n_rows)
+
+    def scores():
+        return lead_scores(part.model(start), n_threads)[: X.shape[1]]
+
+    return blocks_of(X, "auto", n_rows, scores)
 
 
 def with_blocks_of(task, results):

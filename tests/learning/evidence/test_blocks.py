@@ -5,13 +5,7 @@ import pytest
 
 import fastmf as mf
 from fastmf._common.stored_columns import StoredColumns
-from fastmf.learning.evidence import (
-    Classification,
-    Hyperparameters,
-    Loci,
-    Regression,
-    fixed_points,
-)
+from fastmf.learning.evidence import Classification, Hyperparameters, Loci, Regression
 from fastmf.learning.evidence.blocks import (
     has_blocks,
     labels_of_task,
@@ -117,19 +111,3 @@ def test_blocks_differ_if_they_are_joined_or_have_larger_patterns():
     )
     assert same_blocks([one, none], [one, none])
     assert not same_blocks([one], [other])
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.9])
-def test_a_classification_starts_where_blocks_were_found(correlation):
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(200, 20))
-    for j in range(1, 20):
-        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
-    signs = np.sign(2 * X[:, 3] - 2 * X[:, 12] + rng.normal(size=200))
-    start = Hyperparameters(1.0, 1.0, np.array([-2.0]))
-    task = with_blocks(Classification.of(X, signs, np.zeros(20, int)), "auto", start)
-    assert has_blocks(task) == (correlation > 0)
-    near, far = (fixed_points(one, start) for one in (task, task._replace(lead=None)))
-    assert near.converged and near.results[0].n_iter < far.results[0].n_iter
-    np.testing.assert_allclose(near.log_evidence, far.log_evidence, atol=1e-3)
-    np.testing.assert_allclose(near.gradient, far.gradient, atol=0.02)
