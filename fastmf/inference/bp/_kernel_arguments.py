@@ -122,9 +122,8 @@ def _settings(options, units, dtype):
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
     summed = max_weight if options.algorithm == "max" else 1.0
     rounding_error = rounding(units.model.weights.shape, dtype, max_weight, summed)
-    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
-    if not options.log_partition:
-        addresses = addresses | {"bethe": 0}
+    wanted = bool(options.log_partition), options.pairwise == "mean"
+    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype, *wanted)
     return BPSettings(
         algorithm=options.kernel_algorithm,
         adaptive=options.damping is None and options.algorithm != "mixed",

@@ -80,7 +80,7 @@ class BPSettings(NamedTuple):
     block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
         Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 of those that are not called:
-        `bethe` if no log-partition is wanted.
+        `bethe` if no log-partition is wanted, `pairs` but for means of pair beliefs.
     """
 
     algorithm: int

@@ -80,3 +80,13 @@ def test_rows_are_whole_vectors_and_no_multiple_of_4_kb_apart(n_hidden, algorith
     assert n_padded % multiple == n_padded % lanes_of("float32") == 0
     assert 0 <= n_padded - n_hidden < 2 * multiple
     assert n_padded % 512 != 0
+
+
+def test_what_is_not_wanted_is_not_compiled():
+    def settings(**options):
+        return _kernel_arguments.prepared(BPOptions(**options), units(), float, 1)[0]
+
+    assert settings().bethe != 0 == settings().pairs
+    assert settings(log_partition=False).bethe == 0 != settings(log_partition=False).block
+    assert settings(pairwise="mean").pairs != 0 == settings(pairwise=True).pairs
+    assert settings(algorithm="max").add_softplus == 0 != settings(algorithm="mixed").add_softplus
