@@ -100,8 +100,8 @@ def prepared(options, units, dtype, n_rows, memory=None):
         Type of the messages.
     n_rows : int
     memory : pair of arrays of shape (n_visible, n_padded), optional
-        Of sum-product, for exponentials of the weights, and messages that rows start from. None:
-        new arrays.
+        Memory of sum-product for exponentials of the weights, and messages that rows start from.
+        None: new arrays.
 
     Returns
     -------

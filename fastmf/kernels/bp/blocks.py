@@ -388,7 +388,7 @@ def _finish(settings, problem, record, workspaces, place, damping):
 def addresses(algorithm, dtype, log_partition=True, pairs=False):
     """Addresses of what an algorithm calls, for messages of a type: options of `BPSettings`.
 
-    Of sum-product, what computes log-partition and pair beliefs is compiled if it is wanted.
+    Functions for the log-partition and pair beliefs of sum-product are compiled if wanted.
     """
     of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
     messages = Real[3], Float64[2], Float64[2]
