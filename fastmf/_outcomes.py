@@ -47,9 +47,13 @@ POLISHED = "; the assignment is polished: no flip of one visible unit improves i
 CONVERGED_STATES = (CONVERGED, MINIMISED, RESTARTED, SOLVED)
 
 
+# Whether a code is among these. That of CONFIRMING is the last entry.
+_IS_CONVERGED = np.isin(np.arange(max(MESSAGES) + 2), CONVERGED_STATES)
+
+
 def is_converged(status):
     """Whether a row, or each of an array of rows, ended at a fixed point."""
-    return np.isin(status, CONVERGED_STATES)
+    return _IS_CONVERGED[status]
 
 
 def messages_of(status):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._layered import Layered
 
@@ -72,6 +73,16 @@ class RBM(Layered):
     def n_hidden(self):
         """Number of hidden units."""
         return self.weights.shape[1]
+
+    @computed_once
+    def largest_weight(self):
+        """The largest absolute weight; 0 if there are none."""
+        return float(max(self.weights.max(initial=0), -self.weights.min(initial=0)))
+
+    @computed_once
+    def sums_of_columns(self):
+        """Sums of the weights over visible units, (n_hidden,)."""
+        return self.weights.sum(0)
 
     @property
     def transposed(self):

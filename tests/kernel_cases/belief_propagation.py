@@ -21,8 +21,9 @@ def propagation_arguments(
     model, rng = rbm(size, dtype, noise=noise), np.random.default_rng(6)
     fields = rng.normal(size=(size.n_rows, size.n_visible))[chosen(rows, size.n_rows)]
     options = BPOptions(
-        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter, history=True
-    )
+        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter, history=True,
+        pairwise="mean" if n_segments else False,
+    )  # fmt: skip
     units = BinaryUnits(model, (fields, None))
     settings, problem, record = prepared(options, units, model.dtype, len(fields))
     n_messages = len(fields) if one_for_each_row else 8

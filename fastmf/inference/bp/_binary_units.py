@@ -77,7 +77,7 @@ class BinaryUnits:
         self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
-        self.max_weight = self.factor * _max_abs(w)
+        self.max_weight = self.factor * model.largest_weight
         self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
         with np.errstate(over="ignore"):  # fields that are too large raise below
             total = tuple(
@@ -139,7 +139,10 @@ class BinaryUnits:
         middle = self.offsets[1 - layer] + self.scales[1 - layer] / 2
         field = self._own_fields[layer]
         if middle:
-            field = field + middle * self.model.weights.sum(1 - layer)
+            model = self.model
+            known = layer and isinstance(model, RBM)
+            sums = model.sums_of_columns if known else model.weights.sum(1 - layer)
+            field = field + middle * sums
         return self.scales[layer] * field
 
     def repeated(self, n):

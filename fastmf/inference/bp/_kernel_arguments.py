@@ -66,7 +66,8 @@ def message_layout(options, units, n_rows, has_init):
         for_each_row = for_each_row or options.on_failure == "minimise"
         n_segments = 0 if for_each_row else min(MAX_SEGMENTS, ceil(n_rows / MIN_SEGMENT_ROWS))
     n_messages = n_rows if for_each_row else n_workers
-    return MessageLayout(shared, n_workers, (n_messages, n, _padded(m)), n_segments)
+    shape = n_messages, n, _padded(m, options.algorithm)
+    return MessageLayout(shared, n_workers, shape, n_segments)
 
 
 def message_dtype(options, units):
@@ -87,7 +88,7 @@ def message_dtype(options, units):
     return dtype
 
 
-def prepared(options, units, dtype, n_rows, starts=None):
+def prepared(options, units, dtype, n_rows, memory=None):
     """Settings, problem and initial record of the kernels.
 
     Parameters
@@ -98,8 +99,9 @@ def prepared(options, units, dtype, n_rows, starts=None):
     dtype : NumPy dtype
         Type of the messages.
     n_rows : int
-    starts : array of shape (n_visible, n_padded), optional
-        Memory for the messages that rows of sum-product start from. None: a new array.
+    memory : pair of arrays of shape (n_visible, n_padded), optional
+        Memory of sum-product for exponentials of the weights, and messages that rows start from.
+        None: new arrays.
 
     Returns
     -------
@@ -107,7 +109,7 @@ def prepared(options, units, dtype, n_rows, starts=None):
     """
     dtype = np.dtype(dtype)
     settings = _settings(options, units, dtype)
-    problem = _problem(options, units, dtype, starts)
+    problem = _problem(options, units, dtype, memory)
     n, n_padded = len(units.model.weights), problem.hidden_field.shape[1]
     record = _record(n_rows, n, n_padded, options)
     record.hidden[:] = problem.hidden_field
@@ -120,9 +122,8 @@ def _settings(options, units, dtype):
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
     summed = max_weight if options.algorithm == "max" else 1.0
     rounding_error = rounding(units.model.weights.shape, dtype, max_weight, summed)
-    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
-    if not options.log_partition:
-        addresses = addresses | {"bethe": 0}
+    wanted = bool(options.log_partition), options.pairwise == "mean"
+    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype, *wanted)
     return BPSettings(
         algorithm=options.kernel_algorithm,
         adaptive=options.damping is None and options.algorithm != "mixed",
@@ -157,30 +158,29 @@ def rounding(shape, dtype, max_weight, max_term):
     return float(messages + np.finfo(np.float64).eps * degree * max_weight)
 
 
-def _padded(n_hidden):
+def _padded(n_hidden, algorithm):
     """Number of columns of messages; rows must not lie a multiple of 4 KB apart.
 
     Those of several units, which are read together, would have one place in the cache.
     """
-    multiple = bp_types.PADDING_MULTIPLE
+    multiple = bp_types.PADDING_MULTIPLE[algorithm]
     n_padded = -(-n_hidden // multiple) * multiple
     return n_padded + multiple if n_padded % 512 == 0 else n_padded
 
 
-def _problem(options, units, dtype, starts):
+def _problem(options, units, dtype, memory):
     n, m = units.model.weights.shape
-    n_padded = _padded(m)
-    weights = exponentials = np.zeros((0, n_padded), dtype)
-    if options.algorithm != "sum":
-        starts = weights
-    if options.algorithm != "sum":
+    n_padded = _padded(m, options.algorithm)
+    weights = exponentials = starts = np.zeros((0, n_padded), dtype)
+    if options.algorithm == "sum":
+        exponentials, starts = memory or aligned((2, n, n_padded), dtype)
+    else:
         weights = np.zeros((n, n_padded), dtype)
         factor = dtype.type(units.factor)
         np.multiply(units.model.weights, factor, out=weights[:, :m], casting="same_kind")
+    if options.algorithm == "mixed":
+        exponentials = aligned((n, n_padded), dtype)
     if options.algorithm != "max":
-        exponentials = aligned((n, n_padded), dtype, np.zeros)
-        if starts is None and options.algorithm == "sum":
-            starts = np.empty_like(exponentials)
         exponentials[:, m:] = starts[:, m:] = 1
         queue = np.zeros(1, np.int64)
         n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), 4 * n * m, options.n_threads)

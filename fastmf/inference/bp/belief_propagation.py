@@ -361,13 +361,13 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
     n_starts, starts, rng = restarts
     layout = message_layout(options, units, n_rows, init is not None)
     n_messages, *pair_shape = layout.shape
-    # Rows with messages of their own start from them, others from one copy more.
-    n_arrays = n_messages + layout.n_segments + (n_messages != n_rows)
+    # Beside the exponentials; rows with messages of their own start from them, others from a copy.
+    n_arrays = 1 + n_messages + layout.n_segments + (n_messages != n_rows)
     with borrowed((n_arrays, *pair_shape), dtype) as memory:
-        ratios, sums = memory[:n_messages], memory[n_messages:][: layout.n_segments]
-        start = memory[0 if n_messages == n_rows else -1]
+        ratios, sums = memory[1:][:n_messages], memory[1 + n_messages :][: layout.n_segments]
+        start = memory[1 if n_messages == n_rows else -1]
         settings, problem, record = prepared(
-            options, units.repeated(n_starts), dtype, n_rows, start
+            options, units.repeated(n_starts), dtype, n_rows, (memory[0], start)
         )
         if n_starts > 1:
             set_assignments(units, record, starts, n_starts, rng)

@@ -131,8 +131,9 @@ def beliefs_of(
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
     ]
     converged, message = is_converged(record.status), messages_of(record.status)
-    if options.algorithm == "sum":
-        message = np.where(record.status == CYCLING, np.char.add(message, MINIMISE), message)
+    cycles = record.status == CYCLING
+    if options.algorithm == "sum" and cycles.any():
+        message = np.where(cycles, np.char.add(message, MINIMISE), message)
     if local_maximum is not None:
         polished = np.char.add(message, POLISHED)
         message = np.where(local_maximum & ~converged, polished, message)

@@ -11,7 +11,7 @@ from fastmf.inference.ep.block_loop import block_double_loop, exhausted
 from fastmf.inference.ep.block_sites import MAX_SHARE, block_problem, first_included
 from fastmf.inference.ep.block_sweeps import block_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
-from fastmf.inference.ep.sites import EPTrace, total
+from fastmf.inference.ep.sites import EPTrace, log_normalisers, total
 from fastmf.inference.gaussian.blocks import Blocks
 from fastmf.priors._protocol import parts_of
 from fastmf.special import sigmoid
@@ -144,8 +144,7 @@ def _result(model, problem, end, trace):
     log_partition = -problem.energy(state)
     if outcome == CONVERGED and not np.isfinite(log_partition):
         outcome = LOST
-    zero = np.zeros(model.n_units)
-    normaliser = total(model.prior.log_partition(zero, zero), model.unit_weights())
+    normaliser = total(log_normalisers(model.prior), model.unit_weights())
     moments = np.where(blocks.of_blocks(state.tilted.exist), state.tilted.moments, state.gaussian)
     linear, precision = blocks.parts(state.site)[0], blocks.diagonal(state.site)
     b, a = blocks.parts(state.cavity)[0], blocks.diagonal(state.cavity)

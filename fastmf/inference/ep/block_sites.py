@@ -17,6 +17,7 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.sites import (
     EPProblem,
     gaussian_log_partition,
+    of_distinct,
     second_moments,
     tilted_units,
 )
@@ -202,8 +203,7 @@ def mismatch(problem, moments, others):
         both = (blocks.diagonal(vector) for vector in (moments, others))
         scale = np.sqrt(np.maximum(1, np.maximum(*both)))
         largest = max((mean / scale).max(), (blocks.diagonal(difference) / scale**2).max())
-        for D, units in zip(blocks.matrices(elements), blocks.by_size, strict=True):
-            largest = max(largest, (D / scale[units][:, :, None] / scale[units][:, None]).max())
+        largest = max(largest, blocks.scaled(elements, scale).max())
     return float(largest) if largest < np.inf else np.inf
 
 
@@ -229,7 +229,7 @@ def block_problem(model, blocks, options, n_included=None):
         raise TypeError(
             f"blocks needs a GaussBernoulli prior of the features, got {type(first).__name__}."
         )
-    second = np.concatenate(list(map(second_moments, parts_of(model.prior))))
+    second = of_distinct(second_moments, model.prior)
     field, precision, log_odds = take(first, blocks.units)
     weight = log_odds + np.log(precision) / 2 - field**2 / (2 * precision)
     sizes = np.diff(blocks.starts)
@@ -357,9 +357,7 @@ def floored(problem, tilted, cavity):
     scale = np.maximum(abs(blocks.diagonal(cavity)), problem.prior_precision)
     floor = np.where(exist, 1 / (MAX_RELATIVE_PRECISION * scale), 1.0)
     var[:] = np.maximum(var, floor[blocks.singles])
-    of_units = blocks.split_by_size(floor[blocks.units])
-    for C, more in zip(blocks.matrices(elements), of_units, strict=True):
-        np.einsum("kii->ki", C)[:] += more
+    blocks.add_to_diagonals(floor[blocks.units], elements)
     return moments
 
 

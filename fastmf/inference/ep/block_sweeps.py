@@ -160,8 +160,5 @@ class Extrapolation(AndersonExtrapolation):
         deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
         mean, var, elements = blocks.parts(state.tilted.moments - state.gaussian)
         var = var / deviation[blocks.singles] ** 2 * self._root[blocks.singles]
-        scaled = [
-            (D / deviation[units][:, :, None] / deviation[units][:, None]).ravel()
-            for D, units in zip(blocks.matrices(elements), blocks.by_size, strict=True)
-        ]
-        return np.concatenate([mean / deviation * self._root, var, *scaled])
+        scaled = blocks.scaled(elements, deviation)
+        return np.concatenate([mean / deviation * self._root, var, scaled])

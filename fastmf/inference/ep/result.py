@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.html import counts, extent
 from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS
-from fastmf.inference.ep.sites import energy, mismatch, tilted_units, total
+from fastmf.inference.ep.sites import energy, log_normalisers, mismatch, tilted_units, total
 from fastmf.inference.fixed_point import FixedPoint
 
 # Rounding error of a natural parameter, relative to it, and the largest change of a mean or
@@ -65,8 +65,7 @@ class ExpectationPropagation(FixedPoint):
 
 def log_normaliser(problem):
     """Log-partition of the prior alone."""
-    zero = np.zeros(problem.side.n_units)
-    return total(problem.prior.log_partition(zero, zero), problem.weights)
+    return total(log_normalisers(problem.prior), problem.weights)
 
 
 def result_of(problem, end, trace, history, normaliser=None):

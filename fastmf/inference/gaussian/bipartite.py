@@ -206,8 +206,9 @@ class BipartiteInverse(NamedTuple):
 
     def covariances(self, blocks):
         """The covariances of blocks of units of the smaller layer, which comes first."""
-        small = self.whiten.T @ self.whiten
-        return [small[units[:, :, None], units[:, None, :]] for units in blocks]
+        # Few elements are needed of the product of all columns.
+        columns = (self.whiten.T[units] for units in blocks)
+        return [own @ np.swapaxes(own, 1, 2) for own in columns]
 
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""

@@ -20,7 +20,7 @@ from fastmf._common.linalg import cholesky
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.dense import Dense, DenseInverse
-from fastmf.inference.gaussian.latent import with_latent_columns
+from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank, LowRankInverse
 from fastmf.inference.gaussian.side import with_zeros
 from fastmf.models.sparse_linear import gram_of
@@ -77,6 +77,17 @@ class Blocks:
         self.starts = np.append(0, np.cumsum(sizes))
         self.squares = np.append(0, np.cumsum(sizes * sizes))
         self.by_size = [np.array(list(alike)) for _, alike in groupby(self.members, len)]
+        # Of each unit of a block: its row and diagonal element; of each element of the matrices:
+        # the places in `units` of its row and column, and the element on the other side.
+        of_unit, of_element = (np.repeat(np.arange(len(sizes)), n) for n in (sizes, sizes**2))
+        local = np.arange(len(self.units)) - self.starts[of_unit]
+        self._rows = self.squares[of_unit] + local * sizes[of_unit]
+        self._diagonal = self._rows + local
+        size, first = sizes[of_element], self.squares[of_element]
+        row, column = np.divmod(np.arange(self.squares[-1]) - first, size)
+        self._row, self._column = self.starts[of_element] + row, self.starts[of_element] + column
+        self._transposed = first + column * size + row
+        self._tiers = [_Tier.of(sizes, self.squares, tier) for tier in _tiers_of(sizes)]
 
     def parts(self, vector):
         """Linear terms of all units, precisions of single units, matrices of blocks: views."""
@@ -93,8 +104,7 @@ class Blocks:
 
     def diagonals(self, elements):
         """The diagonal elements of all matrices, in the order of `units`."""
-        views = self.matrices(elements)
-        return np.concatenate([np.einsum("kii->ki", M).ravel() for M in views])
+        return elements[self._diagonal]
 
     def split_by_size(self, values):
         """Views of numbers of the units of blocks, (n_blocks of this size, size)."""
@@ -102,6 +112,19 @@ class Blocks:
         for units in self.by_size:
             yield values[start : start + units.size].reshape(units.shape)
             start += units.size
+
+    def add_to_diagonals(self, values, elements):
+        """Add numbers of the units of blocks, in the order of `units`, to the diagonals."""
+        elements[self._diagonal] += values
+
+    def scaled(self, elements, scale):
+        """The matrices with rows and columns divided by the scales of all units."""
+        own = scale[self.units]
+        return elements / own[self._row] / own[self._column]
+
+    def add_to(self, matrix, elements):
+        """Add the matrices of blocks to one of the first units."""
+        matrix[self.units[self._row], self.units[self._column]] += elements
 
     def of_blocks(self, values):
         """A vector with these numbers of units, which are the same for all units of a block."""
@@ -123,14 +146,14 @@ class Blocks:
     def symmetric(self, vector):
         """A vector with symmetric matrices: means of these matrices and their transposes."""
         vector = vector.copy()
-        for M in self.matrices(self.parts(vector)[2]):
-            M[:] = (M + np.swapaxes(M, 1, 2)) / 2
+        elements = self.parts(vector)[2]
+        elements[:] = (elements + elements[self._transposed]) / 2
         return vector
 
     def products(self, elements, linear):
         """Products of the matrices with the block units' part of a vector of all units."""
-        pairs = zip(self.matrices(elements), self.by_size, strict=True)
-        return np.concatenate([np.einsum("kij,kj->ki", M, linear[u]).ravel() for M, u in pairs])
+        terms = elements * linear[self.units][self._column]
+        return np.add.reduceat(terms, self._rows) if len(terms) else terms
 
     def inverses(self, elements):
         """Inverses and log-determinants of positive definite matrices.
@@ -140,19 +163,18 @@ class Blocks:
         numpy.linalg.LinAlgError
             If one of them is not.
         """
-        out, log_determinant = np.empty_like(elements), 0.0
-        for M, inverse in zip(self.matrices(elements), self.matrices(out), strict=True):
-            variance = np.einsum("kii->ki", M)
-            if not ((variance > 0) & (variance < np.inf)).all():
-                raise LinAlgError("a matrix is not positive definite.")
-            scale = 1 / np.sqrt(variance)
-            scales = scale[:, :, None] * scale[:, None, :]
-            lower = np.linalg.cholesky(M * scales)
+        variance = self.diagonals(elements)
+        if not ((variance > 0) & (variance < np.inf)).all():
+            raise LinAlgError("a matrix is not positive definite.")
+        scale = 1 / np.sqrt(variance)
+        scales = scale[self._row] * scale[self._column]
+        scaled, log_determinant = elements * scales, -2 * np.log(scale).sum()
+        for tier in self._tiers:
+            lower = np.linalg.cholesky(tier.padded(scaled))
             whiten = np.linalg.inv(lower)
-            inverse[:] = np.swapaxes(whiten, 1, 2) @ whiten * scales
-            diagonal = np.einsum("kii->ki", lower)
-            log_determinant += 2 * (np.log(diagonal) - np.log(scale)).sum()
-        return out, log_determinant
+            tier.fill(scaled, np.swapaxes(whiten, 1, 2) @ whiten)
+            log_determinant += 2 * np.log(np.einsum("kii->ki", lower)).sum()
+        return scaled * scales, log_determinant
 
     def converted(self, vector):
         """Naturals from moments, or moments from naturals but for the means, and log-determinants.
@@ -212,6 +234,54 @@ def _covariance(columns, units):
     return own @ own.T
 
 
+def _tiers_of(sizes):
+    """Ranges of blocks, and sizes to which they are padded: powers of 2, from 4 on."""
+    padded = 2 ** np.ceil(np.log2(np.maximum(sizes, 4))).astype(np.int64)
+    ends = np.append(np.flatnonzero(np.diff(padded)) + 1, len(sizes)) if len(sizes) else []
+    starts = np.append(0, ends[:-1]) if len(sizes) else []
+    return [(int(a), int(b), int(padded[a])) for a, b in zip(starts, ends, strict=True)]
+
+
+class _Tier(NamedTuple):
+    """Matrices of similar sizes, padded to one, so that LAPACK is called once for all.
+
+    Parameters
+    ----------
+    elements : slice
+        Their elements.
+    place : int array
+        Where these are among those of the padded matrices.
+    unit : array of shape (n_blocks, size, size)
+        Unit matrices.
+    """
+
+    elements: slice
+    place: np.ndarray
+    unit: np.ndarray
+
+    @classmethod
+    def of(cls, sizes, squares, tier):
+        """The blocks from `first` to `last`, padded to a size."""
+        first, last, size = tier
+        own = sizes[first:last]
+        place = np.arange(squares[first], squares[last])
+        of_block = np.repeat(np.arange(last - first), own**2)
+        row, column = np.divmod(place - squares[first:last][of_block], own[of_block])
+        unit = np.tile(np.eye(size), (last - first, 1, 1))
+        elements = slice(squares[first], squares[last])
+        return cls(elements, (of_block * size + row) * size + column, unit)
+
+    def padded(self, elements):
+        """The matrices, padded by unit matrices."""
+        matrices = self.unit.copy()
+        matrices.reshape(-1)[self.place] = elements[self.elements]
+        return matrices
+
+    def fill(self, elements, matrices):
+        """Set the elements to those of padded matrices."""
+        elements[self.elements] = matrices.reshape(-1)[self.place]
+
+
 class BlockSide(NamedTuple):
     """A linear model whose sites are those of blocks and of single units.
 
@@ -264,11 +334,12 @@ class BlockSide(NamedTuple):
         else:
             moments, covariances = inverse.moments(linear), inverse.covariances(blocks.by_size)
         (mean, var), log_partition = moments
-        found = [
-            (U @ C @ np.swapaxes(U, 1, 2)).ravel()
-            for U, C in zip(rotations, covariances, strict=True)
-        ]
-        vector = self._vector(self._rotated(mean, rotations, back=True), var, found)
+        if rotations:
+            covariances = [
+                U @ C @ np.swapaxes(U, 1, 2) for U, C in zip(rotations, covariances, strict=True)
+            ]
+        mean, found = self._rotated(mean, rotations, back=True), [C.ravel() for C in covariances]
+        vector = self._vector(mean, var, found)
         return BlockMoments(vector, log_partition, whole.covariance if self._is_kept else None)
 
     @property
@@ -287,8 +358,7 @@ class BlockSide(NamedTuple):
         precision = np.array(self.side.precision.T, order="F")  # symmetric: memory is copied
         singles = self.blocks.singles
         precision[singles, singles] += single
-        for M, units in zip(self.blocks.matrices(elements), self.blocks.by_size, strict=True):
-            precision[units[:, :, None], units[:, None, :]] += M
+        self.blocks.add_to(precision, elements)
         return precision
 
     def inverse(self, site):
@@ -297,6 +367,10 @@ class BlockSide(NamedTuple):
             factor = cholesky(self._precision(site), overwrite=True)
             return BlockInverse(self.blocks, (), DenseInverse(self.side, factor))
         blocks, (_, single, elements) = self.blocks, self.blocks.parts(site)
+        if isinstance(self.side, Latent):
+            precision = blocks.spread(single, np.zeros(len(blocks.units)))
+            inverse = self.side._inverse(precision, lambda A: blocks.add_to(A, elements))
+            return BlockInverse(blocks, (), inverse)
         diagonals, rotations = zip(*map(np.linalg.eigh, blocks.matrices(elements)), strict=True)
         precision = blocks.spread(single, np.concatenate([d.ravel() for d in diagonals]))
 
@@ -317,7 +391,7 @@ class BlockSide(NamedTuple):
     def _rotated(self, vector, rotations, back=False):
         """A vector of all units in the rotated ones, or back."""
         rotated = vector.copy()
-        for units, U in zip(self.blocks.by_size, rotations, strict=True):
+        for units, U in zip(self.blocks.by_size, rotations, strict=bool(rotations)):
             subscripts = "kij,kj->ki" if back else "kji,kj->ki"
             rotated[units] = np.einsum(subscripts, U, vector[units])
         return rotated

@@ -8,6 +8,7 @@ W = X / s2. With s and t2 the site precisions of w and u, the Schur complement o
 
 import numpy as np
 from numpy.linalg import LinAlgError
+from scipy.linalg.blas import dsyrk
 
 from fastmf._common.linalg import cholesky
 from fastmf.inference.gaussian.bipartite import BipartiteInverse
@@ -59,14 +60,20 @@ class Latent(GaussianSide):
         X, y, noise_variance = self._model
         return with_latent_columns(X), y, noise_variance
 
-    def _inverse(self, precision):
+    def _inverse(self, precision, add=None):
+        """A^-1; `add` adds other sites of the features to the lower triangle of a matrix."""
         t2 = precision[self.large]
         whole = t2 + self.tilt[1, self.large]
         if not (whole > 0).all():
             raise LinAlgError("a precision of the latent variables is not positive.")
-        weights = self.weights * (self.noise_variance * t2 / whole)[:, None]
-        schur = np.asfortranarray(weights.T @ self.weights)
+        scale = self.noise_variance * t2 / whole
+        if (scale >= 0).all():
+            schur = dsyrk(1.0, (self.weights * np.sqrt(scale)[:, None]).T, lower=1)
+        else:
+            schur = np.asfortranarray((self.weights * scale[:, None]).T @ self.weights)
         schur.flat[:: schur.shape[0] + 1] += precision[self.small]
+        if add is not None:
+            add(schur)
         factor = cholesky(schur, overwrite=True)
         half_log_determinant = factor.half_log_determinant
         return LatentInverse(self, whole, factor.inverse_factor(True), half_log_determinant)

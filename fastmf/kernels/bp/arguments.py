@@ -13,8 +13,9 @@ BLOCK_UNITS = 256
 TILE_UNITS = 16
 # Visible units of one task of `pair_beliefs` and `add_segments`.
 PAIR_BLOCK_UNITS = 16
-# Hidden units are padded to a multiple of this.
-PADDING_MULTIPLE = 32
+# Hidden units are padded to a multiple of this: a vector of float32, or two where quarters of a row
+# are read side by side.
+PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 32}
 # Sweeps without a new smallest residual after which the damping of a row is raised.
 DAMPING_WINDOW = 16
 MAX_DAMPING = 0.97
@@ -79,7 +80,7 @@ class BPSettings(NamedTuple):
     block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
         Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 of those that are not called:
-        `bethe` if no log-partition is wanted.
+        `bethe` if no log-partition is wanted, `pairs` but for means of pair beliefs.
     """
 
     algorithm: int

@@ -385,8 +385,11 @@ def _finish(settings, problem, record, workspaces, place, damping):
 
 
 @cache
-def addresses(algorithm, dtype):
-    """Addresses of what an algorithm calls, for messages of a type: options of `BPSettings`."""
+def addresses(algorithm, dtype, log_partition=True, pairs=False):
+    """Addresses of what an algorithm calls, for messages of a type: options of `BPSettings`.
+
+    Functions for the log-partition and pair beliefs of sum-product are compiled if wanted.
+    """
     of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
     messages = Real[3], Float64[2], Float64[2]
     of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 5
@@ -400,12 +403,14 @@ def addresses(algorithm, dtype):
     include("finish", _finish, *of_row, (int,) * 3, float)
     if algorithm == MIXED_PRODUCT:
         include("log_products", log_products, BPSettings, line, line, wide, wide)
-    if algorithm != MAX_PRODUCT:
+    if algorithm == MIXED_PRODUCT or (algorithm == SUM_PRODUCT and log_partition):
         include("add_softplus", _add_softplus, wide, wide)
     if algorithm == SUM_PRODUCT:
         include("pair_logs", pair_logs, *(line,) * 3, wide, int, bool)
-        include("bethe", _bethe_block, *of_tile, float)
-        include("pairs", _pair_block, *of_tile, Real[3])
+        if log_partition:
+            include("bethe", _bethe_block, *of_tile, float)
+        if pairs:
+            include("pairs", _pair_block, *of_tile, Real[3])
     else:
         include("objective", _objective, *of_row, int, int)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}

@@ -311,8 +311,8 @@ def test_messages_that_do_not_fit_in_memory(monkeypatch):
     monkeypatch.setattr(memory, "memory_of_the_machine", lambda: 1e6)
     model, field = loopy(), np.zeros((1000, 9))
     assert mf.belief_propagation(model, field=field).converged.all()
-    # 1000 rows of 9 x 32 (padded) messages of 8 bytes.
-    with pytest.raises(MemoryError, match=r"needs 0.00215 GiB.*\(1000, 9, 32\).*fewer rows"):
+    # 1000 rows of 9 x 16 (padded) messages of 8 bytes, and the exponentials of the weights.
+    with pytest.raises(MemoryError, match=r"needs 0.00107 GiB.*\(1001, 9, 16\).*fewer rows"):
         mf.belief_propagation(model, field=field, pairwise=True)
 
 

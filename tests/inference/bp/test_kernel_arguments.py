@@ -5,6 +5,7 @@ import pytest
 from bp_models import loopy
 
 import fastmf as mf
+from fastmf._jit.vectors import lanes_of
 from fastmf.inference.bp import _kernel_arguments
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._options import BPOptions
@@ -38,7 +39,7 @@ def test_padding_has_no_coupling_and_is_zero():
     for algorithm in ("sum", "max", "mixed"):
         options = BPOptions(algorithm=algorithm)
         _, problem, record = _kernel_arguments.prepared(options, units(), float, 3)
-        assert record.hidden.shape == (3, PADDING_MULTIPLE)
+        assert record.hidden.shape == (3, PADDING_MULTIPLE[algorithm])
         assert (problem.weights[:, 7:] == 0).all() and (problem.exponentials[:, 7:] == 1).all()
         assert (np.exp(problem.hidden_field[:, 7:]) == 0).all()
 
@@ -72,8 +73,20 @@ def test_messages_are_kept_for_each_row_only_where_they_are_read(monkeypatch):
     assert not _kernel_arguments.message_layout(BPOptions(), units(), 2, False).shared
 
 
+@pytest.mark.parametrize("algorithm", ["sum", "mixed"])
 @pytest.mark.parametrize("n_hidden", [1, 480, 481, 500, 512, 1000, 1024])
-def test_rows_are_whole_vectors_and_no_multiple_of_4_kb_apart(n_hidden):
-    n_padded = _kernel_arguments._padded(n_hidden)
-    assert n_padded % PADDING_MULTIPLE == 0 and 0 <= n_padded - n_hidden < 2 * PADDING_MULTIPLE
+def test_rows_are_whole_vectors_and_no_multiple_of_4_kb_apart(n_hidden, algorithm):
+    n_padded, multiple = _kernel_arguments._padded(n_hidden, algorithm), PADDING_MULTIPLE[algorithm]
+    assert n_padded % multiple == n_padded % lanes_of("float32") == 0
+    assert 0 <= n_padded - n_hidden < 2 * multiple
     assert n_padded % 512 != 0
+
+
+def test_what_is_not_wanted_is_not_compiled():
+    def settings(**options):
+        return _kernel_arguments.prepared(BPOptions(**options), units(), float, 1)[0]
+
+    assert settings().bethe != 0 == settings().pairs
+    assert settings(log_partition=False).bethe == 0 != settings(log_partition=False).block
+    assert settings(pairwise="mean").pairs != 0 == settings(pairwise=True).pairs
+    assert settings(algorithm="max").add_softplus == 0 != settings(algorithm="mixed").add_softplus

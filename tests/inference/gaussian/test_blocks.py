@@ -36,7 +36,8 @@ def case(n, p, latent=False):
 
 
 @pytest.mark.parametrize("n, p, latent", [(30, 9, False), (9, 90, False), (12, 9, True),
-                                          (50, 70, False), (9, 70, True)])  # fmt: skip
+                                          (50, 70, False), (9, 70, True),
+                                          (70, 9, True)])  # fmt: skip
 def test_moments_are_those_of_the_whole_matrix(n, p, latent):
     model, blocks, site, T = case(n, p, latent)
     X = np.concatenate([model.X, -np.eye(n)], axis=1) if latent else model.X
@@ -87,6 +88,45 @@ def test_naturals_and_moments_are_inverse():
     np.testing.assert_allclose(blocks.log_partition(natural, mean), value, rtol=1e-9)
     with pytest.raises(LinAlgError):
         blocks.natural(site)
+
+
+@pytest.mark.parametrize("sizes", [(2,), (2, 3, 4, 5, 8, 9, 33), (7, 7, 16, 17)])
+def test_what_is_done_to_all_blocks_at_once_is_done_to_each(sizes):
+    rng, n = np.random.default_rng(sum(sizes)), sum(sizes) + 3
+    members = np.split(rng.permutation(n)[: sum(sizes)], np.cumsum(sizes)[:-1])
+    blocks = Blocks(members, n)
+    halves = [rng.normal(size=(k, k + 2)) * 10.0 ** rng.integers(-3, 3, (k, 1)) for k in sizes]
+    whole = [half @ half.T for half in halves]
+    elements, linear = np.concatenate([*map(np.ravel, whole)]), rng.normal(size=n)
+    scale = rng.uniform(0.1, 10, n)
+    inverse, log_determinant = blocks.inverses(elements)
+    expected = sum(np.linalg.slogdet(M)[1] for M in whole)
+    np.testing.assert_allclose(log_determinant, expected, rtol=1e-9)
+    products, ends = blocks.products(elements, linear), np.cumsum(sizes)
+    matrix, scaled = np.ones((n, n)), blocks.scaled(elements, scale)
+    blocks.add_to(matrix, elements)
+    uneven = np.concatenate([linear, np.ones(3), elements + rng.normal(size=len(elements))])
+    even = blocks.matrices(blocks.parts(blocks.symmetric(uneven))[2])
+    even = iter([M for alike in even for M in alike])
+    found = [M for alike in blocks.matrices(inverse) for M in alike]
+    raw = [M for alike in blocks.matrices(blocks.parts(uneven)[2]) for M in alike]
+    scaled = [M for alike in blocks.matrices(scaled) for M in alike]
+    for k, (own, M) in enumerate(zip(blocks.members, whole, strict=True)):
+        np.testing.assert_allclose(found[k] @ M, np.eye(len(M)), atol=1e-6)
+        np.testing.assert_allclose(products[ends[k] - len(M) : ends[k]], M @ linear[own])
+        np.testing.assert_allclose(matrix[np.ix_(own, own)], M + 1)
+        np.testing.assert_allclose(scaled[k], M / np.outer(scale[own], scale[own]))
+        np.testing.assert_array_equal(next(even), (raw[k] + raw[k].T) / 2)
+    more = elements.copy()
+    blocks.add_to_diagonals(linear[blocks.units], more)
+    difference = blocks.diagonals(more) - blocks.diagonals(elements)
+    np.testing.assert_allclose(difference, linear[blocks.units], rtol=1e-6)
+    more[0] = -1
+    with pytest.raises(LinAlgError):
+        blocks.inverses(more)
+    more[:] = 1  # of rank 1
+    with pytest.raises(LinAlgError):
+        blocks.inverses(more)
 
 
 def test_labels_and_members():

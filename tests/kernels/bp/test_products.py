@@ -6,6 +6,7 @@ from fastmf._jit.kernel import address_of, call, kernel
 from fastmf.kernels.bp.arguments import LOGS, PADDING_MULTIPLE, TILE_UNITS, P, Q
 from fastmf.kernels.bp.products import UNITS_AT_ONCE, pair_logs
 
+N_PADDED = PADDING_MULTIPLE["sum"]
 MAX_LOG_PRODUCT = {np.float32: 80, np.float64: 690}
 
 
@@ -40,7 +41,7 @@ def exact(weights, messages, hidden, visible, normalisers):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("normalisers", [False, True])
 @pytest.mark.parametrize("n_units", [1, UNITS_AT_ONCE - 1, UNITS_AT_ONCE + 3, TILE_UNITS])
-@pytest.mark.parametrize("n_hidden", [PADDING_MULTIPLE, 13 * PADDING_MULTIPLE])
+@pytest.mark.parametrize("n_hidden", [N_PADDED, 13 * N_PADDED])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 38.0])
 def test_logs_of_products_are_exact_to_rounding(scale, n_hidden, n_units, normalisers, dtype):
     rng = np.random.default_rng(0)
@@ -62,8 +63,8 @@ def test_logs_of_products_are_exact_to_rounding(scale, n_hidden, n_units, normal
 
 def test_a_unit_does_not_depend_on_those_beside_it():
     rng = np.random.default_rng(1)
-    weights = np.exp(rng.normal(size=(UNITS_AT_ONCE, PADDING_MULTIPLE)))
-    p = rng.random(PADDING_MULTIPLE)
+    weights = np.exp(rng.normal(size=(UNITS_AT_ONCE, N_PADDED)))
+    p = rng.random(N_PADDED)
     arguments = np.stack([p, 1 - p, p]), rng.random((2, UNITS_AT_ONCE)), 5, False
     together = run(weights, np.sqrt(weights), *arguments)
     for k in range(UNITS_AT_ONCE):
