@@ -114,7 +114,7 @@ def _numbers(lines, separator, names, begin, left_out):
 
 
 def _in_words(message, names):
-    """What NumPy says of a cell that is no number, with the name of its column."""
+    """NumPy's message about a cell that is no number, with the name of its column."""
     pattern = r"could not convert string (.*) to float64 at row (\d+), column (\d+).?"
     found = re.fullmatch(pattern, message)
     if not found:

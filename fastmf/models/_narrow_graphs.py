@@ -21,7 +21,7 @@ from fastmf.models._elimination import Marginals, Tables
 
 # Smallest share of the units that are left in one round, where there are many: in a long ladder
 # only those at its ends have two neighbours.
-SMALLEST_SHARE, MANY_UNITS = 0.02, 1000
+FEWEST_CHOSEN, MANY_UNITS = 0.02, 1000
 
 
 class Round(NamedTuple):
@@ -88,7 +88,7 @@ def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
         degree = np.bincount(edges.ravel(), minlength=n_units)
         chosen = left & (degree <= 2)
         n_left, n_chosen = left.sum(), chosen.sum()
-        if not n_chosen or (n_left > MANY_UNITS and n_chosen < SMALLEST_SHARE * n_left):
+        if not n_chosen or (n_left > MANY_UNITS and n_chosen < FEWEST_CHOSEN * n_left):
             break
         rank = rng.random(n_units)
         both = edges[chosen[edges].all(1)]

@@ -51,7 +51,7 @@ class Summary(NamedTuple):
     flipped : int array
         Features whose z-scores have other signs than R and the other z-scores say.
     remarks : list of str
-        What else is wrong with z and R.
+        Texts about other faults of z and R.
     """
 
     units: list

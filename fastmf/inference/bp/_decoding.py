@@ -124,7 +124,7 @@ def with_assignment_check(found, options, units, is_best):
 
 
 class AssignmentCheck(NamedTuple):
-    """What is needed to look for more probable assignments than the decoded ones.
+    """A search for more probable assignments than the decoded ones.
 
     Parameters
     ----------

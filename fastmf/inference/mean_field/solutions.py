@@ -149,7 +149,7 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, verbose=False, **options):
 
 
 class _Reached(NamedTuple):
-    """What `distinct_solutions` reads of a `FixedPoint`, of parts of its rows."""
+    """Parts of the rows of a `FixedPoint` that `distinct_solutions` reads."""
 
     mean: tuple
     var: tuple
