@@ -20,6 +20,7 @@ from numba.core import cgutils, types
 from numba.core.typing.templates import infer_global, make_intrinsic_template
 from numba.extending import overload_method
 
+from fastmf._jit.arrays import field, pointer_to_entry
 from fastmf._jit.cache import FOLDER, Cache
 from fastmf._jit.compiler import Compiler, CompilerOfEntries
 
@@ -51,7 +52,7 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
         counted. Inner, inline and merged kernels never make arrays.
     negative : bool
         Whether an index that is no constant may be negative. If not, none is tested, which makes
-        some kernels faster and others slower: see `fastmf._jit.entries`.
+        some kernels faster and others slower: see `fastmf._jit.lowering`.
     """
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
@@ -226,7 +227,7 @@ def calls(entry=None, parameters=None):
             def generate(context, builder, signature, values):
                 address, *passed = values
                 if entry is not None:
-                    data = context.make_array(table)(context, builder, address).data
+                    data = field(context, builder, table, address, "data")
                     places = (entry, parameters)[: 1 + len(given) - len(others)]
                     places = [context.get_constant(types.intp, place) for place in places]
                     address, *more = (builder.load(builder.gep(data, [k])) for k in places)
@@ -261,10 +262,7 @@ def _unit(typing_context, prior, i):
         for position, type_ in enumerate(prior.types):
             value = builder.extract_value(arguments[0], position)
             if isinstance(type_, types.Array):
-                array = context.make_array(type_)(context, builder, value)
-                pointer = cgutils.get_item_pointer(
-                    context, builder, type_, array, [arguments[1]], wraparound=False
-                )
+                pointer = pointer_to_entry(context, builder, type_, value, [arguments[1]])
                 value = context.unpack_value(builder, type_.dtype, pointer)
             values.append(value)
         return context.make_tuple(builder, signature.return_type, values)
