@@ -3,7 +3,7 @@
 An array at an address, a row of an array without the checks of a slice, the smaller of two numbers:
 each stands for a few instructions in its caller, where a function of Python would be compiled, and
 its types inferred, in every place that calls it. Where nothing is compiled, the Python bodies say
-what they do. `array_at` and `in_all_lanes` are for those who emit instructions themselves.
+what they do. `in_all_lanes` is for those who emit instructions themselves.
 """
 
 import ctypes
@@ -12,8 +12,8 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 
+from fastmf._jit.arrays import array_at, field, pointer_to_entry
 from fastmf._jit.kernel import emitted
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -39,26 +39,6 @@ def _view(typing_context, address, shape, like):
     return result(types.int64, types.UniTuple(types.intp, len(shape)), like), generate
 
 
-def array_at(context, builder, type_, address, sizes):
-    """Emit a C-contiguous array of a Numba type at an address, of sizes that are LLVM integers."""
-    array = context.make_array(type_)(context, builder)
-    n_bytes = context.get_abi_sizeof(context.get_data_type(type_.dtype))
-    item = context.get_constant(types.intp, n_bytes)
-    strides = [item]
-    for size in reversed(sizes[1:]):
-        strides.insert(0, builder.mul(strides[0], size))
-    pointer = context.get_data_type(type_.dtype).as_pointer()
-    populate_array(
-        array,
-        data=builder.inttoptr(address, pointer),
-        shape=sizes,
-        strides=strides,
-        itemsize=item,
-        meminfo=None,
-    )
-    return array._getvalue()
-
-
 def row(array, start, n):
     """The `n` entries of a C-contiguous array, in the order of memory, from the indices `start` on.
 
@@ -78,7 +58,7 @@ def _row(typing_context, array, start, n):
 
     def generate(context, builder, signature, values):
         indices = cgutils.unpack_tuple(builder, values[1])
-        pointer = _entry(context, builder, array, values[0], indices)
+        pointer = pointer_to_entry(context, builder, array, values[0], indices)
         address = builder.ptrtoint(pointer, cgutils.intp_t)
         return array_at(context, builder, result, address, [values[2]])
 
@@ -101,13 +81,12 @@ def copy_row(old, source, new, target, n_planes):
 @emitted(copy_row)
 def _copy_row(typing_context, old, source, new, target, n_planes):
     def generate(context, builder, signature, values):
-        n_units = context.make_array(old)(context, builder, values[0]).shape
-        n_units = builder.extract_value(n_units, 2)
+        n_units = field(context, builder, old, values[0], "shape")[2]
         size = context.get_abi_sizeof(context.get_data_type(old.dtype))
         with cgutils.for_range(builder, values[4]) as loop:
             zero = context.get_constant(types.intp, 0)
             entries = [
-                _entry(context, builder, old, array, [loop.index, row_, zero])
+                pointer_to_entry(context, builder, old, array, [loop.index, row_, zero])
                 for array, row_ in ((values[2], values[3]), (values[0], values[1]))
             ]
             cgutils.raw_memcpy(builder, *entries, n_units, size)
@@ -117,16 +96,6 @@ def _copy_row(typing_context, old, source, new, target, n_planes):
         raise TypeError("copy_row takes two C-contiguous arrays of one type")
     integer = types.intp
     return types.void(old, integer, new, integer, integer), generate
-
-
-def _entry(context, builder, type_, array, indices):
-    """Emit a pointer to an entry of a C-contiguous array."""
-    whole = context.make_array(type_)(context, builder, array)
-    position = context.get_constant(types.intp, 0)
-    sizes = cgutils.unpack_tuple(builder, whole.shape)
-    for index, size in zip(indices, sizes, strict=True):
-        position = builder.add(builder.mul(position, size), index)
-    return builder.gep(whole.data, [position])
 
 
 def scatter(numbers, array, start, step):
@@ -139,7 +108,7 @@ def _scatter(typing_context, numbers, array, start, step):
     def generate(context, builder, signature, values):
         position = values[2]
         for number in cgutils.unpack_tuple(builder, values[0]):
-            builder.store(number, _entry(context, builder, array, values[1], [position]))
+            builder.store(number, pointer_to_entry(context, builder, array, values[1], [position]))
             position = builder.add(position, values[3])
         return context.get_dummy_value()
 
@@ -161,7 +130,9 @@ def _gathered(typing_context, class_, array, start, step):
     def generate(context, builder, signature, values):
         numbers, position = [], values[2]
         for _ in class_.__annotations__:
-            numbers.append(builder.load(_entry(context, builder, array, values[1], [position])))
+            numbers.append(
+                builder.load(pointer_to_entry(context, builder, array, values[1], [position]))
+            )
             position = builder.add(position, values[3])
         return context.make_tuple(builder, result, numbers)
 
@@ -248,9 +219,8 @@ def fetch_and_increment(counter):
 @emitted(fetch_and_increment)
 def _fetch_and_increment(typing_context, counter):
     def generate(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        one = ir.Constant(ir.IntType(64), 1)
-        return builder.atomic_rmw("add", array.data, one, "acq_rel")
+        data = field(context, builder, counter, arguments[0], "data")
+        return builder.atomic_rmw("add", data, ir.Constant(ir.IntType(64), 1), "acq_rel")
 
     return types.int64(counter), generate
 

@@ -8,90 +8,24 @@ methods of a NamedTuple of per-unit arrays (a unit prior), written once for NumP
 scalars.
 """
 
-import gc
 import inspect
 from collections.abc import Callable
-from contextlib import contextmanager
 from functools import cache
 
 import numba
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the middle of the first call
 from llvmlite import ir as llvm
-from numba.core import cgutils, ir, types
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
+from numba.core import cgutils, types
 from numba.core.typing.templates import infer_global, make_intrinsic_template
-from numba.core.untyped_passes import InlineInlinables
 from numba.extending import overload_method
 
+from fastmf._jit.arrays import field, pointer_to_entry
 from fastmf._jit.cache import FOLDER, Cache
-from fastmf._jit.entries import Lowering
+from fastmf._jit.compiler import Compiler, CompilerOfEntries
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
-# Passes of Numba's for what is in no kernel: closures and comprehensions, expressions of arrays.
-NOT_NEEDED = {"inline_closure_likes", "nopython_rewrites"}
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _MergeInPlace(InlineInlinables):
-    """Numba's pass that merges functions, without its two deep copies of each.
-
-    Their text was translated for this one place, so that nobody else sees what becomes of it.
-    """
-
-    _name = "merge_in_place"
-    _n_active = 0  # passes that are under way, one within the other; Numba compiles in one thread
-
-    def run_pass(self, state):
-        _MergeInPlace._n_active += 1
-        ir.Block.__deepcopy__ = lambda block, memo: block
-        try:
-            return super().run_pass(state)
-        finally:
-            _MergeInPlace._n_active -= 1
-            if not _MergeInPlace._n_active:
-                del ir.Block.__deepcopy__
-
-
-@contextmanager
-def _no_garbage_collection():
-    """Leave out the search for unreachable cycles: 0.07 of the CPU time of a first call of `tap`.
-
-    What Numba makes of a kernel stays in use until it is compiled, and is searched each time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-class _Compiler(CompilerBase):
-    """Numba's compiler without what kernels do not need."""
-
-    lowering = NativeLowering
-
-    def compile_extra(self, function):
-        with _no_garbage_collection():
-            return super().compile_extra(function)
-
-    def define_pipelines(self):
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        kept = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
-        own = {InlineInlinables: _MergeInPlace, NativeLowering: self.lowering}
-        passes.passes = [(own.get(kind, kind), text) for kind, text in kept]
-        passes.finalize()
-        return [passes]
-
-
-class _CompilerOfEntries(_Compiler):
-    lowering = Lowering
-
 
 # How a kernel is called, by whom, and what is made of it.
 MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
@@ -118,7 +52,7 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
         counted. Inner, inline and merged kernels never make arrays.
     negative : bool
         Whether an index that is no constant may be negative. If not, none is tested, which makes
-        some kernels faster and others slower: see `fastmf._jit.entries`.
+        some kernels faster and others slower: see `fastmf._jit.lowering`.
     """
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
@@ -136,7 +70,7 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
         forceinline=mode == "inline",
         inline="always" if mode == "merged" else "never",
         _nrt=not (within or views),
-        pipeline_class=_Compiler if negative else _CompilerOfEntries,
+        pipeline_class=Compiler if negative else CompilerOfEntries,
     )
     cached = name is not None and mode != "merged" and FOLDER is not None
     if cached and not numba.config.DISABLE_JIT:
@@ -293,7 +227,7 @@ def calls(entry=None, parameters=None):
             def generate(context, builder, signature, values):
                 address, *passed = values
                 if entry is not None:
-                    data = context.make_array(table)(context, builder, address).data
+                    data = field(context, builder, table, address, "data")
                     places = (entry, parameters)[: 1 + len(given) - len(others)]
                     places = [context.get_constant(types.intp, place) for place in places]
                     address, *more = (builder.load(builder.gep(data, [k])) for k in places)
@@ -328,10 +262,7 @@ def _unit(typing_context, prior, i):
         for position, type_ in enumerate(prior.types):
             value = builder.extract_value(arguments[0], position)
             if isinstance(type_, types.Array):
-                array = context.make_array(type_)(context, builder, value)
-                pointer = cgutils.get_item_pointer(
-                    context, builder, type_, array, [arguments[1]], wraparound=False
-                )
+                pointer = pointer_to_entry(context, builder, type_, value, [arguments[1]])
                 value = context.unpack_value(builder, type_.dtype, pointer)
             values.append(value)
         return context.make_tuple(builder, signature.return_type, values)

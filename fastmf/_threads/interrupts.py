@@ -16,6 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
+from fastmf._jit.arrays import field
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import emitted
 
@@ -60,7 +61,7 @@ def stopped(queue):
 @emitted(stopped)
 def _stopped(typing_context, queue):
     def generate(context, builder, signature, values):
-        data = context.make_array(queue)(context, builder, values[0]).data
+        data = field(context, builder, queue, values[0], "data")
         return _emit_look(builder, data)
 
     return types.boolean(queue), generate
@@ -74,7 +75,7 @@ def next_task(queue):
 @emitted(next_task)
 def _next_task(typing_context, queue):
     def generate(context, builder, signature, values):
-        data = context.make_array(queue)(context, builder, values[0]).data
+        data = field(context, builder, queue, values[0], "data")
         _emit_look(builder, data)  # marks the queue
         return builder.atomic_rmw("add", data, _WORD(1), "acq_rel")
 

@@ -7,6 +7,7 @@ import time
 from llvmlite import ir
 from numba.core import types
 
+from fastmf._jit.arrays import field
 from fastmf._jit.kernel import emitted
 
 
@@ -18,7 +19,7 @@ def load(array, i):
 @emitted(load)
 def _load(typing_context, array, i):
     def generate(context, builder, signature, values):
-        data = context.make_array(array)(context, builder, values[0]).data
+        data = field(context, builder, array, values[0], "data")
         return builder.load_atomic(builder.gep(data, [values[1]]), "acquire", 8)
 
     return types.int64(array, types.intp), generate

@@ -23,8 +23,9 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
+from fastmf._jit.arrays import array_at
 from fastmf._jit.cache import name_of
-from fastmf._jit.intrinsics import array_at, view, widest_vectors
+from fastmf._jit.intrinsics import view, widest_vectors
 from fastmf._jit.kernel import address_of, call, calls, compile_methods, kernel, unit
 from fastmf._threads.interrupts import next_task
 from fastmf._threads.workers import in_parallel, workers_for

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numba.core import cgutils, types
 
-from fastmf._jit.intrinsics import array_at, gathered, row, scatter, widest_vectors
+from fastmf._jit.arrays import array_at
+from fastmf._jit.intrinsics import gathered, row, scatter, widest_vectors
 from fastmf._jit.kernel import REORDER, address_of, calls, compilable, emitted, kernel
 from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where
 

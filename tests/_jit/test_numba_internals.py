@@ -22,7 +22,8 @@ from numba.core.serialize import dumps
 from numba.core.typing.templates import infer_global, make_intrinsic_template
 from numba.np.arrayobj import populate_array
 
-from fastmf._jit.kernel import NOT_NEEDED, kernel
+from fastmf._jit.compiler import NOT_NEEDED
+from fastmf._jit.kernel import kernel
 
 PRIVATE_OPTIONS = ("no_cpython_wrapper", "no_cfunc_wrapper", "forceinline", "_nrt")
 
