@@ -1,6 +1,8 @@
 """Learning of the estimators of RBMs and DBMs: gradients, units of measurement, weights of rows."""
 
+import warnings
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +38,8 @@ from fastmf.priors._values import checked_values
 
 # Rows that units are fitted to at least, where rows have weights.
 MIN_REPEATED = 50_000
+# Rows whose likelihood is estimated before a warning, at most.
+MAX_SCORED_ROWS = 2000
 
 
 def fit_dask(estimator, X, validation_data, sample_weight):
@@ -141,7 +145,8 @@ class Learning:
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
-        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch)
+        score = partial(self._score_of_some, raw, weights)
+        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, score)
         self.__dict__.pop("_state", None)
         return self
 
@@ -265,6 +270,16 @@ class Learning:
         chosen = {"gradient": "tap"} if self.gradient == "auto" else {}
         chosen |= {name: MANY_ROWS[name] for name in self._not_given()}
         return settings_of(self, LayeredSettings, **chosen)
+
+    def _score_of_some(self, X, weights):
+        """The average of `score_samples` of the data, or of some rows where there are many."""
+        rows = slice(None)
+        if X.shape[0] > MAX_SCORED_ROWS:
+            rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of solutions that do not converge
+            found = self.score_samples(X[rows])
+        return float(np.average(found, weights=None if weights is None else weights[rows]))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)

@@ -2,9 +2,11 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from fastmf._common import progress
+from fastmf._common.progress import followed
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -33,3 +35,26 @@ def test_iterations_are_reported_every_few_seconds(monkeypatch, capsys):
     assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
         "iteration 2", "iteration 4",
     ]  # fmt: skip
+
+
+def test_steps_are_followed_by_a_bar_or_by_lines_and_else_in_silence(monkeypatch, capsys):
+    assert list(followed(range(3), "samples", False)) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    assert list(followed([5, 6], "samples", True)) == [5, 6]
+    shown = capsys.readouterr().err
+    assert "samples" in shown and "2/2" in shown
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
+    assert list(followed([5, 6], "samples", True)) == [5, 6]
+    assert capsys.readouterr().err == "0/2 samples\n1/2 samples\n"
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", np.inf)
+    assert list(followed([5, 6], "samples", True)) == [5, 6]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_loop_that_is_left_ends_what_followed_it(capsys):
+    for step in followed(range(100), "samples", True):
+        if step == 3:
+            break
+    shown = capsys.readouterr().err
+    assert "100/100" not in shown and shown.endswith("\n")

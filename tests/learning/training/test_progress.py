@@ -7,7 +7,7 @@ from new_kernels import compile_for, new_kernel
 from numba.core import event
 
 from fastmf._jit import messages
-from fastmf.learning.training.progress import followed, progress, units_of
+from fastmf.learning.training.progress import progress, units_of
 from fastmf.models import CRBM, DBM, RBM
 from fastmf.priors import Bernoulli, Gaussian
 
@@ -82,26 +82,3 @@ def test_units_in_words():
     assert units_of(deep) == "Bernoulli x Gaussian x Bernoulli, float64"
     conditional = CRBM(weights, np.zeros((3, 4)), np.zeros((2, 4)), np.zeros(3), np.zeros(2))
     assert units_of(conditional) == "a conditional RBM, float64"
-
-
-def test_steps_are_followed_by_a_bar_or_by_lines_and_else_in_silence(monkeypatch, capsys):
-    assert list(followed(range(3), "samples", False)) == [0, 1, 2]
-    assert capsys.readouterr().err == ""
-    assert list(followed([5, 6], "samples", True)) == [5, 6]
-    shown = capsys.readouterr().err
-    assert "samples" in shown and "2/2" in shown
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr("fastmf.learning.training.progress.SECONDS", 0.0)
-    assert list(followed([5, 6], "samples", True)) == [5, 6]
-    assert capsys.readouterr().err == "0/2 samples\n1/2 samples\n"
-    monkeypatch.setattr("fastmf.learning.training.progress.SECONDS", np.inf)
-    assert list(followed([5, 6], "samples", True)) == [5, 6]
-    assert capsys.readouterr().err == ""
-
-
-def test_a_loop_that_is_left_ends_what_followed_it(capsys):
-    for step in followed(range(100), "samples", True):
-        if step == 3:
-            break
-    shown = capsys.readouterr().err
-    assert "100/100" not in shown and shown.endswith("\n")
