@@ -9,7 +9,7 @@ import gc
 import sys
 from contextlib import contextmanager
 
-from numba.core import ir
+from numba.core import ir, types
 from numba.core.base import BaseContext
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import register_pass
@@ -96,7 +96,7 @@ class _MergeInPlace(InlineInlinables):
                 del ir.Block.__deepcopy__
 
 
-_SIZES = {}
+_SIZES: dict[types.Type, int] = {}
 
 
 class Compiler(CompilerBase):
