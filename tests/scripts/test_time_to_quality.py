@@ -18,7 +18,7 @@ def script(load, monkeypatch):
 @pytest.mark.parametrize("method", ["default options", "peer"])
 def test_a_run_is_looked_at_after_each_number_of_seconds(script, monkeypatch, method):
     monkeypatch.setattr(script, "SECONDS", (0.2, 0.4))
-    name = f"{script.PEER}: {script.SETTINGS[0]}" if method == "peer" else method
+    name = f"{script.PEER}: {script.RATES[0]:g}" if method == "peer" else method
     found = script.run(name, 3, 0, quick=True)
     assert len(found) == 2
     # Columns are independent: their entropy is the best that can be had, in nats a row.
@@ -39,14 +39,14 @@ def test_the_likelihood_is_that_of_enumeration(script):
     assert below == pytest.approx(exact, abs=0.5) and above == pytest.approx(exact, abs=0.5)
 
 
-def test_the_best_setting_of_the_peer_counts_at_each_time(script):
+def test_the_best_rate_of_the_peer_counts_at_each_time(script):
     k = len(script.SECONDS)
     found = {name: [[(-100.0, -100.0)] * k] for name in script.METHODS}
-    first, last = (f"{script.PEER}: {script.SETTINGS[i]}" for i in (0, -1))
+    first, last = (f"{script.PEER}: {script.RATES[i]:g}" for i in (0, -1))
     found[first] = [[(-90.0, -90.0)] + [(-120.0, -120.0)] * (k - 1)]
     found[last] = [[(-120.0, -120.0)] * (k - 1) + [(-81.0, -79.0)]]
     rows = script.rows_of(7, found)
-    assert len(rows) == len(script.METHODS) - len(script.SETTINGS) + 1
+    assert len(rows) == len(script.METHODS) - len(script.RATES) + 1
     assert rows[-1].split(" | ")[2:] == ["-90.0", "-100.0", "-80.0 (± 1.0) |"]
     assert script.table(rows, "a seed").endswith(rows[-1])
 
