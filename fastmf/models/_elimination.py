@@ -59,7 +59,7 @@ def sum_over_states(tables, plan, kept):
     constants, conditionals = [], []
     for k, separator in enumerate(plan.separators):
         clique = graph.clique(k)
-        message = _log_sum(clique, kept == "cliques")
+        message = log_sum(clique, kept == "cliques")
         if kept == "cliques":
             conditionals.append(clique)
         # Rounding would grow with the messages if their largest entries were passed on.
@@ -92,13 +92,13 @@ def most_probable_state(tables, plan):
     return states
 
 
-def _log_sum(clique, normalise):
-    """Log-sum over the first axis; the clique is used up, or becomes exp(clique - log-sum)."""
-    message = clique.max(0, keepdims=True)
+def log_sum(clique, normalise, axis=0):
+    """Log-sum over an axis; the clique is used up, or becomes exp(clique - log-sum)."""
+    message = clique.max(axis, keepdims=True)
     message[message == -np.inf] = 0
     clique -= message
     np.exp(clique, out=clique)
-    total = clique.sum(0, keepdims=True)
+    total = clique.sum(axis, keepdims=True)
     impossible = total == 0
     total[impossible] = 1
     if normalise:
@@ -106,7 +106,7 @@ def _log_sum(clique, normalise):
     # In place: these arrays are as large as half a clique.
     message += np.log(total, out=total)
     message[impossible] = -np.inf
-    return message[0]
+    return message.squeeze(axis)
 
 
 class _Elimination:
@@ -164,7 +164,7 @@ class _Elimination:
     def conditional(self, k):
         """p(x | s) of step k, from its messages, for the last time."""
         clique = self.clique(k)
-        _log_sum(clique, True)
+        log_sum(clique, True)
         self.inbox[k] = None
         return clique
 

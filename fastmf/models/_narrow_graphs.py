@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.models._elimination import Marginals, Tables
+from fastmf.models._elimination import Marginals, Tables, log_sum
 
 # Smallest share of the units that are left in one round, where there are many: in a long ladder
 # only those at its ends have two neighbours.
@@ -212,7 +212,7 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True):
     for done in reduction.rounds:
         messages, conditionals = [], []
         for clique in _cliques(done, fields, couplings):
-            message = _log_sum(clique)
+            message = log_sum(clique, True, axis=1)
             largest = message.max(tuple(range(1, message.ndim)))
             if (largest == -np.inf).any():
                 return Marginals(-np.inf, None, None)
@@ -281,21 +281,6 @@ def _from(tables, edge, is_first):
     """Tables of some edges, with the states of one of their units first."""
     tables = tables[edge]
     return np.where(is_first[:, None, None], tables, tables.swapaxes(1, 2))
-
-
-def _log_sum(clique):
-    """Log-sum over the states of the units; the clique becomes exp(clique - log-sum)."""
-    message = clique.max(1, keepdims=True)
-    message[message == -np.inf] = 0
-    clique -= message
-    np.exp(clique, out=clique)
-    total = clique.sum(1, keepdims=True)
-    impossible = total == 0
-    total[impossible] = 1
-    clique /= total
-    message += np.log(total)
-    message[impossible] = -np.inf
-    return message[:, 0]
 
 
 def _pass_on(done, messages, fields, couplings):

@@ -136,11 +136,15 @@ def too_small(z, blocks):
 
 def _rounded(z, blocks):
     """Say so of correlations that were rounded to one decimal."""
-    values = np.concatenate([block[np.triu_indices(len(block), 1)] for _, block in blocks])
-    tenths = np.rint(10 * values)
-    if len(values) < MIN_CORRELATIONS or abs(values - tenths / 10).max() > 1e-6:
-        return
-    if len(np.unique(abs(tenths))) >= MIN_MODULI:
+    n, seen = 0, np.zeros(11, bool)
+    # A row at a time: the first one ends it where R is not rounded, and R may fill the memory.
+    for row in (block[k, k + 1 :] for _, block in blocks for k in range(len(block))):
+        tenths = np.rint(10 * row)
+        if abs(row - tenths / 10).max(initial=0) > 1e-6:
+            return
+        n += len(row)
+        seen[abs(tenths).astype(int)] = True
+    if n >= MIN_CORRELATIONS and seen.sum() >= MIN_MODULI:
         yield (
             "R seems to be rounded to one decimal: next to an effect, scores are wrong by up to "
             f"{0.05 * abs(z).max():.2g}, and probabilities of correlated features with them. Give "

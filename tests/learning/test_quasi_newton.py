@@ -133,7 +133,7 @@ def test_variables_have_their_own_longest_steps():
 
     start = np.array([8.0, 8.0])
     found = minimise(objective, start, np.full(2, -9.0), np.full(2, 9.0), longest=longest)
-    np.testing.assert_allclose(found, 0, atol=1e-3)
+    np.testing.assert_allclose(found, 0, atol=1e-12)
     assert (abs(np.diff(tried, axis=0)) <= longest + 1e-12).all()
     assert abs(np.diff(tried, axis=0)).max() == pytest.approx(0.5)
 
