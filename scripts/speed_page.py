@@ -30,28 +30,28 @@ def write(path, text, markers):
 
 def excerpt(text):
     """The table of the README from the text of the page: task, threads, times and ratio."""
-    conditions, found = [], {}
+    conditions, found = None, {}
     for line in text.splitlines():
         if match := CONDITIONS.match(line):
-            conditions.append(match.groups())
+            conditions = match.groups()
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         # Rows of time to quality, which stand first, have as many cells, and no conditions.
         row = conditions and line.startswith("|") and len(cells) == 5
         if row and cells[2].endswith(")"):
             task, ours, theirs, ratio, _ = cells
             key = task, theirs.partition(" (")[2][:-1]
-            found[key] = f"| {task} | {conditions[-1][0]} | {ours} | {theirs} | {ratio} |"
+            found[key] = conditions, f"| {task} | {conditions[0]} | {ours} | {theirs} | {ratio} |"
     missing = [row for row in ROWS if row not in found]
     if missing:
         raise SystemExit(f"{PAGE.name} lacks rows that the README holds: {missing}.")
+    machines = dict.fromkeys(found[row][0][1] for row in ROWS)
     return "\n".join(
         [
-            f"Medians ({'; '.join(dict.fromkeys(c for _, c in conditions))}); the ratio is theirs "
-            "to ours.",
+            f"Medians ({'; '.join(machines)}); the ratio is theirs to ours.",
             "",
             "| task | threads | fastmf | others | ratio |",
             "|---|---|---|---|---|",
-            *(found[row] for row in ROWS),
+            *(found[row][1] for row in ROWS),
         ]
     )
 
