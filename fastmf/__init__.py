@@ -101,7 +101,7 @@ _HOME = {
     "PottsMachine": "estimators",
     "SpikeSlabClassifier": "estimators",
     "SpikeSlabRegressor": "estimators",
-    "compare_groups": "estimators.group_comparison",
+    "compare_groups": "estimators.networks.group_comparison",
     "annealed_importance_sampling": "evaluation",
     "log_partition_report": "evaluation",
     "pseudo_log_likelihood": "evaluation",

@@ -1,4 +1,15 @@
-"""scikit-learn estimators, each imported when it is first used."""
+"""scikit-learn estimators, each imported when it is first used.
+
+Its rooms, each of which imports nothing of those after it:
+
+    common               data, names, weights and files: what several systems share
+    networks             errors, tests, edges and centralities of a fitted network
+    pseudo_likelihood    fully visible machines: binary, ordinal and Potts
+    layered              RBMs, DBMs and conditional RBMs
+    sparse_regression    spike-and-slab regression and classification
+
+Names of modules that hold no public class begin with an underscore where the room holds any.
+"""
 
 from contextlib import suppress
 from importlib import import_module
@@ -12,14 +23,14 @@ with suppress(ModuleNotFoundError), deferred("scipy.stats"):  # estimators say w
 
 # Estimator -> the module that defines it.
 _HOME = {
-    "ConditionalRBM": "conditional_rbm",
-    "DeepBoltzmannMachine": "deep_boltzmann_machine",
-    "FullyVisibleBoltzmannMachine": "fully_visible",
-    "GeneralizedRBM": "generalized_rbm",
-    "OrdinalMachine": "ordinal_machine",
-    "PottsMachine": "potts_machine",
-    "SpikeSlabClassifier": "spike_slab_classifier",
-    "SpikeSlabRegressor": "spike_slab",
+    "ConditionalRBM": "layered.conditional_rbm",
+    "DeepBoltzmannMachine": "layered.deep_boltzmann_machine",
+    "FullyVisibleBoltzmannMachine": "pseudo_likelihood.fully_visible",
+    "GeneralizedRBM": "layered.generalized_rbm",
+    "OrdinalMachine": "pseudo_likelihood.ordinal_machine",
+    "PottsMachine": "pseudo_likelihood.potts_machine",
+    "SpikeSlabClassifier": "sparse_regression.spike_slab_classifier",
+    "SpikeSlabRegressor": "sparse_regression.spike_slab",
 }
 
 __all__ = [*_HOME]

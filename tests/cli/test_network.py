@@ -12,7 +12,7 @@ import pytest
 import fastmf as mf
 from fastmf.cli import main
 from fastmf.cli.network import read_items
-from tests.estimators.test_resampling import ratings
+from tests.estimators.networks.test_resampling import ratings
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 A step of `fit`, from the estimator to the kernels, in the order of calls:
 
-    estimators/_layered_learning.py     data in units of learning, settings, metrics
-    estimators/_runs.py                 options of a run
+    estimators/layered/_learning.py     data in units of learning, settings, metrics
+    estimators/common/runs.py           options of a run
     learning/training/trainer.py        epochs, batches, random numbers, checkpoints
     family.py, dispatch.py              what the loop calls; the compiled or the general path
 

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 import fastmf as mf
-from fastmf.estimators._units import hidden_prior
+from fastmf.estimators.layered._units import hidden_prior
 from fastmf.evaluation import log_likelihood
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.family import train

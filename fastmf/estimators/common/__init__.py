@@ -1,0 +1,1 @@
+"""Data, names of features, weights, missing values, warnings and files of estimators."""

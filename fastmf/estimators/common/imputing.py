@@ -1,0 +1,168 @@
+"""Missing values as estimators fill them in, and warnings where their means are uncertain."""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, one_of
+from fastmf._common.rows import blocks
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.convergence import warn_unless_converged
+from fastmf.estimators.common.rows import refuse_sparse_missing
+from fastmf.estimators.common.runs import drawn_seed
+from fastmf.inference.mean_field.solutions import distinct
+from fastmf.inference.missing.fully_visible import METHODS, WORST_ERROR, conditional_means
+from fastmf.inference.missing.layered import (
+    MAX_WORK_OF_ROW,
+    average_of_phases,
+    exact_given,
+    promising_starts,
+)
+
+LAYERED_METHODS = ("auto", "exact", "tap")
+
+
+def means_of_missing(machine, X, method, random_state):
+    """Means of the units of a fitted machine given those of rows that are not missing.
+
+    Parameters
+    ----------
+    machine : estimator
+        With `model_` and `n_threads`.
+    X : array of shape (n_rows, n_units)
+        With NaN for missing values.
+    method, random_state
+        See `FullyVisibleBoltzmannMachine.impute`.
+
+    Returns
+    -------
+    array of shape (n_rows, n_units)
+
+    Warns
+    -----
+    ConvergenceWarning
+        If some of the means are uncertain.
+    """
+    one_of("method", method, METHODS)
+    seed = drawn_seed(random_state)
+    found = conditional_means(machine.model_, X, method, seed=seed, n_threads=machine.n_threads)
+    n = np.count_nonzero(~found.converged)
+    if n:
+        reason = "mean-field solutions did not converge"
+        if method != "tap":
+            error = found.error.max()
+            reason = f"probabilities have standard errors of up to {error:.2g}, above {WORST_ERROR}"
+        warn_user(
+            f"The means of {n} of {len(X)} rows are uncertain: their {reason}. Compare with "
+            "another method, or another random_state.",
+            ConvergenceWarning,
+        )
+    return found.mean
+
+
+class LayeredImputing:
+    """The method `impute` of machines with hidden layers."""
+
+    def impute(self, X, *, method="auto", n_starts=8):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            With NaN for missing values, or a negative label for a missing categorical one.
+        method : {"auto", "exact", "tap"}, default "auto"
+            - "exact": the sum over all states of the hidden layer, or of a row's missing units, the
+              other side summed analytically: of few hidden units (up to some 12 of two values next
+              to 784), or few missing ones next to any number of hidden ones. Of a deep machine the
+              sides are the even and the odd layers.
+            - "tap": the means of distinct mean-field solutions from `n_starts` starts, each a phase
+              with the weight that its log-partition gives. Phases that no start leads to are
+              missed, and weights are those of TAP.
+            - "auto": "exact" for rows that it takes, "tap" for all others.
+        n_starts : int, default 8
+            Number of starts of "tap": the mean of independent units, those of the distinct
+            `solutions` under which what was seen is most probable, and the rows of `starts_` that
+            are nearest to it. With 1, a single solution, which may be one of several phases.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Rows that are filled in; of categorical units with the most probable labels.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if there are too many states.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solutions of some rows have not converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> X[0, :4] = np.nan
+        >>> filled = rbm.impute(X)
+        >>> bool(np.isnan(filled).any()), bool((filled[0, 4:] == X[0, 4:]).all())
+        (False, True)
+        """
+        check_is_fitted(self)
+        one_of("method", method, LAYERED_METHODS)
+        n_starts = count("n_starts", n_starts)
+        refuse_sparse_missing(X)
+        X = self._dense_data(X, missing=True)
+        mean, converged = X.copy(), np.ones(len(X), bool)
+        left = np.flatnonzero(np.isnan(X).any(1))
+        if method != "tap":
+            left = self._fill_exactly(mean, left)
+        if method == "exact" and len(left):
+            raise ValueError(
+                "method 'exact' takes rows for which the states of one side times the units of the "
+                f"other are at most 2^{np.log2(MAX_WORK_OF_ROW):g}: {len(left)} of {len(X)} rows, "
+                f"among them row {left[0]}, have more; take 'tap' or 'auto'."
+            )
+        phases = self._phases() if len(left) and n_starts > 1 else None
+        for rows in blocks(len(left), len(left) * X.shape[1] * n_starts):
+            rows = left[rows]
+            mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
+        warn_unless_converged(converged)
+        return self._as_given(mean)
+
+    def _fill_exactly(self, X, incomplete):
+        """Fill in what can be summed, in place; the rows that are left."""
+        left = []
+        for rows in blocks(len(incomplete), len(incomplete) * X.shape[1]):
+            rows = incomplete[rows]
+            found = exact_given(self.model_, X[rows])
+            X[rows[found.exact]] = found.mean[found.exact]
+            left.append(rows[~found.exact])
+        return np.concatenate(left) if left else incomplete
+
+    def _phases(self):
+        """The distinct mean-field solutions of the model itself, of finite log-partition."""
+        found = self._solve(self.starts_)
+        rows = distinct(found)[0]
+        rows = rows[np.isfinite(found.log_partition[rows])]
+        mean, b, a = ((part[0][rows],) for part in (found.mean, found.b, found.a))
+        return replace(found, mean=mean, b=b, a=a, log_partition=found.log_partition[rows])
+
+    def _average_of_solutions(self, X, phases, n_starts):
+        """Means over mean-field solutions of each row, and whether one has converged."""
+        zero, prior = X.dtype.type(0), self.visible_
+        starts = np.broadcast_to(self.pointwise_.moments(zero, zero)[0], X.shape)[:, None]
+        if phases is not None:
+            others = promising_starts(prior, X, phases, self.starts_, n_starts - 1)
+            starts = np.concatenate([starts, others], axis=1).astype(X.dtype)
+        shape, missing = starts.shape, np.isnan(X)[:, None]
+        starts = np.where(missing, starts, X[:, None]).reshape(-1, X.shape[1])
+        seen = ~np.broadcast_to(missing, shape).reshape(starts.shape)
+        found = self._solve(starts, clamp=seen, log_partition=shape[1] > 1)
+        logs = np.zeros(len(starts)) if found.log_partition is None else found.log_partition
+        by_row = (part.reshape(shape[:2]) for part in (logs, found.converged))
+        mean, converged = average_of_phases(found.mean[0].reshape(shape), *by_row)
+        return np.where(missing[:, 0], mean, X), converged

@@ -1,0 +1,1 @@
+"""Machines with hidden layers: RBMs, DBMs and conditional RBMs."""

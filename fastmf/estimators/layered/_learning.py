@@ -1,0 +1,368 @@
+"""Learning of the estimators of RBMs and DBMs: gradients, units of measurement, weights of rows."""
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common import arguments as check
+from fastmf._common.rows import is_dask, is_incomplete, is_sparse
+from fastmf.estimators.common.convergence import warn_of_likelihood
+from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
+from fastmf.estimators.common.runs import run, seed_of, settings_of, split
+from fastmf.estimators.common.weights import present_rows
+from fastmf.inference.missing.seen import log_prob_of_seen
+from fastmf.learning.layered.choice import MANY_ROWS, gradient_for, steps_for
+from fastmf.learning.layered.completion import (
+    completed_once,
+    independent_of_seen,
+    with_values_of_columns,
+)
+from fastmf.learning.layered.domain import check_exists
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_exact
+from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
+from fastmf.learning.layered.general_step import step
+from fastmf.learning.layered.preconditioning import preparation
+from fastmf.learning.layered.scaling import scaling_of
+from fastmf.learning.layered.settings import GRADIENTS, LayeredSettings
+from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.settings import learning_rate
+from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import is_unit_prior
+from fastmf.priors._rows import log_prob_of_rows, states
+from fastmf.priors._scaling import is_real
+from fastmf.priors._values import checked_values
+
+# Rows that units are fitted to at least, where rows have weights.
+MIN_REPEATED = 50_000
+# Rows whose likelihood is estimated before a warning, at most.
+MAX_SCORED_ROWS = 2000
+
+
+def fit_dask(estimator, X, validation_data, sample_weight):
+    """Learn from the rows of a Dask array, block by block."""
+    from fastmf.distributed import fit
+
+    if sample_weight is not None:
+        raise ValueError("sample_weight is not possible with a Dask array: leave it out.")
+    return fit(estimator, X, validation_data=validation_data)
+
+
+class Learning:
+    """`fit` and `partial_fit` of `LayeredMachine`.
+
+    A subclass gives `_initial_model`.
+    """
+
+    def fit(self, X, y=None, validation_data=None, sample_weight=None):
+        """Learn from data.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or Dask array of shape (n_samples, n_features)
+            Rows of data, those of a Dask array block by block (`fastmf.distributed.fit`); of
+            categorical units, one label for each, and no sparse matrix. Sparse rows and integers
+            are made dense and floating point a batch at a time; integers count as float64. NaN, or
+            a negative label of a categorical unit, is a missing value: see the notes.
+        y : ignored
+        validation_data : array or sparse matrix of shape (n_rows, n_features) or None
+            Data whose log-likelihood is followed and decides on early stopping.
+        sample_weight : array of shape (n_samples,) or None
+            An epoch has each row as often as its weight says, on average, and as many rows in all
+            as have a positive weight; those of weight 0 are left out. Not negative, and not all
+            zero.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For data outside the support of the visible units, options out of range, or a
+            checkpoint of another run; for rows or columns without any value.
+        FloatingPointError
+            If learning diverges, and couplings grow beyond all bounds.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If in the end data are explained worse than by the independent units that learning began
+            with, or more than half of what an earlier epoch gained over these is lost.
+        UserWarning
+            If mean-field iterations have no moments, and learning goes on with "pcd".
+
+        Notes
+        -----
+        The likelihood is that of what was seen: missing units are summed or integrated out, which
+        is right where values are missing at random, for reasons that do not depend on themselves
+        given those that were seen. With gradient "exact" that is exact. With all others (and with
+        `l1` or `preconditioning`) missing values are drawn anew before each epoch, by Gibbs
+        sampling of the model given what was seen.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0)
+        >>> _ = rbm.fit(X[:150], validation_data=X[150:])
+        >>> len(rbm.history_["validation_log_likelihood"])
+        2
+        """
+        if is_dask(X):
+            return fit_dask(self, X, validation_data, sample_weight)
+        settings = self._settings()
+        seed, validation = seed_of(self.random_state), None
+        X = self._checked_rows(X)
+        weights = check.row_weights(sample_weight, X.shape[0])
+        check_seen(self, X, weights)
+        X, weights = present_rows(X, weights)
+        begin = self._begin(X, seed or 0, weights)
+        raw, scaled, model, scaling = begin.raw, begin.scaled, begin.model, begin.scaling
+        if validation_data is not None:
+            model_of_data = begin.model_of_data()
+            validation = self._data(validation_data, missing=True, model=model_of_data)
+        elif self.early_stopping:
+            rows, others = split(raw.shape[0], self.validation_fraction, seed or 0)
+            validation, raw = raw[others], raw[rows]
+            weights = weights if weights is None else weights[rows]
+            scaled = scaled[rows]
+        if validation is not None and scaling is not None:
+            validation = scaling.data(validation, model.dtype)
+        settings = self._with_gradient(settings, model, raw.shape[0])
+        model = self._pretrained(model, scaled, settings, seed or 0, weights)
+        family, settings = self._family(settings, scaled, weights)
+        metrics = Metrics(family.metrics, begin)
+        family = family._replace(metrics=metrics)
+        options = {"weights": weights, "raw": scaling and scaling.undone}
+        run(self, model, scaled, settings, family, seed, validation, **options)
+        if scaling is not None:
+            self.model_ = scaling.undone(self.model_)
+        self._remember(raw, settings, weights, seed)
+        epoch = self.n_iter_
+        if self.early_stopping and epoch:  # the best one is kept
+            epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
+        score = partial(self._score_of_some, raw, weights)
+        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, score)
+        self.__dict__.pop("_state", None)
+        return self
+
+    def partial_fit(self, X, y=None):
+        """Take one step of learning on a batch of data, at the rate of the first epoch.
+
+        The first call initialises the model as `fit` does, but without pre-training.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, random_state=0)
+        >>> for batch in np.split(X, 4):
+        ...     _ = rbm.partial_fit(batch)
+        >>> rbm.n_iter_
+        4
+        """
+        settings = self._settings()
+        if not hasattr(self, "model_"):
+            self._state_seed = seed_of(self.random_state) or 0
+            X = self._checked_rows(X)
+            check_seen(self, X)
+            begin = self._begin(X, self._state_seed)
+            X, self._scaling, self.n_iter_, self.history_ = begin.scaled, begin.scaling, 0, {}
+            self._state = initial_state(begin.model)
+            self.model_ = begin.model_of_data()
+            self._remember(begin.raw, settings)
+        else:
+            X = self._data(X, missing=True)
+            check_seen(self, X, columns=False)
+            if not hasattr(self, "_state"):
+                self._state_seed = seed_of(self.random_state) or 0
+                self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X))
+                model = self.model_ if self._scaling is None else self._scaling.model(self.model_)
+                self._state = initial_state(model)
+            X = X if self._scaling is None else self._scaling.data(X, self.model_.dtype)
+        settings = self._with_gradient(settings, self._state.model, X.shape[0])
+        every, prepare = preparation(settings) or (1, None)
+        if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
+            prepare(self._state, X, settings, self.n_threads)
+        rng = stream(self._state_seed, self.n_iter_)
+        X = completed_once(self._state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
+        step(self._state, X, settings, learning_rate(settings, 0), rng, self.n_threads)
+        model, self.n_iter_ = self._state.model, self.n_iter_ + 1
+        self.model_ = model if self._scaling is None else self._scaling.undone(model)
+        return self
+
+    def _checked_rows(self, X):
+        missing = not is_sparse(X)
+        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
+        return with_nan_labels(self._own_visible(), X)
+
+    def _own_visible(self):
+        """The option `visible`, or the units of `init`."""
+        return self.visible if self.init is None else getattr(self.init, "layers", (None,))[0]
+
+    def _begin(self, X, seed, weights=None):
+        """Data and machine that learning begins with, as a `Begin`."""
+        rows = None if weights is None else _repeated_rows(weights)
+        lacking = is_incomplete(X)
+        model = self._initial_model(with_values_of_columns(X) if lacking else X, seed, rows)
+        X = checked_values(model.layers[0], X, model.dtype, missing=lacking)
+        independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
+        if lacking and not is_unit_prior(self._own_visible()):  # it was fitted, and to more
+            model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
+        scaling = scaling_of(independent, model, is_sparse(X))
+        if scaling is None:
+            check_exists(model)
+            return Begin(X, X, model, None, independent)
+        if self.init is None:
+            # The couplings that were drawn are meant for the units of measurement of learning.
+            model = model.rebuilt(model.couplings, scaling.of_layers(model.layers))
+        else:
+            model = scaling.model(model)
+        check_exists(model)
+        return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
+
+    def _with_gradient(self, settings, model, n_rows):
+        """The settings with the gradient that is taken, and what is chosen for it."""
+        gradient = self.gradient
+        if gradient == "auto":
+            gradient = gradient_for(model, n_rows)
+        if gradient == "exact" and not is_exact(model):
+            raise ValueError(
+                "gradient='exact' needs a machine with one hidden layer, and at most "
+                f"{MAX_SUMMED_STATES} states of its visible or of its hidden units, "
+                f"got {model}; use 'tap' or 'pcd'."
+            )
+        self.gradient_ = gradient
+        settings = replace(settings, gradient=gradient)
+        chosen = steps_for(model, settings)
+        return replace(settings, **{name: chosen[name] for name in self._not_given()})
+
+    def _not_given(self):
+        return [name for name in MANY_ROWS if getattr(self, name) is None]
+
+    def _family(self, settings, X, weights):
+        """The steps of learning, and the settings that suit them."""
+        first_order = settings.l1 or settings.preconditioning is not None
+        if settings.gradient != "exact" or first_order:
+            return LAYERED_FAMILY, settings
+        settings = replace(settings, batch_size=X.shape[0])
+        return quasi_newton_family(X, weights, settings), settings
+
+    def _pretrained(self, model, X, settings, seed, row_weights):
+        """The model from which `fit` starts."""
+        return model
+
+    def _settings(self):
+        check.one_of("gradient", self.gradient, ("auto", *GRADIENTS))
+        chosen = {"gradient": "tap"} if self.gradient == "auto" else {}
+        chosen |= {name: MANY_ROWS[name] for name in self._not_given()}
+        return settings_of(self, LayeredSettings, **chosen)
+
+    def _score_of_some(self, X, weights):
+        """The average of `score_samples` of the data, or of some rows where there are many."""
+        rows = slice(None)
+        if X.shape[0] > MAX_SCORED_ROWS:
+            rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of solutions that do not converge
+            found = self.score_samples(X[rows])
+        return float(np.average(found, weights=None if weights is None else weights[rows]))
+
+    def _remember(self, X, settings, weights=None, seed=None):
+        rows = slice(None) if weights is None else _repeated_rows(weights)
+        self.pointwise_ = independent_of_seen(self.visible_, X[rows])
+        starts = monitor_rows(X, settings, 0, weights)
+        starts = completed_once(self.model_, starts, [seed or 0, 0], self.n_threads)
+        self.starts_ = states(self.visible_, starts, self.model_.dtype)
+
+
+def _repeated_rows(weights):
+    """Rows as often as their weights say, several times all of them where they are few."""
+    rng, n_times = np.random.default_rng(0), max(1, MIN_REPEATED // len(weights))
+    return np.concatenate([weighted_rows(weights, rng) for _ in range(n_times)])
+
+
+class Begin(NamedTuple):
+    """Data, and the machine before it has learned.
+
+    Parameters
+    ----------
+    raw, scaled : array or csr_array of shape (n_samples, n_features)
+        Data as they are, and in the units of measurement in which they are learned.
+    model : RBM or DBM
+        Machine of the latter.
+    scaling : Scaling or None
+        How they are related; None if they are the same.
+    independent : unit prior
+        Independent units fitted to the data as they are.
+    """
+
+    raw: np.ndarray
+    scaled: np.ndarray
+    model: object
+    scaling: tuple
+    independent: tuple
+
+    def model_of_data(self):
+        """The machine of the data as they are."""
+        return self.model if self.scaling is None else self.scaling.undone(self.model)
+
+
+class Metrics:
+    """Metrics of an epoch, of data in units of measurement of their own.
+
+    Parameters
+    ----------
+    metrics : callable
+        Metrics of the family, of data as they are learned.
+    begin : Begin
+
+    Attributes
+    ----------
+    independent : float or None
+        Log-likelihood on the rows of the last epoch, nats a row, of the independent units fitted to
+        the data, or of those that learning began with if these explain less.
+    """
+
+    def __init__(self, metrics, begin):
+        self._metrics, self._scaling = metrics, begin.scaling
+        fitted = begin.independent
+        fitted = fitted if begin.scaling is None else begin.scaling.units(fitted)
+        self._priors = fitted, begin.model.layers[0]
+        self.independent = None
+
+    def __call__(self, state, monitored, validation, settings, n_threads):
+        """Metrics by name: log-likelihoods per unit of data as they were given."""
+        found = self._metrics(state, monitored, validation, settings, n_threads)
+        self.independent = min(self._alone(prior, monitored) for prior in self._priors)
+        if not is_real(self._priors[0]):
+            return found
+        size = sum(state.model.sizes)
+        rows = {"log_likelihood": monitored, "validation_log_likelihood": validation}
+        return {name: value - self._volume(rows[name]) / size for name, value in found.items()}
+
+    def _alone(self, prior, rows):
+        """Log-likelihood of uncoupled units."""
+        if is_incomplete(rows):
+            sizes = column_sizes(prior)
+            seen = ~np.isnan(rows[:, np.cumsum(sizes) - sizes])
+            log_probs = log_prob_of_seen(prior, rows) - seen @ prior.log_partition(0.0, 0.0)
+            return float(log_probs.mean()) - self._volume(rows)
+        log_probs = log_prob_of_rows(prior, rows, prior.moments(0.0, 0.0)[0].dtype)
+        return float(log_probs.mean() - prior.log_partition(0.0, 0.0).sum()) - self._volume(rows)
+
+    def _volume(self, rows):
+        return 0.0 if self._scaling is None else self._scaling.log_volume(self._priors[0], rows)

@@ -1,0 +1,347 @@
+"""Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import number, one_of
+from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.convergence import warn_unless_converged
+from fastmf.estimators.common.files import Saved, pointwise_and_starts
+from fastmf.estimators.common.imputing import LayeredImputing
+from fastmf.estimators.common.rows import checked_rows, with_nan_labels
+from fastmf.estimators.layered import denoising
+from fastmf.estimators.layered._learning import Learning
+from fastmf.estimators.layered._sampling import LayeredSampling
+from fastmf.evaluation.annealed import annealed_importance_sampling
+from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
+from fastmf.inference.mean_field.solutions import distinct_solutions
+from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.missing.layered import enumerable, log_likelihood
+from fastmf.inference.missing.seen import log_likelihood_of_seen, means_given_seen
+from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
+from fastmf.models import exact
+from fastmf.models._io import prior_to_arrays
+from fastmf.priors._protocol import n_units
+from fastmf.priors._rows import states
+from fastmf.priors._values import checked_values
+
+
+class LayeredMachine(
+    Learning,
+    LayeredImputing,
+    LayeredSampling,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    Saved,
+    BaseEstimator,
+):
+    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`.
+
+    A subclass gives `_initial_model`, `_chains` and, if its hidden layers need a
+    mean-field solution given data, the options of that in `_given_data`.
+    """
+
+    _forgotten = (*Saved._forgotten, "init")
+
+    @property
+    def visible_(self):
+        """Prior of the visible units."""
+        return self.model_.layers[0]
+
+    @property
+    def _n_features_out(self):
+        return n_units(self.model_.layers[-1])
+
+    @property
+    def _order(self):
+        return ORDER_OF_GRADIENT.get(self.gradient, 2)
+
+    # --- likelihoods and solutions ------------------------------------------------------------
+
+    def score_samples(self, X, log_partition="auto"):
+        """Log-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            With NaN, or negative labels, for missing values: of these rows, the log-likelihood of
+            what was seen.
+        log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
+            As in `log_partition`; a number is taken as the log-partition itself.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+
+        Notes
+        -----
+        Hidden layers are summed exactly given the data: those of a deep machine if the states of
+        its odd layers times the units of the even ones are at most 2^22, and else by mean field.
+        Missing units are summed together with the hidden ones, exactly where `impute` is exact, and
+        else by a single mean-field solution.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> rbm.score_samples(X).shape
+        (200,)
+        >>> lower = rbm.score_samples(X, log_partition=rbm.log_partition() + 1)
+        >>> np.allclose(lower, rbm.score_samples(X) - 1)
+        True
+        """
+        check_is_fitted(self)
+        X = self._data(X, missing=True)
+        if isinstance(log_partition, str):
+            log_partition = self.log_partition(log_partition)
+        else:
+            log_partition = number("log_partition", log_partition, -np.inf, np.inf)
+        if is_incomplete(X):
+            return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)
+        # Values between the two of a binary unit are means of the row, not states.
+        parts = (
+            log_likelihood(self.model_, X[rows], log_partition, **self._given_data)
+            for rows in row_blocks(X)
+        )
+        return np.concatenate(list(parts))
+
+    def log_partition(self, how="auto"):
+        """The log-partition that `score_samples` takes.
+
+        Parameters
+        ----------
+        how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
+            - "exact": `fastmf.exact`, by enumeration of the smaller layer (of a deep machine, of
+              the even or the odd layers).
+            - "log_sum_exp": from the distinct mean-field solutions reached from `starts_`, the log
+              of the sum of their weights (of solutions that no barrier parts one counts). Its error
+              can be a nat and more for strong couplings.
+            - "mean": the mean of their log-partitions, as in the figures of Tramel et al. (2018).
+            - "auto": "exact" if the states of the smaller layer times the units of the other are at
+              most 2^24, such as 14 binary hidden units next to 1,024; else "log_sum_exp", or
+              `annealed_importance_sampling` where mean-field iterations have no moments, as those
+              of spike-and-slab units next to Gaussian ones.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the model has too many states.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> exact, near = rbm.log_partition(), rbm.log_partition("log_sum_exp")
+        >>> exact == mf.exact(rbm.model_).log_partition, abs(near - exact) < 0.05
+        (True, True)
+        """
+        check_is_fitted(self)
+        one_of("how", how, ("auto", "exact", *ESTIMATES))
+        if how == "exact" or (how == "auto" and enumerable(self.model_)):
+            return exact(self.model_, averages=False).log_partition
+        solved = self._solve(self.starts_)
+        if how == "auto" and not np.isfinite(solved.log_partition).any():
+            return annealed_importance_sampling(
+                self.model_, max_steps=8000, n_threads=self.n_threads, rng=0
+            ).log_partition
+        how = ESTIMATES[0] if how == "auto" else how
+        found = log_partition_estimate(solved, how, model=self.model_, order=self._order)
+        if not np.isfinite(found):
+            warn_user(
+                f"the log-partition is unknown, {found}: mean-field iterations of this machine "
+                "have no moments. Use how='auto' or `fastmf.annealed_importance_sampling`.",
+                ConvergenceWarning,
+            )
+        return found
+
+    def score(self, X, y=None):
+        """Average of `score_samples`.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> np.isclose(rbm.score(X), rbm.score_samples(X).mean())
+        np.True_
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def solutions(self, X=None, merge_tol=1e-2):
+        """The distinct mean-field solutions reached from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_starts, n_features) or None
+            Starts (None: `starts_`).
+        merge_tol : float
+            Solutions whose visible means differ nowhere by more are the same.
+
+        Returns
+        -------
+        Solutions
+            With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
+            a solution, lowest free energy first, and `members`, for each start its solution.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> found = rbm.solutions(X)
+        >>> len(found.members), bool(found.converged.all())
+        (200, True)
+        """
+        check_is_fitted(self)
+        reached = self._solve(self.starts_ if X is None else self._dense_data(X))
+        return distinct_solutions(reached, merge_tol)
+
+    @property
+    def _given_data(self):
+        """Options for the hidden layers given data, if these need a solution."""
+        return {}
+
+    @property
+    def _given_seen(self):
+        """Options of solutions given rows with missing values."""
+        return {"order": self._order, "n_threads": self.n_threads} | self._given_data
+
+    def _hidden_given_seen(self, X):
+        """Means of the highest hidden layer given rows of which some lack values."""
+        found = means_given_seen(
+            self.model_, states(self.visible_, X, self.model_.dtype), **self._given_seen
+        )
+        warn_unless_converged(found.converged)
+        return found.mean[-1].astype(self.model_.dtype)
+
+    def _solve(self, starts, **options):
+        return tap(self.model_, starts, order=self._order, n_threads=self.n_threads, **options)
+
+    # --- restoring --------------------------------------------------------------------------------
+
+    def denoise(
+        self,
+        Y,
+        *,
+        flip_probability=None,
+        noise_variance=None,
+        n_starts=1,
+        candidates=None,
+        anneal=None,
+        random_state=None,
+    ):
+        """Posterior means of the visible units given noisy observations of them, by mean field.
+
+        Parameters
+        ----------
+        Y : array of shape (n_samples, n_features)
+            Observations: states of two-valued units, any numbers for real units. NaN where there is
+            none.
+        flip_probability : float
+            Flip probability of the binary symmetric channel, in [0, 1].
+        noise_variance : float
+            Variance of additive Gaussian noise, positive.
+        n_starts : int, default 1
+            Starts of the mean-field solution for each row; solutions are averaged. A single one
+            is the pointwise estimate, as in the paper, unless there are `candidates`. Several are
+            those `candidates` under which the observation is most probable. Five to ten are worth
+            their price where much noise leaves many solutions (flip probabilities above 0.2, say).
+        candidates : array of shape (n_candidates, n_features), optional
+            Rows of clean data to start from. Give all training data under much noise; with several
+            starts the default is the few rows of them that are kept in `starts_`.
+        anneal : sequence of float or None
+            Noise levels, in the order in which they are gone through before the actual one.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+
+        Warns
+        -----
+        ConvergenceWarning
+            If for some rows no solution has converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> noisy = mf.evaluation.flip(X, 0.1, rng=0)
+        >>> restored = rbm.denoise(noisy, flip_probability=0.1)
+        >>> restored.shape, bool((0 <= restored).all() and (restored <= 1).all())
+        ((200, 16), True)
+        """
+        check_is_fitted(self)
+        binary = noise_variance is None
+        Y = self._dense_data(Y, soft=False, missing=True) if binary else self._numbers(Y)
+        if candidates is not None:
+            candidates = self._dense_data(candidates)
+        elif n_starts != 1:
+            candidates = self.starts_
+        estimate, converged = denoising.denoise(
+            denoising.Estimator(self._solve, self.visible_, self.pointwise_, candidates),
+            Y,
+            denoising.Channel(flip_probability, noise_variance),
+            n_starts=n_starts,
+            anneal=anneal,
+            random_state=random_state,
+        )
+        warn_unless_converged(converged)
+        return estimate
+
+    def _numbers(self, Y):
+        missing = not is_sparse(Y)
+        Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=missing)
+        return states(self.visible_, Y, self.model_.dtype)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved(self):
+        names = ("n_iter_", "n_features_in_", "history_")
+        arrays = prior_to_arrays("pointwise", self.pointwise_) | {"starts_": self.starts_}
+        return {name: getattr(self, name) for name in names}, arrays
+
+    def _restore(self, arrays):
+        self.pointwise_, self.starts_ = pointwise_and_starts(self, arrays)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _data(self, X, *, missing=False, soft=True, model=None):
+        """Checked rows of any kind for a model, by default the one that was learned."""
+        model = self.model_ if model is None else model
+        missing = missing and not is_sparse(X)
+        X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)
+        if missing:
+            X = with_nan_labels(model.layers[0], X)
+        return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
+
+    def _dense_data(self, X, **options):
+        """Checked rows as a dense array of the values of all units."""
+        return states(self.visible_, self._data(X, **options), self.model_.dtype)

@@ -1,0 +1,141 @@
+"""Unit priors for the layers of an estimator, from its options `visible` and `hidden`."""
+
+import numpy as np
+
+from fastmf._common.rows import is_sparse
+from fastmf.models._checks import unit_prior
+from fastmf.priors._groups import column_sizes, has_groups, has_groups_of_states
+from fastmf.priors._protocol import is_unit_prior, n_units, repeated
+from fastmf.priors._queries import (
+    can_be_fitted,
+    common_support,
+    fitted,
+    hidden_unit,
+    independent_units,
+)
+from fastmf.priors._registry import REGISTRY, floating_type
+from fastmf.priors._values import check_part
+
+# More states of a categorical unit than that are taken for a mistake in the data.
+MAX_LABELS = 1000
+# Largest size of real values, and inverse of the smallest one, whose sums of squares are numbers.
+LARGEST_SIZE = {"float32": 1e15, "float64": 1e150}
+
+
+def _class(name, spec):
+    """The class of a registered name, or a class itself; None for an instance."""
+    if isinstance(spec, str):
+        if spec not in REGISTRY:
+            raise ValueError(f"{name} must be one of {sorted(REGISTRY)} or a prior, got {spec!r}.")
+        return REGISTRY[spec]
+    return spec if isinstance(spec, type) else None
+
+
+def _instance(name, prior, n, dtype):
+    """A prior of `n` units; one of a single unit stands for `n` equal ones."""
+    if is_unit_prior(prior):
+        prior = repeated(prior, n)
+    return unit_prior(name, prior, n, dtype)
+
+
+def visible_prior(spec, X, rows=None):
+    """The visible prior to start from: fitted to the columns of data if `spec` is a name or class.
+
+    Parameters
+    ----------
+    spec : str, class or unit prior
+    X : array or csr_array of shape (n_samples, n_features)
+        With one label for each categorical unit, which all have as many states as the largest
+        label requires; an instance may also have rows of one-hot states.
+    rows : int array, optional
+        Rows that units are fitted to, as often as they occur; bounds and states are of all rows.
+
+    Returns
+    -------
+    unit prior
+    """
+    class_, dtype = _class("visible", spec), floating_type(X)
+    if class_ is None:
+        n = n_units(spec) if is_unit_prior(spec) and has_groups(spec) else X.shape[1]
+        return _instance("visible", spec, n, dtype)
+    if not can_be_fitted(class_):
+        raise TypeError(f"visible: {class_.__name__} has no from_data; give an instance.")
+    if has_groups_of_states(class_):
+        prior = class_.from_data(_labels(X))
+    else:
+        if common_support(class_):
+            check_part(class_, X)
+        else:
+            _check_scale(X, dtype)
+        prior = unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
+    return prior if rows is None else independent_units(prior, X[rows])
+
+
+def _check_scale(X, dtype):
+    """Refuse columns of which squares are beyond the range of numbers."""
+    largest = LARGEST_SIZE[np.dtype(dtype).name]
+    sizes = abs(X).max(0).toarray() if is_sparse(X) else np.nanmax(abs(X), axis=0)
+    wrong = (sizes > largest) | ((sizes > 0) & (sizes < 1 / largest))
+    if wrong.any():
+        column = int(wrong.argmax())
+        raise ValueError(
+            f"X must have columns whose largest value is between {1 / largest:g} and {largest:g} "
+            f"in size, or 0, in {np.dtype(dtype).name}, got {sizes[column]:g} in column {column}: "
+            "multiply it by a constant."
+        )
+
+
+def _labels(X):
+    """Data as labels of groups, complete and not too large for a table of states."""
+    if is_sparse(X):
+        raise ValueError(
+            "X must be a dense array of labels of categorical units, got a sparse matrix: use "
+            "X.toarray(), or for sparse one-hot rows pass visible=mf.Categorical(field)."
+        )
+    whole = np.isfinite(X) & (X == np.round(X))
+    if not whole.all() or (X < 0).any() or X.max() >= MAX_LABELS:
+        raise ValueError(
+            "X must hold one label for each categorical unit, an integer from 0 to "
+            f"{MAX_LABELS - 1}, or NaN or a negative one where it is missing; for one-hot rows "
+            "pass visible=mf.Categorical(field)."
+        )
+    return X
+
+
+def hidden_prior(spec, n_components, dtype):
+    """The hidden prior to start from: centred units if `spec` is a name or class.
+
+    Parameters
+    ----------
+    spec : str, class or unit prior
+    n_components : int
+    dtype : numpy dtype
+
+    Returns
+    -------
+    unit prior
+    """
+    class_ = _class("hidden", spec)
+    if class_ is None:
+        return _instance("hidden", spec, n_components, dtype)
+    prior = hidden_unit(class_)
+    if prior is None:
+        raise TypeError(f"hidden: no default parameters for {class_.__name__}; give an instance.")
+    return _instance("hidden", prior, n_components, dtype)
+
+
+def given_layers(init, X, *kinds):
+    """Couplings, in the type of the data, and layers of a model that learning begins with."""
+    if not isinstance(init, kinds):
+        known = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"init must be of type {known}, or None, got {type(init).__name__}.")
+    if any(weights.size == 0 for weights in init.couplings):
+        raise ValueError(f"init must have hidden units, got {init}: there is nothing to train.")
+    visible = init.layers[0]
+    n_columns = len(column_sizes(visible))  # labels, or the states of categorical units
+    if X.shape[1] not in (n_columns, n_units(visible)):
+        raise ValueError(
+            f"init must have a visible unit for each column of X, got {n_columns} units and "
+            f"{X.shape[1]} columns."
+        )
+    return tuple(weights.astype(floating_type(X)) for weights in init.couplings), init.layers

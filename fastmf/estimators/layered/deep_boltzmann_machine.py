@@ -1,0 +1,285 @@
+"""Deep Boltzmann machines with any units, as a scikit-learn estimator."""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count
+from fastmf._common.rows import is_incomplete
+from fastmf.estimators.common.convergence import warn_unless_converged
+from fastmf.estimators.layered._machine import LayeredMachine
+from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
+from fastmf.inference.mean_field.data import data_fields
+from fastmf.inference.mean_field.posterior import posterior
+from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.layered.choice import weight_scale_for
+from fastmf.learning.layered.completion import completed_once
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
+from fastmf.models import DBM, RBM
+from fastmf.models._io import check_folder
+from fastmf.models.dbm import machine_of
+from fastmf.priors._protocol import is_unit_prior, n_units, sample
+from fastmf.priors._registry import floating_type
+
+# The hidden layers given data, in `transform` and `score_samples`.
+GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
+
+
+class DeepBoltzmannMachine(LayeredMachine):
+    """Deep Boltzmann machine with any unit priors, trained by mean-field solutions or chains.
+
+    Parameters
+    ----------
+    n_components : tuple of int, or int
+        Units of each hidden layer, from the lowest up. A number, or a tuple of one, makes an RBM.
+    pretraining_epochs : int
+        Epochs of each layer's pre-training as the RBM of the layer below, before all layers learn
+        together; 0 for none, and none with `init`.
+    visible : str, class or unit prior
+        As for `GeneralizedRBM`.
+    hidden : str, class, unit prior, or tuple of these
+        Prior of all hidden layers, or of each.
+    gradient : {"auto", "tap", "mean_field", "tap3", "pcd"}
+        Averages over the model, as for `GeneralizedRBM`, but that "auto" is "pcd" wherever there
+        are unbounded units; of "pcd" from persistent chains of all
+        layers. Those over the data are of solutions of the same order, of "pcd" naive ones.
+    learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
+    centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
+    weight_scale, callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
+        As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
+        learned worse than one of 784-100. Batches of machines of several hidden layers are of 100
+        rows by default, `l2` is 0.001, and weights above the first are of scale 0.001, unless they
+        are those of a hidden layer without bounds on a bounded one. A run that resumes from a
+        checkpoint repeats its pre-training.
+    init : RBM, DBM or None
+        The model that learning begins with, such as the `model_` of another machine. Its units and
+        sizes count; layers of `n_components` above its own are added, coupled by small random
+        weights, which hardly change the likelihood.
+
+    Attributes
+    ----------
+    model_ : DBM, or RBM if there is one hidden layer
+    weights_ : tuple of arrays
+        Couplings of neighbouring layers.
+    visible_ : unit prior
+    hidden_ : tuple of unit priors
+    pointwise_, starts_, history_, gradient_, n_iter_, n_features_in_
+        As for `GeneralizedRBM`.
+
+    Notes
+    -----
+    Tramel et al. (2018), Appendix E and Algorithm 4, in which the data of the l-th RBM are samples
+    of the hidden units below it (the printed indices are shifted), and momentum and decay are those
+    of Algorithm 2; with "pcd" Salakhutdinov & Hinton (2009). Averages over the data come from
+    mean-field solutions of the hidden layers, too, so that `score_samples` is exact in neither of
+    its terms.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+    >>> dbm = mf.DeepBoltzmannMachine((8, 4), n_epochs=2, random_state=0).fit(X)
+    >>> dbm.transform(X).shape
+    (200, 4)
+
+    An RBM first, and then a layer above it:
+
+    >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+    >>> dbm = mf.DeepBoltzmannMachine((8, 4), init=rbm.model_, n_epochs=2, random_state=0).fit(X)
+    >>> dbm.model_.sizes
+    (16, 8, 4)
+    """
+
+    _models = ("RBM", "DBM")
+
+    def __init__(
+        self,
+        n_components=(500, 500),
+        *,
+        pretraining_epochs=5,
+        visible="bernoulli",
+        hidden="bernoulli",
+        gradient="auto",
+        learning_rate=0.05,
+        momentum=0.5,
+        l2=None,
+        l1=0.0,
+        n_epochs=20,
+        batch_size=None,
+        n_starts=None,
+        n_sweeps=10,
+        starts="data",
+        noise=0.1,
+        centred=True,
+        preconditioning=None,
+        monitor_rows=100,
+        early_stopping=False,
+        validation_fraction=0.1,
+        patience=5,
+        weight_scale=None,
+        init=None,
+        callbacks=None,
+        checkpoint=None,
+        checkpoint_every=None,
+        n_threads=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.pretraining_epochs = pretraining_epochs
+        self.visible = visible
+        self.hidden = hidden
+        self.gradient = gradient
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.l2 = l2
+        self.l1 = l1
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.n_starts = n_starts
+        self.n_sweeps = n_sweeps
+        self.starts = starts
+        self.noise = noise
+        self.centred = centred
+        self.preconditioning = preconditioning
+        self.monitor_rows = monitor_rows
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.weight_scale = weight_scale
+        self.init = init
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def weights_(self):
+        """Couplings of neighbouring layers, from the lowest up."""
+        return self.model_.couplings
+
+    @property
+    def hidden_(self):
+        """Priors of the hidden layers."""
+        return self.model_.layers[1:]
+
+    def transform(self, X):
+        """Means of the highest hidden layer given the visible units, by mean field.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            With NaN, or negative labels, for missing values: see `score_samples`.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components[-1])
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solutions of some rows have not converged.
+        """
+        check_is_fitted(self)
+        X = self._data(X, missing=True)
+        if is_incomplete(X):
+            return self._hidden_given_seen(X)
+        if not self.model_.deep:
+            b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
+            return self.model_.hidden.moments(b, b.dtype.type(0))[0]
+        found = posterior(self.model_, X, **self._given_data).solutions
+        warn_unless_converged(found.converged)
+        return found.mean[-1]
+
+    @property
+    def _given_data(self):
+        if not self.model_.deep:
+            return {}
+        return GIVEN_DATA | {"order": self._order, "n_threads": self.n_threads}
+
+    def _sizes(self):
+        sizes = self.n_components
+        return tuple(sizes) if isinstance(sizes, tuple | list) else (sizes,)
+
+    def _settings(self):
+        settings = super()._settings()
+        known = ("auto", *ORDER_OF_GRADIENT, "pcd")
+        if self.gradient not in known:
+            raise ValueError(
+                f"gradient of a deep machine must be one of {known}, got {self.gradient!r}."
+            )
+        if not self._sizes():
+            raise ValueError("n_components must have a layer at least, such as (500, 500).")
+        for size in self._sizes():
+            count("n_components", size)
+        count("pretraining_epochs", self.pretraining_epochs, 0)
+        return settings
+
+    def _initial_model(self, X, seed, rows=None):
+        rng = np.random.default_rng([seed, 0, 3])
+        several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
+        sizes, dtype = self._sizes(), floating_type(X)
+        kinds = list(self.hidden) if several else [self.hidden] * len(sizes)
+        if len(kinds) != len(sizes):
+            raise ValueError(
+                f"hidden must be one prior, or one for each of {len(sizes)} layers, got "
+                f"{len(kinds)}."
+            )
+        if self.init is None:
+            weights, layers = (), (visible_prior(self.visible, X, rows),)
+        else:
+            weights, layers = given_layers(self.init, X, RBM, DBM)
+            given = tuple(n_units(layer) for layer in layers[1:])
+            if sizes[: len(given)] != given:
+                raise ValueError(
+                    f"n_components must begin with the hidden layers of init, {given}, got {sizes}."
+                )
+        for kind, size in list(zip(kinds, sizes, strict=True))[len(weights) :]:
+            shape, hidden = (n_units(layers[-1]), size), hidden_prior(kind, size, dtype)
+            scale = self.weight_scale
+            if scale is None:
+                given = bool(weights) or is_unit_prior(self.visible)
+                scale = weight_scale_for(layers[-1], hidden, given)
+            weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
+            layers += (hidden,)
+        return machine_of(weights, layers)
+
+    def _pretrained(self, model, X, settings, seed, row_weights):
+        """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
+        if self.pretraining_epochs == 0 or not model.deep or self.init is not None:
+            return model
+        if self.checkpoint is not None:
+            check_folder(self.checkpoint)
+        settings = replace(settings, n_epochs=self.pretraining_epochs, early_stopping=False)
+        rng = np.random.default_rng([seed, 0, 4])
+        weights, layers = list(model.weights), list(model.layers)
+        data = X
+        for k, couplings in enumerate(weights):
+            machine = RBM(couplings, layers[k], layers[k + 1])
+            own_seed = int(rng.integers(2**31))
+            machine = train(
+                machine,
+                data,
+                settings,
+                seed=own_seed,
+                weights=row_weights,
+                n_threads=self.n_threads,
+                verbose=self.verbose,
+            ).model
+            weights[k] = machine.weights
+            layers[k + 1] = machine.hidden
+            if k == 0:
+                layers[0] = machine.visible
+                data = completed_once(machine, data, [seed, 0], self.n_threads)
+            field = data_fields(machine.visible, data, machine.weights, self.n_threads)
+            data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(model.dtype)
+        return machine_of(weights, layers)
+
+    def _chains(self, init, n_sweeps, rng):
+        start = even_layers(self.model_, init, rng)
+        even, _ = gibbs(self.model_.bipartite(), start, n_sweeps, rng, self.n_threads)
+        return np.ascontiguousarray(even[:, : init.shape[1]])

@@ -1,0 +1,1 @@
+"""Reports on networks: errors of couplings, tests, edges, centralities, groups, resampling."""

@@ -1,0 +1,419 @@
+"""Posterior of the edges of a network, as estimators report it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from sklearn.exceptions import ConvergenceWarning
+
+from fastmf._common import html
+from fastmf._common.arguments import number, one_of
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.frames import pandas
+from fastmf.estimators.networks.covariances import NodeCovariances
+from fastmf.learning.evidence.edges import SCALES, SLABS, Whitened, node_blocks
+from fastmf.learning.evidence.effect_sets import EffectSets
+from fastmf.special import sigmoid
+
+
+class ScaleSensitivity(NamedTuple):
+    """Results with other scales of the slab.
+
+    Parameters
+    ----------
+    scale : array of shape (3,)
+    log_evidence : array of shape (3,)
+    probability : array of shape (3, n_features, n_features)
+    """
+
+    scale: np.ndarray
+    log_evidence: np.ndarray
+    probability: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeInclusion:
+    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
+
+    Parameters
+    ----------
+    probability : array of shape (n_features, n_features)
+        Posterior probabilities of couplings that are not zero, symmetric, with zero diagonal, like
+        all of these matrices.
+    log_bayes_factor : array of shape (n_features, n_features)
+        Log of the evidence for a coupling over that for its absence: negative where the data speak
+        for absence.
+    mean, std : array of shape (n_features, n_features)
+        Posterior means and standard deviations of couplings in {0, 1} coding, with the weight at
+        zero.
+    log_evidence : float
+        Log-density of the estimates, in nats.
+    inclusion_probability, scale : float
+        Parameters of the prior, as given or learned.
+    slab : str
+    converged : bool
+    sensitivity : ScaleSensitivity
+        The same with half and twice the scale.
+    names : array of str of shape (n_features,)
+    """
+
+    probability: np.ndarray
+    log_bayes_factor: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    log_evidence: float
+    inclusion_probability: float
+    scale: float
+    slab: str
+    converged: bool
+    sensitivity: ScaleSensitivity | None
+    names: np.ndarray
+
+    def interval(self, level=0.95):
+        """Equal-tailed credible intervals of couplings, which may end at zero.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        array of shape (n_features, n_features, 2)
+            Lower and upper ends.
+        """
+        if not 0 < number("level", level, 0, 1) < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level}.")
+        p = np.maximum(self.probability, np.finfo(float).tiny)
+        slab_mean = self.mean / p
+        square = (self.std**2 + self.mean**2) / p - slab_mean**2
+        slab_std = np.sqrt(np.maximum(square, np.finfo(float).tiny))
+        ends = [
+            _quantile(q, self.probability, slab_mean, slab_std)
+            for q in ((1 - level) / 2, (1 + level) / 2)
+        ]
+        return np.stack(ends, axis=-1)
+
+    def as_frame(self, level=0.95):
+        """One line for each pair of features, as a pandas data frame.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals in columns "lower" and "upper".
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        pairs = np.triu_indices(len(self.names), 1)
+        lower, upper = self.interval(level)[pairs].T
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        for name in ("mean", "std", "probability", "log_bayes_factor"):
+            columns[name] = getattr(self, name)[pairs]
+        return pandas().DataFrame(columns | {"lower": lower, "upper": upper})
+
+    def _repr_html_(self):
+        """HTML for notebooks: the prior, and how many couplings are likely, or unlikely."""
+        return html.section("EdgeInclusion", html.table(_summary(self, "couplings")))
+
+
+@dataclass(frozen=True, eq=False)
+class PairInclusion:
+    """Posterior of pairs of positions that are coupled or not; see `PottsMachine.edge_inclusion`.
+
+    Parameters
+    ----------
+    probability : array of shape (n_groups, n_groups)
+        Posterior probabilities that couplings of a pair are not all zero, symmetric, with zero
+        diagonal.
+    log_bayes_factor : array of shape (n_groups, n_groups)
+        Log of the evidence for couplings over that for their absence.
+    mean : array of shape (n_groups, q, n_groups, q)
+        Posterior means of couplings in the zero-sum gauge; flat if positions have different numbers
+        of states.
+    log_evidence : float
+        Log-density of the estimates, in nats.
+    inclusion_probability, scale : float
+        Parameters of the prior, as given or learned.
+    slab : str
+    converged : bool
+    sensitivity : ScaleSensitivity
+        The same with half and twice the scale.
+    names : array of str of shape (n_groups,)
+    """
+
+    probability: np.ndarray
+    log_bayes_factor: np.ndarray
+    mean: np.ndarray
+    log_evidence: float
+    inclusion_probability: float
+    scale: float
+    slab: str
+    converged: bool
+    sensitivity: ScaleSensitivity | None
+    names: np.ndarray
+
+    def as_frame(self):
+        """One line for each pair of positions, as a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        pairs = np.triu_indices(len(self.names), 1)
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        for name in ("probability", "log_bayes_factor"):
+            columns[name] = getattr(self, name)[pairs]
+        return pandas().DataFrame(columns)
+
+    def _repr_html_(self):
+        """HTML for notebooks: the prior, and how many pairs are coupled, or not."""
+        return html.section("PairInclusion", html.table(_summary(self, "pairs of positions")))
+
+
+def _summary(found, what):
+    """Lines of the table of notebooks."""
+    p = found.probability[np.triu_indices(len(found.names), 1)]
+    return [
+        (what, str(len(p))),
+        ("probability > 0.9", str((p > 0.9).sum())),
+        ("probability < 0.1", str((p < 0.1).sum())),
+        ("log-evidence", html.number(found.log_evidence)),
+        ("prior inclusion", html.number(found.inclusion_probability)),
+        ("scale", html.number(found.scale)),
+    ]
+
+
+def _symmetric(values, pairs, names):
+    """Values of pairs as a symmetric matrix with zero diagonal."""
+    out = np.zeros((len(names), len(names)))
+    out[tuple(pairs)] = values
+    return out + out.T
+
+
+class Estimates(NamedTuple):
+    """Couplings in {0, 1} coding with their covariance.
+
+    Parameters
+    ----------
+    values : array of shape (n_edges,)
+    covariance : array of shape (n_edges, n_edges) or NodeCovariances
+    pairs : tuple of int arrays of shape (n_edges,)
+    names : array of str of shape (n_features,)
+    """
+
+    values: np.ndarray
+    covariance: np.ndarray | NodeCovariances
+    pairs: tuple
+    names: np.ndarray
+
+    def matrix(self, values):
+        """Values of edges as a symmetric matrix with zero diagonal."""
+        return _symmetric(values, self.pairs, self.names)
+
+    def variances_of_sums(self, signs):
+        """Variances of the sums of the couplings of each feature, each with its sign."""
+        incidence = np.zeros((len(self.names), len(signs)))
+        for ends in self.pairs:
+            incidence[ends, np.arange(len(signs))] = signs
+        if not isinstance(self.covariance, NodeCovariances):
+            return ((incidence @ self.covariance) * incidence).sum(1)
+        out = np.zeros(len(self.names))
+        for k, own, block in zip(*self.covariance, strict=True):
+            out[k] = incidence[k, own] @ block @ incidence[k, own]
+        return out
+
+    def whitened(self):
+        """Estimates as expectation propagation takes them."""
+        if isinstance(self.covariance, NodeCovariances):
+            return node_blocks(self.values, self.covariance.blocks, self.covariance.edges)
+        return Whitened.of(self.values, self.covariance)
+
+    def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
+        """Posterior with checked arguments: an `EdgeInclusion`."""
+        whitened = self.whitened()
+
+        def with_prior(log_odds, scale):
+            return self._inclusion(whitened.posterior(log_odds, scale, slab), slab)
+
+        return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
+
+    @property
+    def sets(self):
+        """Parameters of each pair."""
+        return np.arange(len(self.values))[:, None]
+
+    def couplings(self, values):
+        """Values as matrices of couplings."""
+        return self.matrix(values)
+
+    def deviations(self):
+        """Standard errors of the couplings."""
+        return self.matrix(np.sqrt(self.covariance.diagonal()))
+
+    def chi_squares(self):
+        """Squared values of each pair in units of their covariance."""
+        return self.values**2 / self.covariance.diagonal()
+
+    def chi_square(self):
+        """The same of all values together; NaN where only covariances of each feature are known."""
+        if isinstance(self.covariance, NodeCovariances):
+            return np.nan
+        return self.whitened().chi_square
+
+    def _inclusion(self, effects, slab):
+        warn_unless(effects.converged)
+        return EdgeInclusion(
+            probability=self.matrix(effects.probability),
+            log_bayes_factor=self.matrix(effects.log_odds - effects.prior_log_odds),
+            mean=self.matrix(effects.mean),
+            std=self.matrix(effects.std),
+            log_evidence=effects.log_evidence,
+            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
+            scale=float(effects.scale),
+            slab=slab,
+            converged=effects.converged,
+            sensitivity=None,
+            names=self.names,
+        )
+
+
+class PairEstimates(NamedTuple):
+    """Couplings of pairs of positions, as contrasts that no change of gauge moves.
+
+    Parameters
+    ----------
+    values : array of shape (n_contrasts,)
+    covariance : array of shape (n_contrasts, n_contrasts)
+    pairs : tuple of int arrays of shape (n_pairs,)
+    names : array of str of shape (n_groups,)
+    sets : list of int arrays
+        Contrasts of each pair.
+    unpacked : callable
+        Couplings, in the zero-sum gauge, of contrasts.
+    """
+
+    values: np.ndarray
+    covariance: np.ndarray
+    pairs: tuple
+    names: np.ndarray
+    sets: list
+    unpacked: Callable
+
+    def matrix(self, values):
+        """Values of pairs as a symmetric matrix with zero diagonal."""
+        return _symmetric(values, self.pairs, self.names)
+
+    def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
+        """Posterior with checked arguments: a `PairInclusion`."""
+        effects = EffectSets(self.values, self.covariance, self.sets)
+
+        def with_prior(log_odds, scale):
+            # The difference of two contrasts of states in either position has twice the deviation.
+            half = None if scale is None else scale / 2
+            found = effects.posterior(log_odds, half, 0.5, slab)
+            warn_unless(found.converged)
+            return PairInclusion(
+                probability=self.matrix(found.probability),
+                log_bayes_factor=self.matrix(found.log_odds - found.prior_log_odds),
+                mean=self.unpacked(found.mean),
+                log_evidence=found.log_evidence,
+                inclusion_probability=float(sigmoid(np.float64(found.prior_log_odds))),
+                scale=2 * float(found.scale),
+                slab=slab,
+                converged=found.converged,
+                sensitivity=None,
+                names=self.names,
+            )
+
+        return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
+
+    def couplings(self, values):
+        """Couplings, in the zero-sum gauge, of contrasts."""
+        return self.unpacked(values)
+
+    def deviations(self):
+        """Standard errors of the couplings, in the zero-sum gauge."""
+        factor = np.linalg.cholesky(self.covariance)
+        return np.sqrt(sum(np.square(self.unpacked(column)) for column in factor.T))
+
+    def chi_squares(self):
+        """Squared contrasts of each pair in units of their covariance."""
+        return np.array([
+            self.values[own] @ np.linalg.solve(self.covariance[np.ix_(own, own)], self.values[own])
+            for own in self.sets
+        ])  # fmt: skip
+
+    def chi_square(self):
+        """The same of all contrasts together."""
+        return float(self.values @ np.linalg.solve(self.covariance, self.values))
+
+
+def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity):
+    """Posterior with checked arguments, and with other scales, from a function of the prior."""
+    log_odds = checked_prior(inclusion_probability, scale)
+    one_of("slab", slab, SLABS)
+    found = with_prior(log_odds, scale)
+    if not sensitivity:
+        return found
+    odds = prior_log_odds(found)
+    return replace(
+        found, sensitivity=sensitivity_to_scale(found, lambda scale: with_prior(odds, scale))
+    )
+
+
+def checked_prior(inclusion_probability, scale):
+    """Log-odds of the prior, None if they are to be learned; both arguments are checked."""
+    for name, value, high in (
+        ("inclusion_probability", inclusion_probability, 1.0),
+        ("scale", scale, np.inf),
+    ):
+        if value is not None and not 0 < number(name, value, -np.inf, np.inf) < high:
+            raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+    p = inclusion_probability
+    return None if p is None else np.log(p) - np.log1p(-p)
+
+
+def sensitivity_to_scale(found, with_scale):
+    """The `ScaleSensitivity` of a result, from a function that gives those of other scales."""
+    scales = found.scale * np.array(SCALES)
+    others = [found if scale == found.scale else with_scale(scale) for scale in scales]
+    evidence = np.array([other.log_evidence for other in others])
+    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in others]))
+
+
+def warn_unless(converged):
+    """Warn of probabilities that are approximate."""
+    if not converged:
+        warn_user(
+            "Expectation propagation has not converged: probabilities of inclusion are "
+            "approximate. Give a smaller scale, or errors of more rows.",
+            ConvergenceWarning,
+        )
+
+
+def prior_log_odds(found):
+    """Log-odds of the prior of a result."""
+    p = found.inclusion_probability
+    return np.log(p) - np.log1p(-p)
+
+
+def _quantile(q, p, mean, std):
+    """Quantiles of zero with probability 1 - p, else normal variables."""
+    below = p * ndtr(-mean / std)
+    divisor = np.where(p > 0, p, 1.0)
+    negative = mean + std * ndtri(np.minimum(q / divisor, 1.0))
+    positive = mean + std * ndtri(np.clip(1 - (1 - q) / divisor, 0.0, 1.0))
+    return np.where(q < below, negative, np.where(q > below + 1 - p, positive, 0.0))

@@ -1,0 +1,1 @@
+"""Fully visible machines of binary, ordinal and categorical units, by pseudo-likelihood."""

@@ -1,0 +1,337 @@
+"""Inference with a fitted fully visible machine: probabilities, samples, standard errors, tests."""
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, one_of, row_weights
+from fastmf.estimators.common.categories import as_array, checked_table
+from fastmf.estimators.common.files import Saved, check_n_features
+from fastmf.estimators.common.frames import like_frame
+from fastmf.estimators.common.imputing import means_of_missing
+from fastmf.estimators.common.runs import generator_of
+from fastmf.estimators.networks.network import Network
+from fastmf.estimators.networks.resampling import Resampling
+from fastmf.estimators.pseudo_likelihood._observed import restored_rows, saved_rows
+from fastmf.estimators.pseudo_likelihood._spins import from_spins, to_spins
+from fastmf.inference.sampling import spins
+from fastmf.learning.pseudo_likelihood.binary import inverse_ising
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.graph import edges_of
+from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+
+CODINGS = ("01", "-1+1")
+# Solvers that need means and covariances only.
+INVERSIONS = {
+    "naive_mean_field": inverse_ising.naive_mean_field,
+    "tap_inversion": inverse_ising.tap_inversion,
+}
+
+
+class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator):
+    """All methods of `FullyVisibleBoltzmannMachine` but `fit`."""
+
+    _models = ("BoltzmannMachine",)
+    # {0, 1} coding: x = 2 y - 1.
+    _coupling_factor = 4.0
+
+    # --- probabilities --------------------------------------------------------------------------
+
+    def _rows(self, X, missing=False):
+        check_is_fitted(self)
+        X = checked_table(self, X, reset=False, missing=missing)
+        return to_spins(self, X, self.categories_, self.threshold)
+
+    @property
+    def values_(self):
+        """The two values of the data, a tuple, or None if columns have different ones."""
+        check_is_fitted(self)
+        values = self.categories_[0]
+        same = all(np.array_equal(values, other) for other in self.categories_)
+        return tuple(values.tolist()) if same else None
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        states = self._rows(X)
+        rows = PseudoLikelihood(
+            WeightedRows(states, np.ones(len(states))), n_threads=self.n_threads
+        )
+        return rows.residuals(self.couplings_, self.field_)[1] * len(states)
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.isclose(machine.score(X), machine.score_samples(X).mean())
+        np.True_
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def log_pseudo_likelihood(self, X, sample_weight=None):
+        """Log-pseudo-likelihood of all rows together (Eq. 2.1), without penalties.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+            Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.isclose(machine.log_pseudo_likelihood(X), machine.score_samples(X).sum())
+        np.True_
+        """
+        values = self.score_samples(X)
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(values))
+        return float(values @ weights)
+
+    def conditional_proba(self, X):
+        """Probability of the higher value of each unit given all others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
+
+    def pmf(self, X=None):
+        """Probabilities of rows, by enumeration of all states; up to 20 units.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), optional
+            Default all 2^n_features rows, the first unit alternating fastest.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (2^n_features,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> probabilities = machine.pmf()
+        >>> probabilities.shape, np.isclose(probabilities.sum(), 1)
+        ((16,), np.True_)
+        """
+        check_is_fitted(self)
+        if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
+            raise ValueError(
+                f"pmf enumerates all states: at most {spins.MAX_ENUMERATED_UNITS} units, got "
+                f"{self.n_features_in_}."
+            )
+        probabilities = spins.probabilities(self.model_)
+        if X is None:
+            return probabilities
+        return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
+
+    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
+        """Draw rows: exactly up to 20 units, beyond by Gibbs sampling with one chain per row.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Gibbs sweeps of each chain. It starts from an exact draw with the couplings of the
+            maximum spanning tree alone, so that chains of strong couplings need few; where loops
+            of strong couplings leave several phases, 100 may not reach equilibrium: see
+            `fastmf.evaluation.gibbs_chains` for its diagnosis.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            In the values of the data.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.unique(machine.sample(100, random_state=0))
+        array([-1.,  1.])
+        """
+        check_is_fitted(self)
+        rng = generator_of(random_state)
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
+        states = spins.sample(self.model_, n_samples, rng, n_sweeps)
+        return from_spins(states, self.categories_)
+
+    def impute(self, X, *, method="auto", random_state=0):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            With NaN for missing values, or None.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            - "exact": the sum over all states of a row's missing values, which are at most 2^20.
+            - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
+              (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
+              probability; exact where couplings are a tree. Of several phases each has its weight.
+            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
+              fast for hundreds of missing values, but wrong for strong couplings, and of several
+              phases only one.
+            - "auto": "exact" for rows that it takes, "annealing" for all others.
+        random_state : int, RandomState or None, default 0
+            Random state of annealing. Equal rows have equal results, in any company.
+
+        Returns
+        -------
+        array or data frame of shape (n_samples, n_features)
+            Means between the two values of the data if these are numbers, else the more probable
+            values. A data frame if `X` is one.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if a row has more than 20 missing values.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
+        """
+        states = self._rows(X, missing=True)
+        means = means_of_missing(self, states, method, random_state)
+        return like_frame(X, from_spins(means, self.categories_))
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved(self):
+        names = ("n_iter_", "converged_", "gradient_norm_", "n_features_in_")
+        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
+        fitted["categories_"] = [values.tolist() for values in self.categories_]
+        rows = self._objective.rows
+        # For standard errors.
+        bits = np.packbits(rows.states > 0, axis=1)
+        arrays = {"history_": self.history_, "rows": bits, "weights": rows.weights}
+        if rows.targets is not None:
+            arrays["seen"] = np.packbits(rows.states != 0, axis=1)
+        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
+        return fitted, arrays | saved_rows(self)
+
+    def _restore(self, arrays):
+        self.categories_ = [as_array(values) for values in self.categories_]
+        if [len(values) for values in self.categories_] != [2] * self.n_features_in_:
+            raise ValueError("categories_ must have two values for each column.")
+        exists, units, message = self.existence_
+        self.existence_ = Existence(exists, tuple(units), message)
+        check_n_features(self, {self.model_.n_units})
+        self.history_ = arrays.member("history_", "f", (None,))
+        self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
+        shape = None, -(-self.n_features_in_ // 8)
+        bits = arrays.member("rows", "iu", shape, np.uint8)
+        weights = arrays.member("weights", "f", (len(bits),), low=0)
+        labels = np.unpackbits(bits, axis=1, count=self.n_features_in_).astype(np.int64)
+        if "seen" in arrays:
+            seen = arrays.member("seen", "iu", bits.shape, np.uint8)
+            labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
+        rows = WeightedRows.of_labels(labels, weights, self._edges(self.n_features_in_))
+        restored_rows(self, arrays, labels)
+        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
+        self.n_missing_, self.n_dropped_ = map(int, missing)
+        chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
+        self._objective = self._objective_of(rows, chosen)
+        self._parameters = self._objective.packed(self.couplings_, self.field_)
+
+    def _objective_of(self, rows, edges=None):
+        """The objective of rows, with the couplings of `graph` or of these edges alone."""
+        edges = self._edges(rows.states.shape[1]) if edges is None else edges
+        return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
+
+    def _edges(self, n_units):
+        """The pairs of units that `graph` couples, or None without it."""
+        if self.graph is None:
+            return None
+        self.graph_ = edges_of(self.graph, n_units, getattr(self, "feature_names_in_", None))
+        return self.graph_
+
+    @property
+    def n_available_(self):
+        """Weight of the rows that have a part in the conditional probability of each unit."""
+        check_is_fitted(self)
+        rows = self._objective.rows
+        return rows.weights @ (rows.own != 0)
+
+    def _items(self):
+        """The rows as items with the categories 0 and 1, and their thresholds."""
+        states = self._objective.rows.states > 0
+        return states, Thresholds(np.full(states.shape[1], 2))
+
+    def _check_errors(self):
+        if self.solver in INVERSIONS:
+            raise ValueError("standard errors are for maxima: fit with another solver.")
+
+    # --- codings --------------------------------------------------------------------------------
+
+    def in_coding(self, coding):
+        """Couplings and field of units in other values.
+
+        Parameters
+        ----------
+        coding : {"01", "-1+1"}
+            "01": p(y) ~ exp(y'Sy / 2 + m'y) for y in {0, 1}, with S = 4 J and
+            m_i = 2 h_i - 2 sum_j J_ij. "-1+1": J and h, as they are in `couplings_` and `field_`.
+
+        Returns
+        -------
+        couplings : array of shape (n_features, n_features)
+        field : array of shape (n_features,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> couplings, field = machine.in_coding("01")
+        >>> probability = 1 / (1 + np.exp(-field - couplings @ [0, 0, 0, 0]))  # all others are 0
+        >>> np.allclose(probability, machine.conditional_proba(np.full((1, 4), -1))[0])
+        True
+        """
+        check_is_fitted(self)
+        one_of("coding", coding, CODINGS)
+        if coding == "-1+1":
+            return self.couplings_.copy(), self.field_.copy()
+        return 4 * self.couplings_, 2 * self.field_ - 2 * self.couplings_.sum(1)
+
+    def __sklearn_tags__(self):
+        """Tags for scikit-learn: two strings are values, too."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags

@@ -1,0 +1,278 @@
+"""Rows of items as a fit takes them: distinct, without or with missing values, and in clusters."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from fastmf._common.arguments import flag, number, one_of
+from fastmf._common.progress import followed
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.data import column_name, missing_entries
+from fastmf.learning.pseudo_likelihood.available import available
+from fastmf.learning.pseudo_likelihood.missing import (
+    MAX_OF_A_ROW,
+    Completions,
+    expectation_maximisation,
+    n_completions,
+)
+from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
+from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
+from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
+
+SELECTIONS = ("ebic", "cv")
+MISSING = ("error", "drop", "available", "em")
+KINDS_OF_WEIGHTS = ("counts", "sampling")
+
+
+class Observed(NamedTuple):
+    """Rows of a fit.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_rows, n_features)
+        Distinct, and complete but for available cases, where missing values are negative.
+    weights : array of shape (n_rows,)
+    sampling : sparse array of shape (n_clusters, n_observed), optional
+        As in `fastmf.learning.pseudo_likelihood.rows.sampling`, of distinct rows that may be
+        incomplete; None: weights count rows.
+    completions : Completions, optional
+        Complete rows that stand for incomplete ones.
+    n_missing, n_dropped : int
+        Missing values, and rows that were left out for them.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+    sampling: object
+    completions: Completions | None
+    n_missing: int
+    n_dropped: int
+
+
+def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False, edges=None):
+    """The rows of a fit.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_samples, n_features)
+        Negative where missing.
+    weights : array of shape (n_samples,)
+    sizes : int array of shape (n_features,)
+        Number of categories.
+    options : tuple of str
+        Treatment of missing values, one of `MISSING`, and meaning of weights, one of
+        `KINDS_OF_WEIGHTS`.
+    clusters : array of shape (n_samples,), optional
+        Labels of what was sampled together.
+    seen_only : bool, default False
+        Whether missing values are completed by categories alone that some row has.
+    edges : int array of shape (n_edges, 2), optional
+        Pairs of features that may be coupled, for available cases; default all.
+
+    Raises
+    ------
+    ValueError
+        If no row is left, or `clusters` does not have one label for each row.
+    """
+    missing, kind = options
+    if clusters is not None:
+        _check_clusters(clusters, len(labels))
+    absent = labels < 0
+    if missing == "em":
+        kept = summable(labels, sizes)
+    else:
+        kept = available(labels, edges if missing == "available" else None).any(1)
+    used = kept & (weights > 0)
+    if not used.any():
+        where = "" if edges is None else " in a feature and its neighbours in graph"
+        raise ValueError(f"X must have a row without missing values{where}, of positive weight.")
+    rows, sums, members = distinct(labels[used], weights[used])
+    clustered = None
+    if clusters is not None or kind == "sampling":
+        who = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
+        clustered = sampling(members, weights[used], who[used])
+    completions = None
+    if missing == "em" and (rows < 0).any():
+        completions = Completions.of(rows, sums, sizes, seen_only)
+        rows, sums = completions.states, completions.weights
+    return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~kept).sum()))
+
+
+def check_terms(machine, there):
+    """Raise unless each feature was seen together with all its neighbours.
+
+    Parameters
+    ----------
+    machine : estimator
+    there : bool array of shape (n_features,)
+        Whether it was.
+    """
+    if not there.all():
+        absent = [column_name(machine, int(j)) for j in np.flatnonzero(~there)]
+        raise ValueError(
+            "missing='available' needs, for each column, a row with its value and those of all its "
+            f"neighbours in graph, got none for {', '.join(absent[:10])}: leave out columns or "
+            "edges, or take missing='em'."
+        )
+
+
+def summable(labels, sizes):
+    """Which rows have values, and few enough completions for `missing="em"`; others may warn.
+
+    Raises
+    ------
+    ValueError
+        If a column has no values.
+    """
+    empty = np.flatnonzero((labels < 0).all(0))
+    if len(empty):
+        raise ValueError(
+            f"X must have values in each column, got none in column {empty[0]}: leave it out."
+        )
+    many = n_completions(labels, sizes) > MAX_OF_A_ROW
+    if many.any():
+        warn_user(
+            f"{int(many.sum())} rows have more than {MAX_OF_A_ROW:,} completions of their missing "
+            "values and are left out: leave out the items that are missing most often, or impute "
+            "these rows first."
+        )
+    return ~many & (labels >= 0).any(1)
+
+
+def _check_clusters(clusters, n_rows):
+    """Raise unless each row has the label of one of at least two clusters."""
+    if np.shape(clusters) != (n_rows,):
+        raise ValueError(
+            f"clusters must have one label for each of {n_rows} rows, got shape "
+            f"{np.shape(clusters)}."
+        )
+    clusters = np.asarray(clusters)
+    absent = missing_entries(clusters[:, None])[:, 0]
+    if absent.any():
+        raise ValueError(
+            f"clusters must have no missing labels, got one in row {int(absent.argmax())}: give "
+            "such rows labels of their own."
+        )
+    if len(set(clusters.tolist())) < 2:
+        raise ValueError("clusters must be at least two, got one: its errors are not known.")
+
+
+def maximised(machine, solve, start):
+    """`Fit` of a machine's objective, by expectation and maximisation if rows are incomplete.
+
+    Parameters
+    ----------
+    machine : estimator
+        Whose `_objective` and `_completions` are those at the estimate afterwards.
+    solve : callable
+        `Fit` of an objective from parameters.
+    start : array of shape (n_parameters,)
+        For complete rows.
+    """
+    if machine._completions is None:
+        return solve(machine._objective, start)
+
+    def exists(completions, parameters):
+        machine._completions = completions
+        return machine._existence(parameters).exists is not False
+
+    found, machine._completions, machine._objective = expectation_maximisation(
+        machine._completions, machine._objective.reweighted,
+        lambda objective, last: solve(objective, objective.independent() if last is None else last),
+        exists,
+    )  # fmt: skip
+    return found
+
+
+def likely_objective(machine):
+    """The objective of a machine, without completions of rows of negligible probability."""
+    if machine._completions is None:
+        return machine._objective
+    return machine._objective.reweighted(machine._completions.likely_weights)
+
+
+def select_couplings(machine):
+    """Leave the couplings to a machine's objective that `l1` selects, and keep the path."""
+    objective, gamma = machine._objective, float(machine.ebic_gamma)
+    tol, n_rows = min(float(machine.tol), 1e100), objective.total
+    what = "parts of the rows" if machine.l1 == "cv" else "penalties, at most"
+    follow = partial(followed, what=what, verbose=machine.verbose)
+    if machine.rule is not None:
+        states, thresholds = machine._items()
+        regressions = Regressions(
+            states, objective.weights * n_rows, thresholds, objective.pairs, machine.n_threads
+        )
+        path, edges = nodewise_path(regressions, gamma, machine.rule, tol, follow)
+    elif machine.l1 == "ebic":
+        path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol, follow)
+    else:
+        path, edges = cross_validated_path(objective, gamma, n_rows, tol, follow)
+    machine.path_, machine._objective = path, objective.restricted(edges)
+
+
+def check_selection(machine):
+    """Check `l1`, `rule`, `missing` and `weights`, and what does not go together."""
+    flag("verbose", machine.verbose)
+    one_of("missing", machine.missing, MISSING)
+    one_of("weights", machine.weights, KINDS_OF_WEIGHTS)
+    number("ebic_gamma", machine.ebic_gamma, 0, np.inf, below=True)
+    one_of("rule", machine.rule, (None, *RULES))
+    if machine.rule is not None and machine.l1 != "ebic":
+        raise ValueError(f"rule={machine.rule!r} is for l1='ebic', got l1={machine.l1!r:.40}.")
+    if not isinstance(machine.l1, str):
+        number("l1", machine.l1, 0, np.inf, below=True)
+        return
+    one_of("l1", machine.l1, SELECTIONS)
+    if machine.missing in ("em", "available"):
+        raise ValueError(f"l1={machine.l1!r} needs complete rows: missing='error' or 'drop'.")
+
+
+def saved_rows(machine):
+    """Arrays of the clusters and the completions of a fit, for files."""
+    out = {}
+    if machine._sampling is not None:
+        out |= _sparse_arrays("sampling", machine._sampling)
+    if machine._completions is not None:
+        out |= _sparse_arrays("share", machine._completions.share)
+        out["row_weights"] = machine._completions.row_weights
+    return out
+
+
+def restored_rows(machine, arrays, states):
+    """Put back what `saved_rows` kept; `states` are the labels of the rows of the fit."""
+    machine._completions = None
+    n = len(states)
+    if any(name in arrays for name in ("row_weights", *_members("share"))):
+        weights = arrays.member("row_weights", "f", (None,), low=0)
+        share = _sparse_from("share", arrays, n)
+        if share.shape[0] != len(weights):
+            raise ValueError("member 'share' must have a row for each of 'row_weights'.")
+        machine._completions, n = Completions(states, share, weights), len(weights)
+    machine._sampling = None
+    if any(name in arrays for name in _members("sampling")):
+        machine._sampling = _sparse_from("sampling", arrays, n)
+
+
+def _members(name):
+    """Names of the members that hold a sparse array."""
+    return name, f"{name}_indices", f"{name}_indptr"
+
+
+def _sparse_arrays(name, matrix):
+    matrix = sparse.csr_array(matrix)
+    return {
+        name: matrix.data, f"{name}_indices": matrix.indices.astype(np.int64),
+        f"{name}_indptr": matrix.indptr.astype(np.int64),
+    }  # fmt: skip
+
+
+def _sparse_from(name, arrays, n_columns):
+    """A sparse array with this many columns."""
+    data = arrays.member(name, "f", (None,), low=0)
+    indices = arrays.member(f"{name}_indices", "iu", (len(data),), low=0, high=n_columns - 1)
+    indptr = arrays.member(f"{name}_indptr", "iu", (None,), low=0, high=len(data))
+    if len(indptr) < 2 or indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+        raise ValueError(f"member '{name}_indptr' must rise from 0 to {len(data)}.")
+    return sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))

@@ -1,0 +1,1 @@
+"""Regression and classification with spike-and-slab priors, by expectation propagation."""

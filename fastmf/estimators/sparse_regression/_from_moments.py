@@ -1,0 +1,201 @@
+"""Sparse regressions from moments and from summary statistics, in place of rows."""
+
+import numpy as np
+
+from fastmf._common.warning import warn_user
+from fastmf.estimators.sparse_regression._credible_sets import FittedPart
+from fastmf.estimators.sparse_regression._reports import MIN_REPORTED_WEIGHT
+from fastmf.estimators.sparse_regression._unpenalised import projected_parts
+from fastmf.inference.gaussian.blocks import inverse_with, n_elements
+from fastmf.learning.evidence import Hyperparameters, Loci, Regression
+from fastmf.models import _moments, _z_scores
+
+
+class FromMoments:
+    """Methods of `SpikeSlabRegressor` that need no rows, and the parts of its data."""
+
+    def fit_moments(self, gram, moment, y_square, n):
+        """Learn from moments: the posterior needs no more of the rows.
+
+        Parameters
+        ----------
+        gram : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
+            X'X, of columns as they are: `standardize` has no effect. A list holds blocks of
+            features that are orthogonal to all others; they are found in a sparse matrix.
+        moment : array of shape (n_features,)
+            X'y.
+        y_square : float
+            y'y.
+        n : float
+            Number of rows. With `fit_intercept` columns and y are taken to be centred.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If no data have these moments.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor(fit_intercept=False)
+        >>> model.fit_moments(X.T @ X, X.T @ y, y @ y, 40).coef_[[3, 7]].round(1)
+        array([ 2., -1.])
+        """
+        blocks = _moments.blocks_of(gram)
+        moment = np.asarray(moment, np.float64)
+        n_features = sum(len(units) for units, _ in blocks)
+        if moment.shape != (n_features,):
+            raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
+        units, rows = [], []
+        for own, block in blocks:
+            block, of_block, y_square, n = _moments.checked_moments(block, moment[own], y_square, n)
+            units.append(own)
+            rows.append(_moments.rows_of_moments(block, of_block, y_square)[:2])
+        return self._fit_parts(units, rows, y_square, n)
+
+    def fit_summary(self, z, R, n):
+        """Learn from z-scores of single features and the correlations of the features.
+
+        Parameters
+        ----------
+        z : array of shape (n_features,)
+            z-scores (t-statistics) of the regressions on each feature alone, with a constant.
+        R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
+            Correlations of the features. A list holds those of blocks that are not correlated with
+            each other; they are found in a sparse matrix. Blocks share the parameters only, and
+            cost little: take one for each locus.
+        n : float
+            Number of rows.
+
+        Returns
+        -------
+        self
+            Coefficients and variances are those of standardised features and y.
+
+        Warns
+        -----
+        UserWarning
+            If R does not fit z. `mismatch_` is the share s of the variance of z that is no
+            correlation of the features, by maximum likelihood; (1 - s) R + s I takes the place of
+            R, and negative eigenvalues are cut. Scores of the wrong sign are named, and what the
+            others say takes their place. Above s = 0.02 the noise is not learned, but that of y. If
+            z are too small for z-scores, as p-values are, or R seems to be rounded to one decimal.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> R = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> model = mf.SpikeSlabRegressor().fit_summary([9.0, 8.1, 0.3], R, 1000)
+        >>> model.inclusion_probability_.round()
+        array([1., 0., 0.])
+        """
+        found = _z_scores.summary_of(z, R, n)
+        if (message := found.message()) is not None:
+            warn_user(message)
+        return self._fit_parts(found.units, found.rows, float(n), float(n), found)
+
+    def _fit_parts(self, units, rows, y_square, n, summary=None):
+        """Fit to rows with the moments of the data, of independent parts of the features."""
+        self.n_features_in_ = sum(map(len, units))
+        self.__dict__.pop("feature_names_in_", None)
+        self._check_options()
+        groups, n_groups = self._groups(self.n_features_in_)
+        self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
+        unit = float(np.sqrt(y_square / n)) or 1.0
+        for (X, _), own in zip(rows, units, strict=True):
+            X[:, self._excluded()[own]] = 0
+        flat, n_free, columns = 0.0, n, self._columns()
+        if len(columns):
+            explained = sum(float(y @ y) for _, y in rows)
+            rows, flat, found = projected_parts(rows, units, columns)
+            flat = flat / unit
+            self._keep_unpenalised(found)
+            n_free = self._rows_left(n, found)
+            y_square -= explained - sum(float(y @ y) for _, y in rows)
+        # What no part explains, and the rows that it has too few of, is in the first.
+        total, absent = _moments.absent_of([y for _, y in rows], y_square, n_free)
+        n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
+        parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
+        for own, (X, y) in zip(units[1:], rows[1:], strict=True):
+            parts.append(Regression(X, y / unit, groups[own]))
+        task = parts[0]
+        if len(parts) > 1 or (units[0] != np.arange(len(units[0]))).any():
+            task = Loci(tuple(parts), tuple(units), groups)
+        # Effects that no R explains must not be learned as absence of noise.
+        hold_noise = summary is not None and summary.share > _z_scores.NOTABLE_SHARE
+        fit = self._fit_task(
+            task, n_groups, 0.0, unit, flat,
+            centred=self.fit_intercept, hold_noise=hold_noise,
+        )  # fmt: skip
+        self._keep([fit], True)
+        self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])
+        self._keep_noises(n, self.fit_intercept)
+        self.mismatch_ = 0.0 if summary is None else summary.share
+        return self
+
+    def _keep_parts(self, parts):
+        """The features and rows of each part, as arrays that go to files."""
+        self._features = np.concatenate([units for units, _ in parts])
+        self._shapes = np.array([rows.shape for _, rows in parts])
+        self._rows = parts[0][1]
+        if len(parts) > 1:
+            self._rows = np.concatenate([np.ravel(rows) for _, rows in parts])
+        self.mismatch_ = 0.0
+
+    def _parts(self):
+        """Features and rows of each part."""
+        last, first = 0, 0
+        flat = self._rows.reshape(-1) if len(self._shapes) > 1 else None
+        for n_rows, n_features in self._shapes:
+            units = self._features[first : first + n_features]
+            size = n_rows * n_features
+            rows = self._rows if flat is None else flat[last : last + size].reshape(n_rows, -1)
+            yield units, rows
+            last, first = last + size, first + n_features
+
+    def _inverses(self, noise_variance, point):
+        """Features and covariance of each part of the regression, at a point of the grid."""
+        zero, sites = Hyperparameters(noise_variance, 1.0, np.zeros(1)), self._point_sites[point]
+        labels = np.atleast_2d(self.blocks_)[self._target_of_point[point]]
+        matrices = self._matrices_of_point(point)
+        for units, rows in self._parts():
+            task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
+            own = labels[units]
+            yield units, inverse_with(task.model(zero), own, sites[:, units], matrices)
+            matrices = matrices[n_elements(own) :]
+
+    def _matrices_of_point(self, point):
+        """Elements of the matrices of the sites of blocks, those of later points, too."""
+        labels, targets = np.atleast_2d(self.blocks_), self._target_of_point[:point]
+        return self._point_matrices[sum(n_elements(labels[target]) for target in targets) :]
+
+    def _fitted_parts(self, target):
+        """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
+        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)[target]
+        own = np.flatnonzero(self._target_of_point == target)
+        for k in own[
+            self._point_weights[own] >= MIN_REPORTED_WEIGHT * self._point_weights[own].max()
+        ]:
+            noise, y = self._point_noise[k] / unit**2, np.atleast_2d(self._targets)[target]
+            mean = self._point_coef[k] * self._scale / unit
+            mean[self._unpenalised] = 0
+            var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
+            matrices, parts = self._matrices_of_point(k), []
+            pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
+            for (units, X), (_, inverse) in pairs:
+                precision = np.full(len(units), unit**2 / self._point_slab[k])
+                part = FittedPart(
+                    units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
+                    mean[units], var[units], labels[units], self._point_sites[k][:, units],
+                    matrices[: n_elements(labels[units])], inverse,
+                )  # fmt: skip
+                parts.append(part)
+                y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]
+            yield self._point_weights[k], parts

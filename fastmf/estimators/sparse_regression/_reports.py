@@ -1,0 +1,306 @@
+"""Reports of a fitted spike-and-slab model, beside its coefficients."""
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, generator, number
+from fastmf.estimators.sparse_regression._chain_check import reason_of_parts
+from fastmf.estimators.sparse_regression._credible_sets import (
+    LINKS,
+    components_of,
+    credible_sets,
+    joint_patterns,
+)
+from fastmf.estimators.sparse_regression._unpenalised import columns_of
+from fastmf.inference.sampling.spike_slab import ALWAYS, SparsePosterior, draw_coefficients
+
+# Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
+MIN_REPORTED_WEIGHT = 0.03
+
+
+class Reports:
+    """Intervals, credible sets, joint inclusion and draws of spike-and-slab estimators.
+
+    Estimators say what they have fitted by `_fitted_parts`, and what a draw in standardised units
+    is in units of the data by `_in_units_of_data`.
+    """
+
+    @property
+    def reliable_(self):
+        """Whether inclusion probabilities agree with chains over models.
+
+        bool, or bool array (n_targets,), or None if that cannot be checked: for classes, for more
+        than 40 effects, or where more than one is among features beyond the 400 likeliest. False:
+        a probability differs by more than 0.1; `message_` says which. The chains visit the
+        inclusion patterns themselves, at the parameters that were learned, and are run when this
+        is first read, from a fixed seed; that takes less than a second for each target and each
+        block of `fit_moments` or `fit_summary`, and longer with `average_parameters`.
+        """
+        reasons = self._reasons()
+        if None in reasons and not any(reasons):
+            return None
+        passed = np.array([not why for why in reasons])
+        return passed if self.inclusion_probability_.ndim > 1 else bool(passed[0])
+
+    @property
+    def message_(self):
+        """Why the inclusion probabilities are not reliable, or "": str, or array (n_targets,)."""
+        messages = np.array([why or "" for why in self._reasons()])
+        return messages if self.inclusion_probability_.ndim > 1 else str(messages[0])
+
+    def _reasons(self):
+        """Why each target is not reliable, "" if it is, None if that cannot be checked."""
+        check_is_fitted(self)
+        known = self.__dict__.get("_known_reasons")
+        if known is None or known[0] is not self.inclusion_probability_:
+            reasons = [
+                reason_of_parts(*self._values(target), included, self._unpenalised)
+                for target, included in enumerate(np.atleast_2d(self.inclusion_probability_))
+            ]
+            self._known_reasons = known = self.inclusion_probability_, reasons
+        return known[1]
+
+    def coefficient_interval(self, coverage=0.95):
+        """Equal-tailed credible intervals of the coefficients.
+
+        Parameters
+        ----------
+        coverage : float in (0, 1), default 0.95
+
+        Returns
+        -------
+        low, high : array of the shape of `coef_`
+            Quantiles (1 - coverage) / 2 and (1 + coverage) / 2, with the mass at zero: the smallest
+            value at which the distribution function reaches that. So an interval ends at 0, or is
+            only 0, where the coefficient is so likely to be zero.
+
+        Notes
+        -----
+        The posterior of a coefficient is taken as a mass at zero and a Gaussian, of the mean and
+        variance that coefficients other than zero have. For single sites at given parameters that
+        is what expectation propagation says.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> low, high = mf.SpikeSlabRegressor().fit(X, y).coefficient_interval()
+        >>> low[3] < 2 < high[3], float(low[0]), float(high[0])
+        (np.True_, 0.0, 0.0)
+        """
+        check_is_fitted(self)
+        coverage = _fraction("coverage", coverage)
+        included = np.broadcast_to(self.inclusion_probability_, self.coef_.shape)
+        moments = self._slab_moments(self.coef_, self.coef_var_, included)
+        tails = (1 - coverage) / 2, (1 + coverage) / 2
+        return tuple(_quantile(tail, included, *moments) for tail in tails)
+
+    def group_inclusion_probability(self, features):
+        """Posterior probability that at least one of some features is not zero.
+
+        Parameters
+        ----------
+        features : sequence of int, str or bool
+            Numbers or names of features, or a mask: a gene, say, or copies of a feature.
+
+        Returns
+        -------
+        float or array of shape (n_targets,)
+
+        Notes
+        -----
+        From joint probabilities of the features that correlate by more than 0.5, or share a block;
+        others are independent at the fixed point of expectation propagation.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
+        >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
+        >>> model = mf.SpikeSlabRegressor(expected_model_size=0.2).fit(X, y)
+        >>> model.inclusion_probability_[:2].round(1)
+        array([0.5, 0.5])
+        >>> round(model.group_inclusion_probability([0, 1]), 2)
+        1.0
+        """
+        check_is_fitted(self)
+        names, n = getattr(self, "feature_names_in_", None), self.n_features_in_
+        wanted = columns_of(names, features, n, "features")
+        if not len(wanted):
+            raise ValueError("features must name at least one feature.")
+        return self._for_targets(lambda target, included: self._any(target, included, wanted))
+
+    def credible_sets(self, coverage=0.95):
+        """The smallest sets of correlated features that hold an effect with this probability.
+
+        Parameters
+        ----------
+        coverage : float in (0, 1), default 0.95
+
+        Returns
+        -------
+        list
+            Tuples with the fields `features` (int array, the most probable first), `probability`
+            (that at least one of them is not zero), `coverage` (the same, given that there is an
+            effect among them or features correlated with them) and `purity` (the smallest absolute
+            correlation of two of them). For several targets, a list of such lists.
+
+        Notes
+        -----
+        Maller et al. (2012); Wang, Sarkar, Carbonetto & Stephens (2020). Sets follow from joint
+        probabilities of inclusion patterns, not from sums of inclusion probabilities: features
+        that correlate by more than 0.5 may share an effect, and each effect has its own set. One
+        whose probability is below the coverage, wherever it is, has none. Unpenalised features and
+        those of prior inclusion 1 are in no set.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 20))
+        >>> X[:, 1] = X[:, 0] + 0.05 * rng.normal(size=60)
+        >>> y = X[:, 0] - X[:, 7] + 0.5 * rng.normal(size=60)
+        >>> for found in mf.SpikeSlabRegressor().fit(X, y).credible_sets():
+        ...     print(np.sort(found.features), round(found.purity, 2))
+        [0 1] 1.0
+        [7] 1.0
+        """
+        check_is_fitted(self)
+        coverage = _fraction("coverage", coverage)
+        return self._for_targets(lambda target, included: self._sets(target, included, coverage))
+
+    def sample_coefficients(self, n, rng, n_sweeps=None):
+        """Joint draws of the coefficients from their posterior.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator or int
+        n_sweeps : int, optional
+            Sweeps of the chain of each draw. Default: 30, and 150 for classes, whose latent
+            variables are drawn, too.
+
+        Returns
+        -------
+        array of shape (n, n_features), or (n_targets, n, n_features)
+
+        Notes
+        -----
+        Gibbs sampling of the model itself, by chains that start at draws from expectation
+        propagation's marginals, one for each draw: so draws are independent, and nearer to the
+        exact posterior than those marginals. A sweep visits each feature, together with one that
+        correlates with it, and moves one effect among all features. The parameters have the
+        values that were learned, or with `average_parameters` values on the grid, as often as
+        their weights say. For predictions alone, `predict` is faster.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
+        >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
+        >>> model = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, y)
+        >>> draws = model.sample_coefficients(1000, rng)
+        >>> (draws[:, :2] != 0).any(axis=1).mean().round(2)
+        np.float64(1.0)
+        """
+        check_is_fitted(self)
+        n, rng = count("n", n), generator(rng)
+        n_sweeps = self._n_sweeps if n_sweeps is None else count("n_sweeps", n_sweeps)
+        draws = self._for_targets(lambda target, _: self._draws(target, n, rng, n_sweeps))
+        return np.array(draws)
+
+    # Sweeps of a chain.
+    _n_sweeps = 30
+
+    def _for_targets(self, function):
+        """Values of a function of targets and their inclusion probabilities; one as it is."""
+        included = np.atleast_2d(self.inclusion_probability_)
+        values = [function(target, row) for target, row in enumerate(included)]
+        if self.inclusion_probability_.ndim == 1:
+            return values[0]
+        return values if isinstance(values[0], list) else np.array(values)
+
+    def _slab_moments(self, mean, variance, included):
+        """Mean and variance of coefficients that are not zero."""
+        some = np.maximum(included, 1e-300)
+        slab_mean = mean / some
+        return slab_mean, np.maximum((variance + mean**2) / some - slab_mean**2, 0.0)
+
+    def _values(self, target):
+        """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
+        found = [(weight, parts) for weight, parts in self._fitted_parts(target)]
+        weights = np.array([weight for weight, _ in found])
+        return [parts for _, parts in found], weights / weights.sum()
+
+    def _components(self, target, included, wanted):
+        """For each part and component of it: parts of all values, weights, and patterns."""
+        values, weights = self._values(target)
+        for parts in zip(*values, strict=True):
+            part, own = parts[0], included[parts[0].units]
+            chosen = np.isin(part.units, wanted) & (part.log_odds[: len(own)] < ALWAYS)
+            own = np.append(own, np.zeros(len(part.labels) - len(own)))
+            for units in components_of(part, np.flatnonzero(chosen)):
+                yield part, joint_patterns(parts, weights, own, units)
+
+    def _any(self, target, included, wanted):
+        """Probability that one of these features is not zero."""
+        certain = included[wanted] >= 1
+        if certain.any():
+            return 1.0
+        none = 1.0
+        for part, (units, patterns) in self._components(target, included, wanted):
+            none *= 1 - patterns.any_of(np.isin(part.units[units], wanted))
+        return 1 - none
+
+    def _sets(self, target, included, coverage):
+        """The credible sets of a target."""
+        likely = np.setdiff1d(np.flatnonzero(included > LINKS), self._unpenalised)
+        sets = []
+        for part, found in self._components(target, included, likely):
+            sets += credible_sets(part, found, coverage)
+        return sorted(sets, key=lambda found: int(found.features.min()))
+
+    def _draws(self, target, n, rng, n_sweeps):
+        """Draws of the coefficients of a target."""
+        values, weights = self._values(target)
+        included = np.atleast_2d(self.inclusion_probability_)[target]
+        draws = []
+        for parts, k in zip(values, rng.multinomial(n, weights), strict=True):
+            if not k:
+                continue
+            some = np.zeros((k, self.n_features_in_))
+            for part in parts:
+                n_own = len(part.units)
+                start = np.append(included[part.units], np.ones(len(part.mean) - n_own))
+                moments = self._slab_moments(part.mean, part.var, start)
+                posterior = SparsePosterior(
+                    part.X, part.y, part.noise_variance, part.log_odds, part.precision
+                )
+                order = np.argsort(part.labels, kind="stable")
+                drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
+                some[:, part.units] = drawn[:, :n_own]
+                others = drawn[:, n_own:]
+            draws.append(self._in_units_of_data(target, parts[0], some, others, rng))
+        return rng.permutation(np.concatenate(draws))
+
+
+def _fraction(name, value):
+    value = number(name, value, 0, 1)
+    if value in (0, 1):
+        raise ValueError(f"{name} must be between 0 and 1, got {value:g}.")
+    return value
+
+
+def _quantile(tail, included, mean, variance):
+    """Quantiles of a mass at zero and a Gaussian."""
+    deviation = np.sqrt(variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        safe = np.where(included > 0, included, 1.0)
+        below = mean + deviation * ndtri(np.clip(tail / safe, 0, 1))
+        above = mean + deviation * ndtri(np.clip((tail - (1 - included)) / safe, 0, 1))
+    return np.where(below < 0, below, np.where(above > 0, above, 0.0))

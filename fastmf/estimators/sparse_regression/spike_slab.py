@@ -1,0 +1,483 @@
+"""Spike-and-slab linear regression, as a scikit-learn estimator."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import one_of, row_weights
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.sparse_regression._from_moments import FromMoments
+from fastmf.estimators.sparse_regression._rows import (
+    ArrayRows,
+    StoredRows,
+    check_variances,
+    is_large,
+    is_stored,
+    mean_and_deviation,
+    mean_and_deviation_of_rows,
+)
+from fastmf.estimators.sparse_regression._spike_slab import (
+    SpikeSlabEstimator,
+    by_blocks,
+    matrices_of,
+    moments_of,
+    sites_of,
+)
+from fastmf.estimators.sparse_regression._unpenalised import projection_of, without_columns
+from fastmf.learning.evidence import Hyperparameters, Regression
+from fastmf.learning.evidence.blocks import labels_of_task
+from fastmf.special import sigmoid
+
+
+class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
+    """Linear regression in which most coefficients are exactly zero, by expectation propagation.
+
+    Parameters
+    ----------
+    noise_variance : float or None
+        Variance of the noise, in units of y^2. None: learned, as are the next two; see
+        `parameter_prior`.
+    slab_variance : float or None
+        Prior variance of a non-zero coefficient, in units of y^2 (per unit of the features squared,
+        after `standardize`).
+    inclusion_probability : float, array of shape (n_features,) or None
+        Prior probability of a non-zero coefficient, between 0 and 1; or that of each feature, 0 and
+        1 included, for features of which more is known, as from an earlier study.
+    expected_model_size : float or None
+        Prior expected number of non-zero coefficients, in place of `inclusion_probability`, which
+        is then this over the number of features; between 0 and that number.
+    groups : array of shape (n_features,) or None
+        Labels; features with the same label share an inclusion probability, learned for each group.
+    fit_intercept : bool
+        Whether to fit a constant, with a flat prior.
+    standardize : bool
+        Whether to scale all features to standard deviation 1 first, so that one slab suits all.
+        Leave out features that are constant but for a row or two: in new rows they may be
+        hundreds of deviations away.
+    blocks : "auto", None or array of shape (n_features,)
+        Features that are treated together, as `fastmf.expectation_propagation` does: those that are
+        correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
+        found may be joined and cut in the search: see `blocks_`.
+    unpenalised : sequence of int, str or bool, or None
+        Columns, by their numbers or names or as a mask, whose coefficients are never zero and have
+        a flat prior, such as age and sex: they are projected out of y and all others. Their
+        inclusion probability is 1.
+    solver : {"auto", "convergent", "parallel", "sequential"}
+        Schedule of `fastmf.expectation_propagation`.
+    damping : float or None
+    tol : float
+        Largest difference in a mean or variance at a fixed point, in standard deviations of y.
+    max_iter : int
+        Iterations of expectation propagation.
+    max_evidence_iter : int
+        Largest number of fixed points in the search for the largest evidence, after the first.
+    parameter_prior : {"weak", None}
+        Priors on what is learned; `print` of the estimator states them. "weak": the inclusion
+        probability has the distribution Beta(1/2, d/2) for d features (of a group), so that one
+        non-zero coefficient is expected; `slab_variance` over the variance of y (per mean square of
+        the features) is log-normal of median 0.5, its logarithm of standard deviation 2;
+        `noise_variance` over the variance of y is log-Cauchy of median 0.6, its logarithm of width
+        0.5, which lets noise of any size be learned. The values learned are those of largest
+        posterior density of logarithms and log-odds (MAP-II). None: those of largest evidence
+        (ML-II); on weak data that may have all features in, each with a tiny coefficient.
+    average_parameters : bool
+        Whether inclusion probabilities, means and predictions are averages over the posterior of
+        the parameters on a grid, in place of those at its maximum: for weak data. It costs two to
+        ten times as much. `noise_variance_`, `slab_variance_`, `prior_inclusion_`, `sites_` and
+        `log_evidence_` remain those of the maximum.
+    n_threads : int or None
+        Threads of the compiled kernels: results do not depend on it. The last bits of a large
+        regression, of 1000 rows and features, depend on the number of BLAS's threads, as in all of
+        NumPy; for equal bits, fix it (`OPENBLAS_NUM_THREADS=1`, or
+        `threadpoolctl.threadpool_limits(1)` around `fit`).
+
+    Attributes
+    ----------
+    coef_, coef_var_ : array of shape (n_features,) or (n_targets, n_features)
+        Posterior means and variances of the coefficients.
+    intercept_ : float or array of shape (n_targets,)
+    inclusion_probability_ : array of the shape of `coef_`
+        Posterior probabilities of a non-zero coefficient.
+    log_evidence_ : float or array of shape (n_targets,)
+        Log-evidence of the centred data; scale and hyper-parameters included. With `unpenalised`
+        columns, of the residuals of y on them.
+    noise_variance_, slab_variance_ : float or array of shape (n_targets,)
+    prior_inclusion_ : array of shape (n_groups,) or (n_targets, n_groups)
+        Prior inclusion probabilities, in the order of the sorted labels; of all features if each
+        has its own.
+    blocks_ : int array of shape (n_features,) or (n_targets, n_features)
+        Numbers of the blocks that were used: features of the same number were treated together.
+    sites_ : array of shape (2, n_features) or (n_targets, 2, n_features)
+        Sites, for the standardised features and y; of blocks linear terms and diagonals.
+    n_iter_ : int or array of shape (n_targets,)
+    mismatch_ : float
+        Share of the z-scores of `fit_summary` that the correlations do not explain; else 0.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Hernández-Lobato & Hernández-Lobato (2011). Where the solver does not converge, it is run again
+    with positive site precisions, and a warning is given if that does not converge either. Several
+    targets are fitted one by one. X is copied to be centred and scaled, in its own precision
+    (float32 or float64). Integers of one or two bytes, memory-mapped files and sparse matrices are
+    not, beyond some megabytes: they are converted in blocks as they are multiplied, and a file must
+    stay as it is while the model is used.
+
+    Inclusion probabilities of features that can stand for each other say how likely each one is,
+    and their sum over the block how many matter: the guide has a section on correlated features.
+
+    A parameter that is learned and ends on a bound of the search (noise: 1e-12 and 2, slab: 1e-6
+    and 1e4 variances of y, inclusion: a tenth of a feature and 0.95) is reported by a
+    `ConvergenceWarning` that says what to give.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 100))
+    >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+    >>> model = mf.SpikeSlabRegressor().fit(X, y)
+    >>> np.flatnonzero(model.inclusion_probability_ > 0.5)
+    array([3, 7])
+    """
+
+    _learned = (
+        "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
+        "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_",
+        "_unit", "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
+        "_target_of_point", "_point_weights", "_point_noise", "_point_coef", "_point_sites",
+        "_point_matrices", "_point_slab", "_point_odds", "_targets", "_mean_noise",
+        "_unpenalised", "_gain", "_whiten",
+    )  # fmt: skip
+    _advice = (
+        "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
+        "expected_model_size, of which one may have gone to its bound"
+    )
+
+    def __init__(
+        self,
+        *,
+        noise_variance=None,
+        slab_variance=None,
+        inclusion_probability=None,
+        expected_model_size=None,
+        groups=None,
+        fit_intercept=True,
+        standardize=True,
+        blocks="auto",
+        unpenalised=None,
+        solver="auto",
+        damping=None,
+        tol=1e-6,
+        max_iter=1000,
+        max_evidence_iter=50,
+        parameter_prior="weak",
+        average_parameters=False,
+        n_threads=None,
+    ):
+        super().__init__(
+            slab_variance=slab_variance,
+            inclusion_probability=inclusion_probability,
+            expected_model_size=expected_model_size,
+            groups=groups,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            blocks=blocks,
+            unpenalised=unpenalised,
+            solver=solver,
+            damping=damping,
+            tol=tol,
+            max_iter=max_iter,
+            max_evidence_iter=max_evidence_iter,
+            parameter_prior=parameter_prior,
+            n_threads=n_threads,
+        )
+        self.noise_variance = noise_variance
+        self.average_parameters = average_parameters
+
+    def __sklearn_tags__(self):
+        """Tags: several targets are allowed."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array of shape (n_samples,), optional
+            How many rows each row stands for: the noise of a row has the variance of the noise over
+            its weight, and the evidence is that of repeated rows. Rows of weight 0 are left out.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor().fit(X, y)
+        >>> model.coef_[[3, 7]].round(1)
+        array([ 2., -1.])
+        """
+        stored = is_stored(X)  # checks turn files into arrays
+        X, y = self._training_data(X, y, multi_output=True, y_numeric=True)
+        stored &= is_large(X)
+        self._check_options()
+        groups = self._groups(X.shape[1])
+        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        weights = row_weights(sample_weight, X.shape[0])
+        if weights is not None and not stored:
+            present = weights > 0
+            X, targets, weights = X[present], targets[present], weights[present]
+        n_flat = self.fit_intercept + len(self._columns())
+        if self.noise_variance is None and X.shape[0] < 2 + n_flat:
+            warn_user(
+                f"the noise of {X.shape[0]} rows cannot be told from what coefficients explain: "
+                "give noise_variance, or more rows."
+            )
+        n_rows = X.shape[0] if weights is None else float(weights.sum())
+        rows = self._rows_of(X, weights, stored)
+        X = without_columns(rows.X, self._excluded())
+        projection = projection_of(X, self._columns()) if len(self._columns()) else None
+        n_free = n_rows
+        if projection is not None:
+            X = projection.residuals
+            self._keep_unpenalised(projection.of_features)
+            n_free = self._rows_left(n_rows, projection.of_features)
+        first = Regression(X, np.zeros(len(X)), groups[0], n_free)
+        given = groups[1], weights, projection, rows
+        fits = [self._fit_one(first, column, *given) for column in targets.T]
+        self._keep(fits, np.ndim(y) == 1)
+        self._keep_parts([(np.arange(X.shape[1]), X)])
+        self._keep_noises(n_rows, self.fit_intercept)
+        return self
+
+    def _rows_of(self, X, weights, stored):
+        """Standardised rows, multiplied by the roots of their weights."""
+        if stored:
+            moments = mean_and_deviation_of_rows(X, self.fit_intercept, weights)
+            self._offset, deviation = moments
+            check_variances("X", deviation)
+            constant = deviation <= 1e-14 * abs(self._offset)
+            ones = np.ones(X.shape[1])
+            self._scale = np.where(constant, 1.0, deviation) if self.standardize else ones
+            return StoredRows(X, weights, self._offset, self._scale, constant & self.standardize)
+        X = self._standardised(X, weights)
+        if weights is not None:
+            X *= np.sqrt(weights)[:, None].astype(X.dtype)
+        return ArrayRows(X)
+
+    def _fit_one(self, task, y, n_groups, weights, projection, rows):
+        """The fitted attributes for one target; X is multiplied by the roots of the weights."""
+        center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
+        unit = float(deviation) or 1.0
+        check_variances("y over X", unit / self._scale)
+        y = (y - center) / unit if deviation else 0 * y
+        y = y if weights is None else y * np.sqrt(weights)
+        y, absent = rows.target(y)
+        flat, y = (0.0, y) if projection is None else projection.split(y)
+        task = task._replace(y=y, absent_square=absent)
+        return self._fit_task(task, n_groups, center, unit, flat, centred=self.fit_intercept)
+
+    def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False, hold_noise=False):
+        """The fitted attributes for standardised data of y = center + unit * (standardised y).
+
+        `flat` are the coefficients of y on the unpenalised features.
+        """
+        shape = task.total_rows, len(task.groups)
+        start, fixed = self._hyperparameters(shape, unit, n_groups)
+        if hold_noise and self.noise_variance is None:
+            start = start._replace(noise_variance=1.0)
+            fixed = fixed._replace(noise_variance=True)
+        task, points, weights = self._solution(
+            task, start, fixed, centred=centred, average=self.average_parameters
+        )
+        best, ratio = points[0].hyperparameters, unit / self._scale
+        members = [moments_of(task, point) for point in points]
+        means, variances, included = (np.array(m) for m in zip(*members, strict=True))
+        self._set_known(flat, means, variances, included)
+        mean = weights @ means
+        spread = weights @ (means - mean) ** 2
+        coefficients = mean * ratio
+        return {
+            "coef_": coefficients,
+            "coef_var_": (weights @ variances + spread) * ratio**2,
+            "intercept_": float(center - self._offset @ coefficients),
+            "inclusion_probability_": weights @ included,
+            "log_evidence_": float(points[0].found.log_evidence - shape[0] * np.log(unit)),
+            "noise_variance_": best.noise_variance * unit**2,
+            "slab_variance_": best.slab_variance * unit**2,
+            "prior_inclusion_": self._prior_inclusion(best.log_odds),
+            "sites_": sites_of(task, points[0]),
+            "blocks_": labels_of_task(task),
+            "n_iter_": max(1, *(result.n_iter for result in points[0].found.results)),
+            "_unit": unit,
+            "_targets": np.concatenate([part.y for part in task.parts]),
+            "_points": {
+                "weights": weights,
+                "noise": np.array([p.hyperparameters.noise_variance for p in points]) * unit**2,
+                "slab": np.array([p.hyperparameters.slab_variance for p in points]) * unit**2,
+                "odds": np.array([p.hyperparameters.log_odds for p in points])[:, task.groups],
+                "coef": means * ratio,
+                "sites": np.array([sites_of(task, point) for point in points]),
+                "matrices": np.concatenate([matrices_of(point) for point in points]),
+            },
+        }
+
+    def _keep_noises(self, n_rows, centred):
+        """Mean of the noise, and variance of an observation and the constant, in its values.
+
+        And with them the variances of the unpenalised coefficients.
+        """
+        self._mean_noise = 1.0
+        if self.average_parameters and self.noise_variance is None and n_rows > 4:
+            # mean over mode in ln s2 of an inverse gamma variable
+            self._mean_noise = n_rows / (n_rows - 2)
+        self._n_noises = self._mean_noise * (1 + (1 / n_rows if centred else 0))
+        columns, _, whiten = self._unpenalised_features()
+        if not len(columns):
+            return
+        variances, gain = np.atleast_2d(self.coef_var_), self._gain.copy()
+        gain[:, columns] = 0
+        for k, target in enumerate(self._target_of_point):
+            unit, noise = np.atleast_1d(self._unit)[target], self._point_noise[k]
+            own = self._mean_noise * noise * (whiten**2).sum(1)
+            for units, inverse in self._inverses(noise / unit**2, k):
+                own = own + unit**2 * inverse.variance_along(gain[:, units])
+            variances[target, columns] += self._point_weights[k] * own / self._scale[columns] ** 2
+
+    def _keep(self, fits, one):
+        """The fitted attributes of each target, as attributes."""
+        points = [fit.pop("_points") for fit in fits]
+        for name in fits[0]:
+            values = [fit[name] for fit in fits]
+            setattr(self, name, values[0] if one else np.array(values))
+        # Of all targets, one after another.
+        self._target_of_point = np.repeat(np.arange(len(fits)), [len(p["noise"]) for p in points])
+        for name in points[0]:
+            setattr(self, f"_point_{name}", np.concatenate([p[name] for p in points]))
+
+    def predict(self, X, return_std=False):
+        """Posterior mean of y, and its predictive standard deviation.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        return_std : bool
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_targets)
+            And, with `return_std`, another one: noise, coefficients and intercept together.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor().fit(X, y)
+        >>> mean, deviation = model.predict(X, return_std=True)
+        >>> mean.shape, bool((deviation > 0.05).all())
+        ((40,), True)
+        """
+        check_is_fitted(self)
+        X = checked_data(self, X, **self._kinds_of(X), reset=False)
+        mean = by_blocks(lambda rows: self.coef_ @ rows.T, X).T + self.intercept_
+        if not return_std:
+            return mean
+        units = np.atleast_1d(self._unit)
+        deviations = [self._deviation(X, k, unit) for k, unit in enumerate(units)]
+        return mean, deviations[0] if self.coef_.ndim == 1 else np.stack(deviations, axis=1)
+
+    def score(self, X, y, sample_weight=None):
+        """Coefficient of determination, R^2, of the predictions.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor().fit(X, y)
+        >>> model.score(X, y) > 0.99
+        True
+        """
+        check_is_fitted(self)
+        y = complete_target(y)
+        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
+
+    def _deviation(self, X, target, unit):
+        """Predictive standard deviations of rows, for one target."""
+        coefficients, variance = np.atleast_2d(self.coef_)[target], 0.0
+        for k in np.flatnonzero(self._target_of_point == target):
+            noise, change = self._point_noise[k], self._point_coef[k] - coefficients
+            inverses = list(self._inverses(noise / unit**2, k))
+            of_rows = by_blocks(partial(self._variances, inverses, change, unit, noise), X)
+            variance = variance + self._point_weights[k] * (noise * self._n_noises + of_rows)
+        return np.sqrt(variance)
+
+    def _variances(self, inverses, change, unit, noise, rows):
+        """Variances of the means of rows, and squares of their changes by these coefficients."""
+        flat, standardised = self._unpenalised_features(), self._rescaled(rows)
+        of_flat = self._mean_noise * noise * flat.noises(standardised)
+        standardised = flat.residuals(standardised)
+        variance = of_flat / unit**2
+        for units, inverse in inverses:
+            variance = variance + inverse.variance_along(standardised[:, units])
+        return variance * unit**2 + ((rows - self._offset) @ change) ** 2
+
+    def _in_units_of_data(self, target, part, draws, others, rng):
+        """Draws of the coefficients, with those of unpenalised features."""
+        unit, flat = np.atleast_1d(self._unit)[target], self._unpenalised_features()
+        if len(flat.units):
+            gain = flat.gain.copy()
+            gain[:, flat.units] = 0
+            coefficients = np.atleast_2d(self.coef_)[target] * self._scale / unit
+            center = coefficients[flat.units] + gain @ coefficients
+            noise = np.sqrt(part.noise_variance) * rng.normal(size=(len(draws), flat.rank))
+            draws[:, flat.units] = center - draws @ gain.T + noise @ flat.whiten.T
+        return draws * (unit / self._scale)
+
+    def _check_options(self):
+        """Raise for options that are none."""
+        self._check("noise_variance", "slab_variance")
+        one_of("average_parameters", self.average_parameters, (True, False))
+        if self.average_parameters and self.parameter_prior is None:
+            raise ValueError(
+                "average_parameters needs a parameter_prior: the evidence alone has no finite "
+                "integral. Take parameter_prior='weak'."
+            )
+
+    def _hyperparameters(self, shape, unit, n_groups):
+        """Where the search starts, for y of variance 1, and what is fixed."""
+        log_odds, slab = self._first_log_odds(shape, n_groups), self.slab_variance
+        n_included = max(float(sigmoid(log_odds).mean()) * shape[1], 1.0)
+        slab = 1 / n_included if slab is None else slab / unit**2
+        noise = 0.3 if self.noise_variance is None else self.noise_variance / unit**2
+        fixed = Hyperparameters(
+            self.noise_variance is not None,
+            self.slab_variance is not None,
+            self._inclusion() is not None,
+        )
+        return Hyperparameters(noise, slab, log_odds), fixed

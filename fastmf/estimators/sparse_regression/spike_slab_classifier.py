@@ -1,0 +1,447 @@
+"""Spike-and-slab classification with a probit likelihood, as a scikit-learn estimator."""
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import row_weights
+from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.weights import class_factors, whole_weights
+from fastmf.estimators.sparse_regression._credible_sets import FittedPart
+from fastmf.estimators.sparse_regression._rows import as_floats
+from fastmf.estimators.sparse_regression._spike_slab import (
+    SpikeSlabEstimator,
+    by_blocks,
+    matrices_of,
+    moments_of,
+)
+from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
+from fastmf.inference.gaussian.blocks import inverse_with
+from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters
+from fastmf.learning.evidence.blocks import labels_of_task
+
+# Of the Gaussian priors of the constant, and of the coefficients of unpenalised columns: with none
+# they would be infinite where a column separates the classes.
+INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
+# Rows that weights stand for up to which rows are repeated; beyond, sites have powers.
+MAX_REPEATED_ROWS = 100_000
+
+
+class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
+    """Probit classification with mostly zero coefficients, by expectation propagation.
+
+    The second class has probability Phi(x'w + intercept): a probit likelihood.
+
+    Parameters
+    ----------
+    slab_variance : float or None
+        Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
+        squared, after `standardize`). None: learned, see `parameter_prior`.
+    inclusion_probability, expected_model_size, groups, standardize, blocks
+        As in `SpikeSlabRegressor`.
+    unpenalised : sequence of int, str or bool, or None
+        Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
+        prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
+        for columns that separate the classes.
+    class_weight : None, "balanced" or dict
+        Factors of the weights of the rows of each class, see `fit`: a dict says them by class, 1
+        for others; "balanced" gives both classes half of all weight. Probabilities and evidence
+        are those of the data so weighted.
+    fit_intercept : bool
+        Whether to fit a constant, with a Gaussian prior of standard deviation 10.
+    solver, damping, tol, max_iter, max_evidence_iter, n_threads
+        As in `SpikeSlabRegressor`; `tol` is in standard deviations of the noise.
+    parameter_prior : {"weak", None}
+        Priors on what is learned. "weak": the inclusion probability has the distribution
+        Beta(1/2, d/2) for d features (of a group), and `slab_variance` (per mean square of the
+        features) is log-normal of median 0.5, its logarithm of standard deviation 2. None: none,
+        the values of largest evidence are learned.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+    coef_, coef_var_ : array of shape (1, n_features)
+        Posterior means and variances of the coefficients.
+    intercept_ : array of shape (1,)
+    inclusion_probability_ : array of shape (n_features,)
+        Posterior probabilities of a non-zero coefficient.
+    log_evidence_ : float
+        Log-probability of the classes.
+    slab_variance_ : float
+    prior_inclusion_ : array of shape (n_groups,)
+        Prior inclusion probabilities, in the order of the sorted labels.
+    blocks_ : int array of shape (n_features,)
+        Numbers of the blocks that were used: features of the same number were treated together.
+    sites_ : array of shape (2, n_features + n_samples) or one more for the intercept
+        Sites of the standardised features, the intercept, and the latent variables of the rows.
+    n_iter_ : int
+    n_features_in_ : int
+
+    Notes
+    -----
+    The class of a row is the sign of its latent variable, and these are units of the linear model
+    like the coefficients (`fastmf.learning.evidence.Classification`): so the algorithm is that of
+    regression. The cost of an iteration is O(n_samples^2 (n_samples + n_features)). For more
+    than two classes use scikit-learn's OneVsRestClassifier.
+
+    Inclusion probabilities near 0 or 1 are less extreme than the exact ones, at given parameters,
+    by a factor of up to some four in their odds (0.98 for 0.995): draws of `sample_coefficients`
+    have the exact ones. X becomes an array of floats, of small integers and sparse matrices of more
+    than some megabytes one of float32.
+
+    The evidence may have several maxima: with few coefficients, and with nearly all of them, each
+    of little weight. The priors on the parameters decide for few. To see the other one, fit with
+    `inclusion_probability=0.9` and compare `log_evidence_`. To select features, give
+    `expected_model_size`; and `slab_variance` (1, say) where few features separate the classes,
+    which say then no more than that it is large.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 100))
+    >>> y = 2 * X[:, 3] - 2 * X[:, 7] + rng.normal(size=80) > 0
+    >>> model = mf.SpikeSlabClassifier().fit(X, y)
+    >>> np.flatnonzero(model.inclusion_probability_ > 0.5)
+    array([3, 7])
+    """
+
+    _learned = (
+        "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
+        "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_", "_rows", "_group_of",
+        "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
+        "_flat_moments", "_row_weights",
+    )  # fmt: skip
+    _slab_unit = "the variance of the noise"
+    _advice = (
+        "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
+        "raise max_iter, or take solver='convergent'"
+    )
+
+    def __init__(
+        self,
+        *,
+        slab_variance=None,
+        inclusion_probability=None,
+        expected_model_size=None,
+        groups=None,
+        fit_intercept=True,
+        standardize=True,
+        blocks="auto",
+        unpenalised=None,
+        solver="auto",
+        damping=None,
+        tol=1e-6,
+        max_iter=1000,
+        max_evidence_iter=50,
+        parameter_prior="weak",
+        class_weight=None,
+        n_threads=None,
+    ):
+        super().__init__(
+            slab_variance=slab_variance, inclusion_probability=inclusion_probability,
+            expected_model_size=expected_model_size, groups=groups, fit_intercept=fit_intercept,
+            standardize=standardize, blocks=blocks, unpenalised=unpenalised, solver=solver,
+            damping=damping, tol=tol, max_iter=max_iter, max_evidence_iter=max_evidence_iter,
+            parameter_prior=parameter_prior, n_threads=n_threads,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    def __sklearn_tags__(self):
+        """Tags: two classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Two classes, of any type.
+        sample_weight : array of shape (n_samples,), optional
+            How many equal rows each row stands for: for whole numbers the result is that of rows
+            repeated so often, and so is the cost, up to 100,000 rows. Fractions, as of
+            `class_weight`, and larger weights, cost nothing: each row has a site to the power of
+            its weight (power expectation propagation), and coefficients, probabilities and evidence
+            lie between those of whole numbers. Rows of weight 0 are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If weights that are not whole numbers meet a solver other than "auto" or "parallel".
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> np.sort(np.argsort(-model.inclusion_probability_)[:2])
+        array([3, 7])
+        """
+        X, y = self._training_data(X, y)
+        X = as_floats(X)
+        self._check("slab_variance")
+        X, y, weights = self._weighted(X, y, sample_weight)
+        signs = self._signs(y)
+        groups, n_groups = self._groups(X.shape[1])
+        X, columns = self._standardised(X, weights), self._columns()
+        X[:, self._excluded()] = 0
+        others = X[:, columns]
+        X[:, columns] = 0
+        self._keep_unpenalised(Unpenalised.none(X.shape[1])._replace(units=columns))
+        precisions = [UNPENALISED_PRECISION] * len(columns)
+        if self.fit_intercept:
+            others = np.concatenate([others, np.ones((len(X), 1), X.dtype)], axis=1)
+            precisions.append(INTERCEPT_PRECISION)
+        task = Classification.of(
+            np.concatenate([X, others], axis=1) if precisions else X, signs, groups, precisions,
+            1.0 if weights is None else weights,
+        )  # fmt: skip
+        log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
+        slab = self.slab_variance
+        start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
+        fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
+        task, (point, *_), _ = self._solution(task, start, fixed)
+        best, (result,) = point.hyperparameters, point.found.results
+        mean, variance, included = moments = moments_of(task, point)
+        flat = slice(len(mean), len(mean) + len(columns))
+        moments[:, self._excluded()] = 0
+        moments[:, columns] = result.mean[flat], result.var[flat], np.ones(len(columns))
+        coefficients = mean / self._scale
+        constant = result.mean[flat.stop] if self.fit_intercept else 0.0
+        self.coef_ = coefficients[None]
+        self.coef_var_ = (variance / self._scale**2)[None]
+        self.intercept_ = np.array([constant - self._offset @ coefficients])
+        self.inclusion_probability_ = included
+        self.log_evidence_ = float(point.found.log_evidence)
+        self.slab_variance_ = float(best.slab_variance)
+        self.prior_inclusion_ = self._prior_inclusion(best.log_odds)
+        self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
+        self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
+        flat = slice(len(mean), task.X.shape[1])
+        self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
+        self._rows, self._group_of, self._others, _, self._row_weights = task
+        return self
+
+    def _weighted(self, X, y, sample_weight):
+        """Rows of positive weight, repeated if weights are whole numbers; else the weights, too."""
+        weights = row_weights(sample_weight, len(X))
+        if self.class_weight is not None:
+            check_classification_targets(y)
+            weights = np.ones(len(X)) if weights is None else weights
+            weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
+        if weights is None:
+            return X, y, None
+        by_powers = self.solver in ("auto", "parallel")
+        few = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
+        if (weights == np.floor(weights)).all() and (few or not by_powers):
+            copies = whole_weights(weights, X)
+            return np.repeat(X, copies, axis=0), np.repeat(y, copies), None
+        if not by_powers:
+            raise ValueError(
+                f"solver must be 'auto' or 'parallel' for weights that are not whole numbers, got "
+                f"{self.solver!r}: multiply the weights by a common denominator, or round them."
+            )
+        present = weights > 0
+        return X[present], y[present], weights[present]
+
+    def _signs(self, y):
+        """-1 and 1 for the two classes."""
+        check_classification_targets(y)
+        if (kind := type_of_target(y, input_name="y", raise_unknown=True)) != "binary":
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {kind}."
+            )
+        self.classes_, which = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("SpikeSlabClassifier needs two classes, got 1 class.")
+        return 2.0 * which - 1
+
+    def decision_function(self, X):
+        """Posterior mean of x'w + intercept, over a standard deviation.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The deviation is that of noise and coefficients together, so that Phi of the result is
+            the probability of the second class.
+        """
+        check_is_fitted(self)
+        X = checked_data(self, X, **self._kinds_of(X), reset=False)
+        inverse = self._inverse()
+
+        columns = self._unpenalised
+        n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
+
+        def scores(rows):
+            standardised = self._rescaled(rows)
+            others = standardised[:, columns], np.ones((len(rows), n_constant))
+            standardised[:, columns] = 0
+            standardised = np.concatenate([standardised, *others], axis=1)
+            mean = rows @ self.coef_[0] + self.intercept_[0]
+            return mean / np.sqrt(1 + inverse.variance_along(standardised))
+
+        return by_blocks(scores, X)
+
+    def _inverse(self):
+        """The covariance of coefficients and latent variables."""
+        # It follows from the sites: the prior is not used.
+        start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
+        task = Classification(self._rows, self._group_of, self._others)
+        return inverse_with(task.model(start), self.blocks_, self.sites_, self._site_matrices)
+
+    def _fitted_parts(self, target):
+        """Weight 1 of the hyper-parameters, and the model."""
+        # Rows have the roots of their weights as factors, with which the same sites give the same
+        # Gaussian of the coefficients: see `fastmf.inference.gaussian.repeated`.
+        n_others, n = len(self._others), self.n_features_in_
+        odds = self.prior_inclusion_[self._group_of]
+        odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)
+        moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
+        moments[:, self._unpenalised] = 0
+        labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
+        part = FittedPart(
+            np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
+            np.append(np.full(n, 1 / self.slab_variance_), self._others),
+            *np.concatenate([moments, self._flat_moments], axis=1), labels,
+            self.sites_[:, : n + n_others], self._site_matrices, self._inverse(),
+        )  # fmt: skip
+        yield 1.0, [part]
+
+    def _in_units_of_data(self, target, part, draws, others, rng):
+        """Draws of the coefficients, with those of unpenalised features."""
+        draws[:, self._unpenalised] = others[:, : len(self._unpenalised)]
+        return draws / self._scale
+
+    def sample_coefficients(self, n, rng, n_sweeps=None):
+        """Draws of the coefficients: see `SpikeSlabRegressor.sample_coefficients`.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator or int
+        n_sweeps : int, default 150
+            Sweeps of the chain of each draw.
+
+        Returns
+        -------
+        array of shape (n, n_features)
+
+        Raises
+        ------
+        ValueError
+            After a fit with weights that are not whole numbers: there is no such number of latent
+            variables to draw.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 4))
+        >>> y = X[:, 3] - X[:, 1] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.5).fit(X, y)
+        >>> draws = model.sample_coefficients(200, rng)
+        >>> (draws != 0).mean(axis=0).round() + 0.0
+        array([0., 1., 0., 1.])
+        """
+        check_is_fitted(self)
+        if np.ndim(self._row_weights):
+            raise ValueError(
+                "sample_coefficients needs weights that are whole numbers of rows: multiply "
+                "sample_weight and class_weight by a common denominator, or round them."
+            )
+        return super().sample_coefficients(n, rng, n_sweeps)
+
+    # Those of latent variables are slow.
+    _n_sweeps = 150
+
+    def predict_proba(self, X):
+        """Posterior predictive probabilities of the two classes.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, 2)
+            Uncertain coefficients make them less extreme than the posterior mean would.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> np.allclose(model.predict_proba(X).sum(1), 1)
+        True
+        """
+        score = self.decision_function(X)
+        return np.stack([ndtr(-score), ndtr(score)], axis=1)
+
+    def predict(self, X):
+        """The more probable class.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> (model.predict(X) == y).mean() > 0.9
+        np.True_
+        """
+        check_is_fitted(self)
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+    def score(self, X, y, sample_weight=None):
+        """Fraction of rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> model.score(X, y) > 0.9
+        True
+        """
+        check_is_fitted(self)
+        y = complete_target(y)
+        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))

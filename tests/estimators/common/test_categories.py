@@ -1,0 +1,130 @@
+"""Tables of strings, codes and categories in the machines that take them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fastmf as mf
+from fastmf.estimators.common.categories import as_array, codes, decoded
+
+RNG = np.random.default_rng(0)
+CHAIN = (np.cumprod(np.where(RNG.random((200, 4)) < 0.75, 1, -1), axis=1) > 0).astype(int)
+WORDS = np.array(["no", "yes"])[CHAIN]
+MIXED = pd.DataFrame(WORDS, columns=list("abcd"))
+MIXED["b"] = CHAIN[:, 1] + 1
+MIXED["c"] = CHAIN[:, 2] > 0
+TWO_VALUED = {
+    "strings": WORDS,
+    "objects": WORDS.astype(object),
+    "frame": pd.DataFrame(WORDS, columns=list("abcd")),
+    "codes": CHAIN + 1,
+    "booleans": CHAIN > 0,
+    "nullable": pd.DataFrame(CHAIN).astype("Int64"),
+    "categories": pd.DataFrame(
+        {name: pd.Categorical.from_codes(CHAIN[:, j], ["z", "a"]) for j, name in enumerate("abcd")}
+    ),
+    "mixed": MIXED,
+}
+
+
+def without(X, row, column):
+    """The same table with a missing entry."""
+    if isinstance(X, pd.DataFrame):
+        X = X.astype(object)
+        X.iloc[row, column] = None
+        return X
+    X = X.astype(object)
+    X[row, column] = None
+    return X
+
+
+@pytest.mark.parametrize("kind", TWO_VALUED)
+def test_two_values_of_any_kind(kind, tmp_path):
+    X = TWO_VALUED[kind]
+    expected = mf.FullyVisibleBoltzmannMachine().fit(CHAIN)
+    machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+    np.testing.assert_array_equal(machine.couplings_, expected.couplings_)
+    machine.save(tmp_path / "machine.npz")
+    machine = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "machine.npz")
+    np.testing.assert_array_equal(machine.score_samples(X), expected.score_samples(CHAIN))
+    values = [tuple(known.tolist()) for known in machine.categories_]
+    assert machine.values_ == (values[0] if kind != "mixed" else None)
+    drawn, filled = machine.sample(5, random_state=0), machine.impute(without(X, 0, 3))
+    for j, (low, high) in enumerate(values):
+        column = expected.sample(5, random_state=0)[:, j]
+        assert drawn[:, j].tolist() == np.where(column > 0, high, low).tolist()
+    mean = expected.impute(np.where(np.arange(4) == 3, np.nan, CHAIN[:1]))[0, 3]
+    low, high = values[3]
+    right = (high if mean > 0.5 else low) if isinstance(low, str) else low + mean * (high - low)
+    assert isinstance(filled, pd.DataFrame) == isinstance(X, pd.DataFrame)
+    assert np.asarray(filled)[0, 3] == pytest.approx(right)
+    if isinstance(X, pd.DataFrame):
+        assert list(filled.columns) == list(X.columns)
+        assert (filled.iloc[1:].to_numpy() == X.iloc[1:].to_numpy()).all()
+
+
+def test_no_state_is_invented_for_codes_from_one(tmp_path):
+    answers = RNG.integers(1, 7, (200, 3))
+    machine = mf.PottsMachine(l2=0.1).fit(answers)
+    assert machine.sizes_.tolist() == [6, 6, 6] and machine.categories_[0].tolist() == [
+        *range(1, 7)
+    ]
+    from_zero = mf.PottsMachine(l2=0.1).fit(answers - 1)
+    np.testing.assert_array_equal(machine.couplings_, from_zero.couplings_)
+    np.testing.assert_array_equal(machine.mutants(answers[0]), from_zero.mutants(answers[0] - 1))
+    machine.save(tmp_path / "machine.npz")
+    machine = mf.PottsMachine.load(tmp_path / "machine.npz")
+    drawn = machine.sample(9, random_state=0)
+    np.testing.assert_array_equal(drawn, from_zero.sample(9, random_state=0) + 1)
+    holes = np.where(np.arange(3) == 1, -1, answers)
+    np.testing.assert_array_equal(
+        machine.impute(holes), from_zero.impute(np.where(holes < 0, -1, holes - 1)) + 1
+    )
+    with pytest.raises(ValueError, match="position 0 must be from 1 to 6, got 0"):
+        machine.score(answers - 1)
+
+
+def test_strings_of_potts_machines(tmp_path):
+    letters = np.array(list("-ACD"))[(numbers := RNG.integers(0, 4, (200, 3)))]
+    expected = mf.PottsMachine(l2=0.1).fit(numbers)
+    machine = mf.PottsMachine(l2=0.1).fit(letters)
+    np.testing.assert_array_equal(machine.couplings_, expected.couplings_)
+    drawn = machine.sample(5, random_state=0)
+    assert drawn.dtype.kind == "U"
+    np.testing.assert_array_equal(codes(machine, drawn, machine.categories_),
+                                  expected.sample(5, random_state=0))  # fmt: skip
+    table = pd.DataFrame(
+        {"sex": np.array(["m", "f"])[numbers[:, 0] % 2], "item": numbers[:, 1] + 1,
+         "grade": pd.Categorical(letters[:, 2], ["D", "C", "B", "A", "-"])}
+    )  # fmt: skip
+    mixed = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(table)
+    assert mixed.sizes_.tolist() == [2, 4, 5]
+    mixed.save(tmp_path / "machine.npz")
+    mixed = mf.PottsMachine.load(tmp_path / "machine.npz")
+    assert [known.tolist() for known in mixed.categories_] == [
+        ["f", "m"], [1, 2, 3, 4], ["D", "C", "B", "A", "-"],
+    ]  # fmt: skip
+    filled = mixed.impute(without(table, 7, 0))
+    assert list(filled.columns) == ["sex", "item", "grade"] and filled.iloc[7, 0] in ("f", "m")
+    assert (filled.iloc[:7].astype(object) == table.iloc[:7].astype(object)).all(axis=None)
+
+
+def test_other_values_and_other_kinds():
+    machine = mf.PottsMachine(l2=0.1).fit(WORDS)
+    with pytest.raises(ValueError, match="column 1 one of 'no', 'yes': got 'maybe' in row 2"):
+        machine.energy(np.where(np.arange(800).reshape(200, 4) == 9, "maybe", WORDS))
+    with pytest.raises(TypeError, match="numbers, booleans or strings, got date"):
+        mf.PottsMachine().fit(np.array([[np.datetime64("2020-01-01")] * 2] * 2, object))
+    with pytest.raises(TypeError, match=r"numbers, booleans or strings, got dtype \|S"):
+        mf.PottsMachine().fit(WORDS.astype("S3"))
+    with pytest.raises(ValueError, match="must have no missing labels"):
+        machine.mutants(np.array([None, "no", "no", "no"], object))
+
+
+def test_arrays_keep_the_kind_of_their_values():
+    assert as_array(["a", "b"]).dtype.kind == "U" and as_array([1, 2]).dtype.kind == "i"
+    mixed = as_array(["a", 1])
+    assert mixed.dtype == object and mixed.tolist() == ["a", 1]
+    assert decoded(np.array([[0, 1]]), [as_array(["a", "b"]), as_array([3, 4])]).tolist() == [
+        ["a", 4]
+    ]

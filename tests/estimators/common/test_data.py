@@ -1,0 +1,171 @@
+"""Missing values, masks, strings and infinity at the door of every estimator."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+
+import fastmf as mf
+from fastmf.estimators.common.data import checked_data, complete_target, with_nan
+
+RNG = np.random.default_rng(0)
+X = (RNG.random((40, 5)) < 0.5).astype(float)
+Y = (RNG.random((40, 3)) < 0.5).astype(int)
+HOLES = np.where(np.arange(200).reshape(40, 5) == 17, np.nan, X)  # row 3, column 2
+SMALL = {"n_epochs": 1, "random_state": 0}
+FRAME = pd.DataFrame(X).astype("Int64")
+FRAME.iloc[3, 2] = pd.NA
+NONE = X.astype(object)
+NONE[3, 2] = None
+MISSING = {
+    "NaN": HOLES,
+    "None": NONE,
+    "list": NONE.tolist(),
+    "NA": FRAME,
+    "masked": np.ma.masked_array(X.astype(int), np.isnan(HOLES)),
+}
+LAYERED = {
+    "GeneralizedRBM": mf.GeneralizedRBM(2, **SMALL),
+    "DeepBoltzmannMachine": mf.DeepBoltzmannMachine((2, 2), pretraining_epochs=1, **SMALL),
+}
+MACHINES = {
+    "FullyVisibleBoltzmannMachine": mf.FullyVisibleBoltzmannMachine(l2=0.1),
+}
+PREDICTORS = {
+    "ConditionalRBM": (mf.ConditionalRBM(2, **SMALL), Y),
+    "SpikeSlabRegressor": (mf.SpikeSlabRegressor(max_evidence_iter=2), Y[:, 0]),
+    "SpikeSlabClassifier": (mf.SpikeSlabClassifier(max_evidence_iter=2), Y[:, 0]),
+}
+PLACE = r"^X has missing values \(NaN\), 1 in all, the first in row 3, column 2: .*impute"
+
+
+@pytest.mark.parametrize("kind", MISSING)
+@pytest.mark.parametrize("name", MACHINES)
+def test_machines_say_where_values_are_missing_and_who_takes_them(name, kind):
+    machine, given = MACHINES[name], MISSING[kind]
+    with pytest.raises(ValueError, match=PLACE) as error:
+        machine.fit(given)
+    assert "\n" not in str(error.value) and "HistGradient" not in str(error.value)
+    machine.fit(X)
+    with pytest.raises(ValueError, match=PLACE):
+        machine.score_samples(given)
+    filled = np.asarray(machine.impute(given), float)
+    np.testing.assert_array_equal(filled, np.asarray(machine.impute(HOLES), float))
+    assert (filled != HOLES).sum() == 1
+
+
+@pytest.mark.parametrize("kind", MISSING)
+@pytest.mark.parametrize("name", LAYERED)
+def test_layered_machines_take_missing_values(name, kind):
+    machine, given = LAYERED[name], MISSING[kind]
+    expected = machine.fit(HOLES).weights_
+    for found, weights in zip(machine.fit(given).weights_, expected, strict=True):
+        np.testing.assert_array_equal(found, weights)
+    np.testing.assert_array_equal(machine.score_samples(given), machine.score_samples(HOLES))
+    np.testing.assert_array_equal(machine.transform(given), machine.transform(HOLES))
+    options = {"flip_probability": 0.1}
+    np.testing.assert_array_equal(
+        machine.denoise(given, **options), machine.denoise(HOLES, **options)
+    )
+    filled = np.asarray(machine.impute(given), float)
+    assert (filled != HOLES).sum() == 1
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_potts_machines_take_missing_values(kind):
+    machine = mf.PottsMachine(l2=0.1)
+    expected = machine.fit(HOLES).couplings_
+    np.testing.assert_array_equal(machine.fit(MISSING[kind]).couplings_, expected)
+    assert not pd.isna(machine.impute(MISSING[kind])).any(axis=None)
+
+
+@pytest.mark.parametrize("kind", MISSING)
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_predictors_say_where_values_are_missing(name, kind):
+    estimator, y = PREDICTORS[name]
+    with pytest.raises(ValueError, match=PLACE):
+        estimator.fit(MISSING[kind], y)
+    with pytest.raises(ValueError, match=PLACE):
+        estimator.fit(X, y).predict(MISSING[kind])
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_targets_are_complete(name):
+    estimator, y = PREDICTORS[name]
+    absent = y.astype(object)
+    absent[2] = None
+    for bad in (absent, np.ma.masked_array(y, np.ones(y.shape, bool))):
+        with pytest.raises(ValueError, match=r"^y (contains missing|must have no masked)"):
+            estimator.fit(X, bad)
+    whole = np.ma.masked_array(y, np.zeros(y.shape, bool))
+    np.testing.assert_array_equal(
+        estimator.fit(X, whole).predict(X), estimator.fit(X, y).predict(X)
+    )
+
+
+def test_infinity_and_strings_are_placed():
+    wrong = np.where(np.isnan(HOLES), -np.inf, X)
+    frame = pd.DataFrame(wrong, columns=list("abcde"))
+    for given, place in ((wrong, "column 2"), (csr_array(wrong), "2"), (frame, r"2 \('c'\)")):
+        with pytest.raises(ValueError, match=r"got infinity in row 3.*" + place):
+            mf.GeneralizedRBM(2, **SMALL).fit(given)
+    words = X.astype(object)
+    words[1, 4] = "yes"
+    with pytest.raises(ValueError, match=r"must hold numbers, got .yes. in row 1, column 4"):
+        mf.GeneralizedRBM(2, **SMALL).fit(words)
+    with pytest.raises(TypeError, match="Sparse data was passed for X, but dense"):
+        mf.FullyVisibleBoltzmannMachine().fit(csr_array(X))
+
+
+DAYS = pd.date_range("2020-01-01", periods=40)
+DATES = {
+    "columns": pd.DataFrame({"a": X[:, 0], "day": DAYS}),
+    "zone": pd.DataFrame({"a": X[:, 0], "day": DAYS.tz_localize("UTC")}),
+    "durations": pd.DataFrame({"a": X[:, 0], "day": DAYS - DAYS[0]}),
+    "alone": pd.DataFrame({"day": DAYS}),
+    "array": np.asarray(DAYS, "datetime64[D]")[:, None],
+    "objects": np.array([[1.0, day.date()] for day in DAYS], object),
+}
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_dates_are_no_numbers(kind):
+    named = r" in column \d \('day'\)" if isinstance(DATES[kind], pd.DataFrame) else ""
+    for estimator in (mf.SpikeSlabRegressor(), LAYERED["GeneralizedRBM"]):
+        message = rf"X must hold numbers, got .*{named}.*days since"
+        with pytest.raises((ValueError, TypeError), match=message):
+            estimator.fit(DATES[kind], Y[:, 0])
+    for machine in (mf.PottsMachine(), mf.OrdinalMachine()):
+        with pytest.raises((ValueError, TypeError), match="X must hold numbers"):
+            machine.fit(DATES[kind])
+
+
+def test_dates_of_polars_are_no_numbers():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": X[:, 0], "day": [day.date() for day in DAYS]})
+    with pytest.raises(ValueError, match=r"got Date in column 1 \('day'\)"):
+        mf.SpikeSlabRegressor().fit(frame, Y[:, 0])
+
+
+def test_targets_of_regressions_are_numbers():
+    for y, message in (
+        (DAYS, "y must hold numbers, got datetime64"),
+        (np.where(Y[:, 0], "yes", "no"), "y must hold numbers, got .*Classifier"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mf.SpikeSlabRegressor().fit(X, y)
+
+
+def test_what_units_cannot_take_comes_with_advice():
+    with pytest.raises(ValueError, match=r"got 255 in row 0, column 0: .* X / 255"):
+        LAYERED["GeneralizedRBM"].fit(np.full((4, 2), 255, np.uint8))
+    with pytest.raises(ValueError, match=r"at most 253, got 255: .* bin"):
+        mf.PottsMachine().fit(255 * X)
+
+
+def test_data_without_missing_values_are_not_copied():
+    for given in (X, pd.DataFrame(X), np.array([["a", "b"]]), [[1, 2]]):
+        assert with_nan(given) is given
+    assert checked_data(BaseEstimator(), X, reset=True) is X
+    assert complete_target(Y) is Y

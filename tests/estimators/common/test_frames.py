@@ -1,0 +1,107 @@
+"""Data frames in and out: names of features in results, `set_output`."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.estimators.common.frames import feature_names
+
+pd = pytest.importorskip("pandas")
+
+NAMES = ["a", "b", "c", "d"]
+
+
+@pytest.fixture(scope="module")
+def chain():
+    """A fitted machine of a Markov chain, fitted to a data frame."""
+    rng = np.random.default_rng(0)
+    X = np.cumprod(np.where(rng.random((200, 4)) < 0.75, 1, -1), axis=1)
+    return mf.FullyVisibleBoltzmannMachine().fit(pd.DataFrame(X, columns=NAMES))
+
+
+def test_tests_of_couplings_name_the_features(chain):
+    tests, frame = chain.test_couplings(), chain.test_couplings(as_frame=True)
+    assert list(frame.columns) == list(tests._fields)
+    assert list(zip(frame["first"], frame["second"], strict=True))[:3] == [
+        ("a", "b"), ("a", "c"), ("a", "d"),
+    ]  # fmt: skip
+    for name in ("coupling", "standard_error", "z", "p_value", "adjusted"):
+        np.testing.assert_array_equal(frame[name], getattr(tests, name))
+    line = frame.set_index(["first", "second"]).loc["b", "c"]
+    assert line.coupling == chain.couplings_[1, 2]
+
+
+def test_standard_errors_name_the_features(chain):
+    couplings, field = chain.standard_errors()
+    frame, named = chain.standard_errors(as_frame=True)
+    np.testing.assert_array_equal(frame, couplings)
+    assert frame.loc["a", "c"] == couplings[0, 2] and named["d"] == field[3]
+    pairs = chain.standard_errors([(1, 2), (3, 3)], as_frame=True)
+    assert pairs["b", "c"] == pytest.approx(couplings[1, 2])
+    assert pairs["d", "d"] == pytest.approx(field[3])
+
+
+def test_contact_scores_name_the_positions():
+    X = pd.DataFrame(np.random.default_rng(0).integers(0, 3, (100, 4)), columns=NAMES)
+    machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+    frame = machine.contact_scores(as_frame=True)
+    assert list(frame.index) == list(frame.columns) == NAMES
+    np.testing.assert_array_equal(frame, machine.contact_scores())
+
+
+def regression():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    return pd.DataFrame(X, columns=NAMES), 2 * X[:, 1] + 0.1 * rng.normal(size=30)
+
+
+def test_coefficients_name_the_features():
+    X, y = regression()
+    fitted = mf.SpikeSlabRegressor().fit(X, y)
+    frame = fitted.as_frame()
+    assert list(frame.index) == NAMES
+    assert frame.coef["b"] == fitted.coef_[1] == pytest.approx(2, abs=0.2)
+    np.testing.assert_array_equal(frame.standard_deviation, np.sqrt(fitted.coef_var_))
+    np.testing.assert_array_equal(frame.inclusion_probability, fitted.inclusion_probability_)
+    assert list(mf.SpikeSlabRegressor().fit(X.to_numpy(), y).as_frame().index) == [
+        "x0", "x1", "x2", "x3",
+    ]  # fmt: skip
+
+
+def test_coefficients_of_several_targets_and_of_classes():
+    X, y = regression()
+    several = mf.SpikeSlabRegressor().fit(X, np.stack([y, -y], axis=1))
+    frame = several.as_frame()
+    assert frame.shape == (8, 3) and frame.coef[1, "b"] == several.coef_[1, 1]
+    classes = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.3).fit(X, y > 0)
+    frame = classes.as_frame()
+    assert list(frame.index) == NAMES and frame.coef["b"] == classes.coef_[0, 1]
+
+
+def test_without_pandas_the_error_says_what_to_install(chain, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        chain.test_couplings(as_frame=True)
+    assert list(feature_names(chain)) == NAMES
+
+
+SMALL = {"n_epochs": 1, "random_state": 0}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize(
+    "machine",
+    [mf.GeneralizedRBM(3, **SMALL), mf.DeepBoltzmannMachine((3, 3), pretraining_epochs=1, **SMALL)],
+)
+def test_transformers_take_and_return_data_frames(machine, library):
+    frames = pytest.importorskip(library)
+    values = (np.random.default_rng(0).random((20, 4)) < 0.5).astype(float)
+    X = frames.DataFrame({name: values[:, j] for j, name in enumerate(NAMES)})
+    features = machine.fit(X).set_output(transform=library).transform(X)
+    assert isinstance(features, frames.DataFrame)
+    assert list(machine.feature_names_in_) == NAMES
+    assert list(features.columns) == list(machine.get_feature_names_out())
+    expected = machine.set_output(transform="default").transform(X)
+    np.testing.assert_array_equal(features.to_numpy(), expected)

@@ -1,0 +1,81 @@
+"""Weights of rows are checked by one function, whatever takes them."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.estimators.common.weights import class_factors, whole_weights
+
+RNG = np.random.default_rng(0)
+X = (RNG.random((30, 4)) < 0.5).astype(float)
+Y = (RNG.random((30, 3)) < 0.5).astype(int)
+BAD = [np.nan, np.inf, -1.0, 0.0, np.ones(29), np.ones((30, 1)), np.full(30, np.nan), [None] * 30,
+       "one", 1j, np.ma.masked_array(np.ones(30), np.arange(30) == 3)]  # fmt: skip
+SMALL = {"n_epochs": 1, "random_state": 0}
+FULLY_VISIBLE = mf.FullyVisibleBoltzmannMachine(l2=0.1)
+TAKERS = {
+    "GeneralizedRBM": mf.GeneralizedRBM(2, **SMALL).fit,
+    "DeepBoltzmannMachine": mf.DeepBoltzmannMachine((2,), **SMALL).fit,
+    "FullyVisibleBoltzmannMachine": FULLY_VISIBLE.fit,
+    "log_pseudo_likelihood": FULLY_VISIBLE.fit(X).log_pseudo_likelihood,
+    "PottsMachine": mf.PottsMachine(l2=0.1).fit,
+    "ConditionalRBM": lambda X, **w: mf.ConditionalRBM(2, **SMALL).fit(X, Y, **w),
+    "ConditionalRBM.score": lambda X, **w: CRBM.score(X, Y, **w),
+    "SpikeSlabRegressor": lambda X, **w: mf.SpikeSlabRegressor().fit(X, X[:, 0], **w),
+    "SpikeSlabClassifier": lambda X, **w: mf.SpikeSlabClassifier().fit(X, X[:, 0], **w),
+    "SpikeSlabRegressor.score": lambda X, **w: REGRESSOR.score(X, X[:, 0], **w),
+    "effective_couplings": lambda X, **w: mf.evaluation.effective_couplings(SITES, X, **w),
+}
+REGRESSOR = mf.SpikeSlabRegressor(max_evidence_iter=1).fit(X, X[:, 0])
+CRBM = mf.ConditionalRBM(2, **SMALL).fit(X, Y)
+SITES = mf.RBM(np.ones((8, 1)), mf.Categorical(np.zeros((4, 2))), mf.Bernoulli([0.0]))
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+@pytest.mark.parametrize("taker", TAKERS)
+def test_bad_weights_are_refused(taker, bad):
+    with pytest.raises((ValueError, TypeError), match="sample_weight"):
+        TAKERS[taker](X, sample_weight=bad)
+
+
+def test_a_number_is_the_weight_of_every_row():
+    one = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(X, sample_weight=2.0)
+    np.testing.assert_allclose(one.couplings_, FULLY_VISIBLE.fit(X).couplings_, rtol=1e-9)
+    twice = one.log_pseudo_likelihood(X, sample_weight=2)
+    assert twice == pytest.approx(2 * one.log_pseudo_likelihood(X))
+    assert CRBM.score(X, Y, sample_weight=3) == pytest.approx(CRBM.score(X, Y))
+
+
+def test_background_rows_are_those_with_weights():
+    weights = np.arange(30) < 2  # fewer than n_background
+    assert np.isfinite(mf.evaluation.effective_couplings(SITES, X, sample_weight=weights)).all()
+
+
+def test_whole_weights():
+    assert whole_weights(np.arange(30.0), X).dtype == np.int64
+    with pytest.raises(ValueError, match="whole numbers"):
+        whole_weights(np.arange(30) + 0.5, X)
+    with pytest.raises(ValueError, match="rows"):
+        whole_weights(1e15, X)
+
+
+def test_balanced_classes_have_the_same_weight():
+    y, weights = np.array(["a", "b", "b", "a", "b"]), np.array([1.0, 2.0, 0.0, 1.5, 4.0])
+    factors = class_factors("balanced", y, weights)
+    assert (weights * factors)[y == "a"].sum() == pytest.approx(weights.sum() / 2)
+    assert (weights * factors).sum() == pytest.approx(weights.sum())
+    np.testing.assert_array_equal(class_factors({"b": 3}, y, weights), np.where(y == "b", 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("even", "'balanced' or a dict"),
+        ([1, 2], "'balanced' or a dict"),
+        ({"c": 1.0}, "none of the classes"),
+        ({"a": -1.0}, "class_weight must be finite and at least 0"),
+    ],
+)
+def test_other_factors_of_classes_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        class_factors(given, np.array(["a", "b"]), np.ones(2))

@@ -1,0 +1,72 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fastmf.estimators.layered import denoising
+from fastmf.priors import Bernoulli, Gaussian, Ising
+
+
+def test_starts_are_the_candidates_that_explain_the_observation_best():
+    rng = np.random.default_rng(3)
+    prior = Bernoulli(np.zeros(30))
+
+    def starts(*noise):
+        field, precision = denoising.Channel(*noise).tilt(Y, prior)
+        return denoising._starts(Y, prior, candidates, 4, field, precision, rng).reshape(40, 4, 30)
+
+    candidates, Y = rng.integers(0, 2, (2, 40, 30)).astype(float)
+
+    def likelihood(x):
+        same = (Y[:, None] == x).sum(-1)
+        return same * np.log(0.8) + (30 - same) * np.log(0.2)
+
+    expected = -np.sort(-likelihood(candidates), axis=1)[:, :4]
+    np.testing.assert_allclose(likelihood(starts(0.2, None)), expected)
+
+    candidates, Y = rng.normal(size=(2, 40, 30))
+    distance = ((Y[:, None] - candidates) ** 2).sum(-1)
+    expected = candidates[np.argsort(distance, axis=1)[:, :4]]
+    np.testing.assert_array_equal(starts(None, 0.5), expected)
+
+
+def test_starts_without_a_solution_do_not_count():
+    Y = np.ones((2, 3))
+    found = np.array([True, False, False, False, False, False])
+    means = np.arange(18.0).reshape(6, 3)
+
+    def solve(starts, **options):
+        assert len(starts) == 6
+        return SimpleNamespace(mean=(means, None), converged=found)
+
+    prior = Bernoulli(np.zeros(3))
+    estimator, channel = denoising.Estimator(solve, prior, prior, Y), denoising.Channel(0.1)
+    restored, converged = denoising.denoise(
+        estimator, Y, channel, n_starts=3, anneal=None, random_state=0
+    )
+    np.testing.assert_allclose(restored, [means[0], means[3:].mean(0)])
+    assert converged.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("kind", [Bernoulli, Ising])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
+def test_the_field_of_a_binary_channel_is_its_log_likelihood_ratio(kind, p):
+    prior = kind(np.zeros(2))
+    low, high = prior.support
+    field, precision = denoising.Channel(flip_probability=p).tilt(np.array([[low, high]]), prior)
+    assert precision is None
+    bounded = min(max(p, 1e-12), 1 - 1e-12)
+    ratio = np.log((1 - bounded) / bounded)
+    np.testing.assert_allclose(field * (high - low), [[-ratio, ratio]], rtol=1e-12, atol=1e-12)
+
+
+def test_the_tilt_of_gaussian_noise_is_its_log_likelihood():
+    y, x = np.array([[0.3, -2.0]]), np.array([1.5, 0.2])
+    field, precision = denoising.Channel(noise_variance=0.25).tilt(y, Gaussian(np.zeros(2), 1.0))
+    tilt = field * x - precision * x**2 / 2
+    np.testing.assert_allclose(tilt - y**2 / 0.5, -((y - x) ** 2) / 0.5)
+
+
+def test_other_levels_of_noise_are_of_the_same_kind():
+    assert denoising.Channel(flip_probability=0.3).at(0.1) == denoising.Channel(0.1, None)
+    assert denoising.Channel(noise_variance=0.3).at(0.1) == denoising.Channel(None, 0.1)

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import fastmf as mf
+from fastmf.estimators.layered._units import hidden_prior, visible_prior
+
+X = np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+def test_visible_units_given_by_name_are_fitted_to_the_columns():
+    prior = visible_prior("bernoulli", np.repeat(X, 100, axis=0))
+    mean = prior.moments(0.0, 0.0)[0]
+    np.testing.assert_allclose(mean, X.mean(0), atol=0.01)
+    assert type(prior) is mf.Bernoulli
+
+
+def test_an_instance_of_one_unit_stands_for_all():
+    for make in (
+        lambda prior: visible_prior(prior, X.astype(np.float32)),
+        lambda prior: hidden_prior(prior, 3, np.dtype(np.float32)),
+    ):
+        prior = make(mf.Gaussian(0.5, 2.0))
+        np.testing.assert_array_equal(prior.precision, np.full(3, 2.0, np.float32))
+        assert prior.field.dtype == np.float32
+        with pytest.raises(ValueError, match="3"):
+            make(mf.Gaussian(np.zeros(2), 1.0))
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "ising", "gaussian", "gauss_bernoulli"])
+def test_hidden_units_given_by_name_have_finite_moments(name):
+    prior = hidden_prior(name, 4, np.dtype(np.float64))
+    mean, var = prior.moments(np.zeros(4), 0.0)
+    assert np.isfinite(mean).all() and (var > 0).all() and len(mean) == 4
+
+
+@pytest.mark.parametrize(
+    "make", [lambda s: visible_prior(s, X), lambda s: hidden_prior(s, 2, "f8")]
+)
+def test_an_unknown_name_lists_the_known_ones(make):
+    with pytest.raises(ValueError, match=r"must be one of .*'bernoulli'.* got 'poisson'"):
+        make("poisson")
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_whose_squares_are_no_numbers_are_refused(factor, dtype):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    # Powers of float32 are a tenth of those of float64.
+    scale = factor if dtype is np.float64 else factor**0.1
+    bad = (rows * [1.0, scale, 1.0]).astype(dtype)
+    for given in (bad, csr_array(bad)):
+        for make in (mf.GeneralizedRBM, mf.DeepBoltzmannMachine):
+            with pytest.raises(ValueError, match="in column 1: multiply it by a constant"):
+                make(visible="gaussian").fit(given)
+    good = (rows * [1.0, scale**0.5, 1.0]).astype(dtype)
+    found = mf.GeneralizedRBM(2, visible="gaussian", n_epochs=1, random_state=0).fit(good)
+    assert np.isfinite(found.score_samples(good)).all()

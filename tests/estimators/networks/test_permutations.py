@@ -1,0 +1,149 @@
+"""Permutations of the rows of two groups."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+import fastmf as mf
+from tests.estimators.networks.test_network import table
+
+
+@pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
+def test_permutations_are_of_rows(kind):
+    """Against rows that are permuted and fitted here."""
+    X = [table(120, 3, 1), table(150, 3, 2)]
+    X[1][:, 2] = np.random.default_rng(5).integers(0, 2, 150)
+    a, b = (kind().fit(own) for own in X)
+    found = mf.compare_groups(a, b, n_permutations=200, rng=1).permutation
+    both, rng, pairs = np.concatenate(X), np.random.default_rng(0), np.triu_indices(3, 1)
+    factor = 1 if kind is mf.OrdinalMachine else 4
+
+    def statistics(first, second):
+        own = [factor * kind().fit(rows).couplings_[pairs] for rows in (first, second)]
+        return abs(own[0] - own[1]), abs(own[0]).sum() - abs(own[1]).sum()
+
+    delta, strength = statistics(*X)
+    by_hand = []
+    for _ in range(100):
+        order = rng.permutation(270)
+        by_hand.append(statistics(both[order[:120]], both[order[120:]]))
+    assert found.largest == pytest.approx(delta.max(), abs=1e-5)
+    assert found.strength == pytest.approx(strength, abs=1e-5)
+    largest = np.mean([one[0].max() >= delta.max() for one in by_hand])
+    assert found.largest_p_value == pytest.approx(largest, abs=0.15)
+    single = np.mean([one[0] >= delta for one in by_hand], axis=0)
+    np.testing.assert_allclose(found.p_value[pairs], single, atol=0.17)
+    total = np.mean([abs(one[1]) >= abs(strength) for one in by_hand])
+    assert found.strength_p_value == pytest.approx(total, abs=0.17)
+    assert found.n == 200 and found.converged == 1
+
+
+def test_permutations_need_rows_that_are_counted():
+    X = table(200, 3)
+    clustered = mf.FullyVisibleBoltzmannMachine().fit(X, clusters=np.arange(200) // 2)
+    with pytest.raises(ValueError, match="clusters"):
+        mf.compare_groups(clustered, clustered, n_permutations=2)
+    whole = mf.FullyVisibleBoltzmannMachine().fit(X)
+    with pytest.raises(ValueError, match="n_permutations"):
+        mf.compare_groups(whole, whole, n_permutations=-1)
+    same = mf.compare_groups(whole, whole, n_permutations=19)
+    assert same.permutation.largest_p_value == 1.0
+
+
+def potts_table(n, seed, strength=0.4):
+    """Three positions of three, two and two states; the second follows the first in part."""
+    rng = np.random.default_rng(seed)
+    X = np.stack([rng.integers(0, q, n) for q in (3, 2, 2)], axis=1)
+    X[:, 1] = np.where(rng.random(n) < strength, X[:, 0] > 0, X[:, 1])
+    return X
+
+
+def potts_statistics(fits):
+    """Norms of differences by pair, and the difference of the sums of norms."""
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    first = np.array([0, 3, 5, 7])
+
+    def norms(couplings):
+        return np.array([
+            np.linalg.norm(couplings[first[i] : first[i + 1], first[j] : first[j + 1]])
+            for i, j in pairs
+        ])  # fmt: skip
+
+    a, b = (fit.in_gauge("zero-sum")[0] for fit in fits)
+    return norms(a - b), norms(a).sum() - norms(b).sum()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_permutations_of_potts_machines_are_of_rows_with_their_weights(weighted):
+    """Against rows that are permuted and fitted here."""
+    options = {"n_states": [3, 2, 2], "l2": 0.01, "l2_field": 0.01, "tol": 1e-8}
+    X = np.concatenate([potts_table(90, 1), potts_table(110, 2, 0.0)])
+    rng = np.random.default_rng(0)
+    weights = rng.choice([0.5, 1.0, 2.0], 200) if weighted else np.ones(200)
+    weights[[3, 150]] = 0  # are no rows
+
+    def statistics(first):
+        groups = (first, np.setdiff1d(np.arange(200), first))
+        fits = [mf.PottsMachine(**options).fit(X[k], sample_weight=weights[k]) for k in groups]
+        return fits, *potts_statistics(fits)
+
+    machines, delta, strength = statistics(np.arange(90))
+    found = mf.compare_groups(*machines, n_permutations=300, rng=1).permutation
+    assert found.largest == pytest.approx(delta.max(), abs=1e-5)
+    assert found.strength == pytest.approx(strength, abs=1e-5)
+    there = np.flatnonzero(weights)
+    drawn = [statistics(rng.permutation(there)[:89])[1:] for _ in range(60)]
+    single = np.mean([one[0] >= delta for one in drawn], axis=0)
+    np.testing.assert_allclose(found.p_value[np.triu_indices(3, 1)], single, atol=0.2)
+    largest = np.mean([one[0].max() >= delta.max() for one in drawn])
+    assert found.largest_p_value == pytest.approx(largest, abs=0.15)
+    total = np.mean([abs(one[1]) >= abs(strength) for one in drawn])
+    assert found.strength_p_value == pytest.approx(total, abs=0.17)
+    assert (found.p_value == found.p_value.T).all() and (found.p_value.diagonal() == 1).all()
+    assert found.n == 300 and found.converged == 1
+
+
+def test_permutations_of_few_rows_are_all_of_them():
+    """Each of the 20 ways to deal six rows to two groups of three, by hand."""
+    X = potts_table(6, 3)
+    options = {"n_states": [3, 2, 2], "l2": 0.1, "l2_field": 0.1, "tol": 1e-8}
+    found = {}
+    for first in combinations(range(6), 3):
+        rest = [k for k in range(6) if k not in first]
+        fits = [mf.PottsMachine(**options).fit(X[list(k)]) for k in (first, rest)]
+        found[first] = potts_statistics(fits)[0].max(), fits
+    largest, machines = found[1, 2, 4]
+    exact = np.mean([one[0] >= largest - 1e-7 for one in found.values()])
+    with pytest.warns(UserWarning):
+        tested = mf.compare_groups(*machines, n_permutations=600).permutation
+    assert tested.largest == pytest.approx(largest, abs=1e-5)
+    assert tested.largest_p_value == pytest.approx(exact, abs=0.06)
+
+
+def test_permutations_of_equal_groups_have_uniform_p_values():
+    p_values = []
+    for seed in range(25):
+        X = potts_table(160, seed)
+        a, b = (mf.PottsMachine(n_states=[3, 2, 2]).fit(half) for half in (X[:80], X[80:]))
+        found = mf.compare_groups(a, b, n_permutations=19, rng=seed).permutation
+        p_values.append(found.largest_p_value)
+        assert found.converged > 0.9
+    assert kstest(p_values, "uniform").pvalue > 0.01
+
+
+def test_permutations_of_graphs_with_missing_labels():
+    tables = [potts_table(150, seed).astype(float) for seed in (1, 2)]
+    for k, X in enumerate(tables):
+        X[np.random.default_rng(k).random(X.shape) < 0.1] = np.nan
+    options = {"n_states": [3, 2, 2], "graph": [[0, 1], [1, 2]], "missing": "available"}
+    machines = [mf.PottsMachine(**options, tol=1e-8).fit(X) for X in tables]
+    tested = mf.compare_groups(*machines, n_permutations=19).permutation
+    delta, strength = potts_statistics(machines)
+    assert tested.largest == pytest.approx(delta.max(), abs=1e-5)
+    assert tested.strength == pytest.approx(strength, abs=1e-5)
+    assert tested.p_value[0, 2] == 1
+    completed = [mf.PottsMachine(n_states=[3, 2, 2], missing="em").fit(X) for X in tables]
+    with pytest.raises(ValueError, match="missing='absent'"):
+        mf.compare_groups(*completed, n_permutations=2)

@@ -1,0 +1,162 @@
+"""Edges of Potts machines, against all graphs and the binary machine."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import fastmf as mf
+from tests.estimators.networks.test_network import table
+
+
+def states(n=400, seed=0):
+    """Four positions, of 2, 3, 3 and 4 states; the second copies the first, in part."""
+    rng = np.random.default_rng(seed)
+    X = np.stack([rng.integers(0, q, n) for q in (2, 3, 3, 4)], axis=1)
+    X[:, 1] = np.where(rng.random(n) < 0.4, X[:, 0], X[:, 1])
+    return X
+
+
+def machine_of_states():
+    return mf.PottsMachine(n_states=[2, 3, 3, 4]).fit(states())
+
+
+def contrasts(machine):
+    """Log-odds ratios in an orthonormal basis of each pair of positions, and their Jacobian."""
+    sizes, d = machine.sizes_, len(machine.sizes_)
+    starts = np.append(0, np.cumsum(sizes))
+    u, v = np.nonzero(np.triu(np.repeat(np.arange(d), sizes)[:, None] < np.repeat(range(d), sizes)))
+    place = {pair: k for k, pair in enumerate(zip(u, v, strict=True))}
+    rows, groups = [], []
+    for i, j in itertools.combinations(range(d), 2):
+        bases = []
+        for q in (sizes[i], sizes[j]):
+            centred = np.eye(q) - 1 / q
+            bases.append(np.linalg.svd(centred)[0][:, : q - 1].T)
+        groups.append([])
+        for a, b in itertools.product(*bases):
+            row = np.zeros(len(u))
+            for s, t in itertools.product(range(sizes[i]), range(sizes[j])):
+                row[place[starts[i] + s, starts[j] + t]] = a[s] * b[t]
+            groups[-1].append(len(rows))
+            rows.append(row)
+    return np.array(rows), groups
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_probabilities_of_all_graphs(scale):
+    machine = machine_of_states()
+    found = machine.edge_inclusion(0.3, scale, errors="naive")
+    L, groups = contrasts(machine)
+    sandwich = machine._sandwich()
+    n = sandwich.objective.n_fields
+    C = L @ sandwich.naive_covariance()[n:, n:] @ L.T
+    estimate = L @ sandwich.parameters[n:]
+    logs, graphs = [], list(itertools.product([0, 1], repeat=len(groups)))
+    for graph in graphs:
+        diagonal = np.zeros(len(estimate))
+        for there, own in zip(graph, groups, strict=True):
+            diagonal[own] = there * (scale / 2) ** 2
+        logs.append(
+            multivariate_normal.logpdf(estimate, cov=C + np.diag(diagonal))
+            + sum(graph) * np.log(0.3 / 0.7)
+        )
+    evidence = np.logaddexp.reduce(logs)
+    expected = np.exp(np.array(logs) - evidence) @ np.array(graphs)
+    pairs = np.triu_indices(4, 1)
+    np.testing.assert_allclose(found.probability[pairs], expected, atol=0.02)
+    np.testing.assert_array_equal(found.probability, found.probability.T)
+    assert found.log_evidence == pytest.approx(evidence + 6 * np.log(0.7), abs=0.05)
+    assert found.probability[0, 1] > 0.99
+
+
+def test_positions_of_two_states_are_binary_units():
+    X = table(400, 4)
+    binary = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(X)
+    potts = mf.PottsMachine(tol=1e-10).fit(X)
+    for options in ({}, {"scale": 0.7, "errors": "naive"}, {"scale": None}):
+        found, expected = potts.edge_inclusion(**options), binary.edge_inclusion(**options)
+        np.testing.assert_allclose(found.probability, expected.probability, atol=0.02)
+        assert found.log_evidence - expected.log_evidence == pytest.approx(6 * np.log(2), abs=0.05)
+        assert found.scale == pytest.approx(expected.scale, rel=0.02)
+    J = found.mean[:, 1, :, 1]
+    np.testing.assert_allclose(4 * J, expected.mean, atol=0.02)
+
+
+def test_names_of_states_make_no_difference():
+    X = states()[:, 1:3]
+    found = mf.PottsMachine().fit(X).edge_inclusion()
+    other = mf.PottsMachine().fit(np.array(list("cab"))[X]).edge_inclusion()
+    np.testing.assert_allclose(other.probability, found.probability, atol=1e-5)
+
+
+def test_sensitivity_frame_and_errors():
+    machine = machine_of_states()
+    found = machine.edge_inclusion(scale=0.8)
+    np.testing.assert_allclose(found.sensitivity.scale, [0.4, 0.8, 1.6])
+    other = machine.edge_inclusion(scale=1.6)
+    np.testing.assert_allclose(found.sensitivity.probability[2], other.probability, atol=1e-9)
+    for options, name in (({"scale": -1.0}, "scale"), ({"errors": "none"}, "errors")):
+        with pytest.raises(ValueError, match=name):
+            machine.edge_inclusion(**options)
+    with pytest.raises(ValueError, match="symmetric"):
+        mf.PottsMachine(symmetric=False, l2=0.1, l2_field=0.1).fit(states()).edge_inclusion()
+    assert "pairs of positions" in found._repr_html_()
+
+
+def test_frames_have_names():
+    pd = pytest.importorskip("pandas")
+    named = pd.DataFrame(states()[:, 1:3], columns=["first", "second"])
+    frame = mf.PottsMachine().fit(named).edge_inclusion().as_frame()
+    assert frame["first"].tolist() == ["first"] and frame["second"].tolist() == ["second"]
+
+
+def test_cauchy_slabs_of_two_states_are_those_of_binary_units():
+    X = table(400, 4)
+    binary = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(X)
+    potts = mf.PottsMachine(tol=1e-10).fit(X)
+    for options in ({}, {"scale": 0.4, "errors": "naive"}):
+        found = potts.edge_inclusion(slab="cauchy", **options)
+        expected = binary.edge_inclusion(slab="cauchy", **options)
+        np.testing.assert_allclose(found.probability, expected.probability, atol=0.02)
+        np.testing.assert_allclose(4 * found.mean[:, 1, :, 1], expected.mean, atol=0.03)
+    assert found.slab == "cauchy"
+    with pytest.raises(ValueError, match="slab"):
+        potts.edge_inclusion(slab="student")
+
+
+def test_cauchy_slabs_of_all_graphs():
+    """Three positions: the sum over graphs, and over the variances of coupled pairs."""
+    X = states()[:, 1:]
+    machine = mf.PottsMachine(n_states=[3, 3, 4]).fit(X)
+    found = machine.edge_inclusion(0.3, 0.8, slab="cauchy", errors="naive")
+    L, groups = contrasts(machine)
+    sandwich = machine._sandwich()
+    n = sandwich.objective.n_fields
+    C, estimate = L @ sandwich.naive_covariance()[n:, n:] @ L.T, L @ sandwich.parameters[n:]
+    # 1 / omega is the square of a standard normal variable.
+    u = np.linspace(-6, 16, 45)
+    log_weights = -(u + np.exp(-u)) / 2
+    log_weights -= np.logaddexp.reduce(log_weights)
+    precision, chances = np.linalg.inv(C), []
+    for graph in itertools.product([0, 1], repeat=3):
+        terms = []
+        for point in itertools.product(*(range(45) if there else [0] for there in graph)):
+            diagonal, weight = np.zeros(len(estimate)), 0.0
+            for there, own, k in zip(graph, groups, point, strict=True):
+                diagonal[own] = there * 0.16 * np.exp(u[k])
+                weight += there * log_weights[k]
+            terms.append((diagonal, weight))
+        diagonals, weights = np.array([t[0] for t in terms]), np.array([t[1] for t in terms])
+        # log N(estimate; 0, C + D) less that without D, in batches of small matrices.
+        root = np.sqrt(diagonals)
+        inner = np.eye(len(C)) + root[:, :, None] * precision * root[:, None, :]
+        h = root * (precision @ estimate)
+        values = (h * np.linalg.solve(inner, h[:, :, None])[:, :, 0]).sum(1)
+        values = (values - np.linalg.slogdet(inner)[1]) / 2 + weights
+        chances.append(np.logaddexp.reduce(values) + sum(graph) * np.log(0.3 / 0.7))
+    chances = np.exp(np.array(chances) - np.logaddexp.reduce(chances))
+    expected = chances @ np.array(list(itertools.product([0, 1], repeat=3)))
+    np.testing.assert_allclose(found.probability[np.triu_indices(3, 1)], expected, atol=0.02)
+    assert 0.002 < expected.min() < 0.5

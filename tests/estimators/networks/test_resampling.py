@@ -1,0 +1,184 @@
+"""Predictability, bootstraps and stability of networks."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.estimators.common.runs import generator_of
+from tests.estimators.networks.test_network import table
+
+MACHINES = [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine]
+
+
+def ratings(n=400, d=4, seed=0):
+    """Items of two, three and four categories with a common cause."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n, 1)) + rng.normal(size=(n, d))
+    cuts = [[0.3], [-0.5, 0.5], [-1, 0.2, 1], [-0.7, 0.7]]
+    return np.stack([np.digitize(scores[:, j], cuts[j % 4]) for j in range(d)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return mf.FullyVisibleBoltzmannMachine().fit(table())
+
+
+@pytest.fixture(scope="module")
+def samples(machine):
+    return machine.bootstrap(400, 1)
+
+
+def test_predictability_is_that_of_the_conditionals(machine):
+    X = table()
+    p, found = machine.conditional_proba(X), machine.predictability()
+    r2 = 1 - ((X - p) ** 2).mean(0) / X.var(0)
+    np.testing.assert_allclose(found.r2, r2, atol=1e-10)
+    np.testing.assert_allclose(found.accuracy, ((p > 0.5) == X).mean(0))
+    share = X.mean(0)
+    np.testing.assert_allclose(found.marginal_accuracy, np.maximum(share, 1 - share))
+
+
+def test_error_of_predictability_is_that_of_refits():
+    """Against the jackknife, which fits all parameters again without each row."""
+    X = table(n=150, d=3, seed=3)
+    rows, weights = np.unique(X, axis=0, return_counts=True)
+    whole = mf.FullyVisibleBoltzmannMachine(tol=1e-9).fit(rows, sample_weight=weights)
+    left_out = []
+    for k in range(len(rows)):
+        fewer = weights - (np.arange(len(rows)) == k)
+        without = mf.FullyVisibleBoltzmannMachine(tol=1e-9).fit(rows, sample_weight=fewer)
+        left_out.append(without.predictability().r2)
+    left_out = np.array(left_out)
+    mean = weights @ left_out / len(X)
+    variance = (len(X) - 1) / len(X) * (weights @ (left_out - mean) ** 2)
+    np.testing.assert_allclose(whole.predictability().standard_error, variance**0.5, rtol=0.1)
+
+
+@pytest.mark.parametrize("options", [{}, {"l2": 0.05}, {"l1": 0.02}])
+def test_samples_are_fits_of_weighted_rows(options):
+    X = table(d=3)
+    machine = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options).fit(X)
+    found = machine.bootstrap(3, 5)
+    rows = machine._objective.rows
+    rng = generator_of(5)
+    for k in range(3):
+        weights = rng.multinomial(len(X), rows.weights / len(X))
+        again = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options)
+        again.fit(rows.states, sample_weight=weights)
+        assert found.converged[k]
+        np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-5)
+        np.testing.assert_allclose(found.field[k], again.field_, atol=1e-5)
+
+
+def test_spread_of_samples_is_the_standard_error(machine, samples):
+    errors, _ = machine.standard_errors()
+    pairs = np.triu_indices(5, 1)
+    np.testing.assert_allclose(samples.couplings.std(0)[pairs], errors[pairs], rtol=0.2)
+
+
+def test_predictability_of_ordinal_items():
+    X = ratings()
+    machine = mf.OrdinalMachine().fit(X)
+    found, p = machine.predictability(), machine.conditional_proba(X)
+    starts = np.cumsum([0, 2, 3, 4])
+    for j in range(4):
+        own = p[:, starts[j] : starts[j] + machine.n_categories_[j]]
+        mean = own @ np.arange(own.shape[1])
+        assert found.r2[j] == pytest.approx(1 - ((X[:, j] - mean) ** 2).mean() / X[:, j].var())
+        assert found.accuracy[j] == pytest.approx((own.argmax(1) == X[:, j]).mean())
+        share = np.bincount(X[:, j]).max() / len(X)
+        assert found.marginal_accuracy[j] == pytest.approx(share)
+
+
+def test_items_of_two_categories_are_as_predictable_as_binary_units(machine):
+    found, expected = mf.OrdinalMachine().fit(table()).predictability(), machine.predictability()
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["free", "blume_capel"])
+def test_error_of_ordinal_predictability_is_that_of_the_bootstrap(kind):
+    X = ratings(300)
+    machine = mf.OrdinalMachine(thresholds=kind).fit(X)
+    rng, found = np.random.default_rng(3), []
+    for _ in range(60):
+        drawn = X[rng.integers(0, len(X), len(X))]
+        again = mf.OrdinalMachine(thresholds=kind, n_categories=[2, 3, 4, 3]).fit(drawn)
+        found.append(again.predictability().r2)
+    ratio = np.std(found, axis=0) / machine.predictability().standard_error
+    assert ((ratio > 0.7) & (ratio < 1.4)).all()
+
+
+def test_samples_of_ordinal_items_are_fits_of_weighted_rows():
+    X = ratings(300)
+    machine = mf.OrdinalMachine(tol=1e-8).fit(X)
+    found, rng = machine.bootstrap(3, 5), generator_of(5)
+    for k in range(3):
+        weights = rng.multinomial(len(X), machine._weights / len(X))
+        again = mf.OrdinalMachine(tol=1e-8, n_categories=[2, 3, 4, 3])
+        again.fit(machine._rows, sample_weight=weights)
+        np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-6)
+        np.testing.assert_allclose(found.field[k], np.concatenate(again.thresholds_), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_whole_clusters_are_drawn(kind):
+    """Each row eight times: errors are those of the rows that were drawn once."""
+    X = table(150, 3)
+    clusters = np.repeat(np.arange(150), 8)
+    machine = kind().fit(np.repeat(X, 8, axis=0), clusters=clusters)
+    errors = kind().fit(X).standard_errors()[0]
+    np.testing.assert_allclose(machine.standard_errors()[0], errors, rtol=1e-4)
+    spread = machine.bootstrap(300).couplings.std(0)
+    pairs = np.triu_indices(3, 1)
+    np.testing.assert_allclose(spread[pairs], errors[pairs], rtol=0.2)
+
+
+def test_stability_of_fewer_rows(machine):
+    found = machine.stability(40, [0.05, 0.5, 0.95], rng=1)
+    assert found.strength.shape == found.converged.shape == (3, 40)
+    means = found.strength.mean(1)
+    assert means[0] > 0.98 and means[0] > means[1] > means[2]
+    assert found.coefficient("strength", 0.5) in (0.5, 0.95)
+    assert found.coefficient(correlation=1.1) == 0.0
+    # The same by hand: rows without some of them, fitted anew.
+    X, rng = table(), np.random.default_rng(0)
+    by_hand = []
+    for _ in range(40):
+        kept = rng.choice(len(X), len(X) // 2, replace=False)
+        again = mf.FullyVisibleBoltzmannMachine().fit(X[kept])
+        strengths = abs(again.couplings_).sum(0), abs(machine.couplings_).sum(0)
+        by_hand.append(np.corrcoef(*strengths)[0, 1])
+    assert means[1] == pytest.approx(np.mean(by_hand), abs=0.05)
+    for shares in ([0.0], [1.0], [np.nan]):
+        with pytest.raises(ValueError, match="dropped"):
+            machine.stability(2, shares)
+
+
+def test_what_cannot_be_resampled_is_refused():
+    X = table(d=3)
+    with pytest.raises(ValueError, match="Firth"):
+        mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X).bootstrap(2)
+    few = mf.FullyVisibleBoltzmannMachine().fit(X, sample_weight=np.full(len(X), 1e-4))
+    for method in ("bootstrap", "stability"):
+        with pytest.raises(ValueError, match="weights"):
+            getattr(few, method)(2)
+    surveyed = mf.FullyVisibleBoltzmannMachine(weights="sampling")
+    surveyed.fit(X, sample_weight=np.full(len(X), 1e-4))
+    spread = surveyed.bootstrap(200).couplings.std(0)[0, 1]
+    error = mf.FullyVisibleBoltzmannMachine().fit(X).standard_errors()[0][0, 1]
+    assert spread == pytest.approx(error, rel=0.2)
+
+
+def test_progress_is_shown_on_demand(machine, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
+    np.testing.assert_array_equal(machine.bootstrap(2, 0)[0], machine.bootstrap(2, 0, True)[0])
+    machine.stability(2, (0.1,), verbose=True)
+    mf.compare_groups(machine, machine, n_permutations=1, verbose=True)
+    assert capsys.readouterr().err.splitlines() == [
+        "0/2 bootstrap samples", "1/2 bootstrap samples", "0/2 samples without 10%",
+        "1/2 samples without 10%", "0/1 permutations",
+    ]  # fmt: skip

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from fastmf.estimators.pseudo_likelihood._spins import from_spins, to_spins, two_categories
+
+ANY = BaseEstimator()
+SPINS = np.where(np.random.default_rng(0).random((6, 3)) < 0.5, -1.0, 1.0)
+
+
+def categories(X, **declared):
+    return two_categories(ANY, np.array(X), declared)
+
+
+@pytest.mark.parametrize(
+    "values", [(-1.0, 1.0), (0.0, 1.0), (1, 2), (False, True), ("no", "yes"), (-7, 2.5)]
+)
+def test_the_values_of_data_are_found_and_encoded(values):
+    X = np.array(values)[(SPINS > 0).astype(int)]
+    found = categories(X)
+    assert [known.tolist() for known in found] == [list(values)] * 3
+    np.testing.assert_array_equal(to_spins(ANY, X, found, None), SPINS)
+    np.testing.assert_array_equal(from_spins(SPINS, found), X)
+
+
+@pytest.mark.parametrize("value, expected", [(-1.0, (-1, 1)), (0.0, (0, 1)), (1.0, (-1, 1))])
+def test_data_of_one_value(value, expected):
+    assert categories(np.full((2, 2), value))[0].tolist() == list(expected)
+
+
+def test_columns_with_a_value_in_common_have_both():
+    found = categories([["no", "m"], ["yes", "f"], ["no", "f"]])
+    assert [known.tolist() for known in found] == [["no", "yes"], ["f", "m"]]
+    assert [known.tolist() for known in categories([[0, 1], [1, 2]])] == [[0, 1], [1, 2]]
+    found = categories([["no", "no"], ["yes", "no"]])
+    assert [known.tolist() for known in found] == [["no", "yes"]] * 2
+    found = two_categories(ANY, np.array([["no", "a"]]), {0: np.array(["yes", "no"]), 1: found[0]})
+    assert found[0].tolist() == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    "X, message",
+    [
+        ([[1.0, 0.5]], r"in \{-1, 1\}, or all in \{0, 1\}, .* got 0.5 in row 0, column 1"),
+        ([[1.0, 1.0], [0.0, -1.0]], r"got 0 in row 1, column 0.*threshold"),
+        ([[2.0, 2.0]], "got 2 .*column 0 is constant"),
+        ([[0, 1], [1, 2], [2, 2]], "got 2 in row 1, column 1"),
+        ([["a"], ["b"], ["c"], ["a"], ["b"]], "got 'c' in row 2, column 0"),
+        ([["a", "x"], ["b", "x"]], "got 'x' in row 0, column 1.*column 1 is constant"),
+    ],
+)
+def test_other_values_are_named(X, message):
+    with pytest.raises(ValueError, match=message):
+        categories(X)
+
+
+def test_missing_values_stay():
+    X = np.array([[0.0, np.nan], [1.0, 0.0]])
+    found = categories(X)
+    np.testing.assert_array_equal(to_spins(ANY, X, found, None), [[-1, np.nan], [1, -1]])
+    np.testing.assert_array_equal(to_spins(ANY, X, found, 0.3), [[-1, np.nan], [1, -1]])
+    words = np.array([["no", np.nan], ["yes", "no"]], object)
+    found = categories(words)
+    np.testing.assert_array_equal(to_spins(ANY, words, found, None), [[-1, np.nan], [1, -1]])
+
+
+def test_later_data_have_the_values_of_the_fit():
+    with pytest.raises(ValueError, match=r"in \{0, 1\}, as in fit, got -1 in row 0, column 0"):
+        to_spins(ANY, np.array([[-1.0, 1.0]]), [np.array([0.0, 1.0])] * 2, None)
+    with pytest.raises(ValueError, match="'no', 'yes': got 'maybe' in row 1"):
+        to_spins(ANY, np.array([["no"], ["maybe"]]), [np.array(["no", "yes"])], None)
+
+
+def test_a_threshold_makes_any_numbers_binary():
+    X = np.array([[-3.0, 0.5, 0.6, 7.0]])
+    np.testing.assert_array_equal(to_spins(ANY, X, None, 0.5), [[-1, -1, 1, 1]])
+    with pytest.raises(TypeError, match="numbers if there is a threshold"):
+        to_spins(ANY, X.astype(str), None, 0.5)
+
+
+def test_means_of_strings_are_the_more_probable_ones():
+    means = np.array([[-0.2, 0.9]])
+    assert from_spins(means, [np.array(["no", "yes"])] * 2).tolist() == [["no", "yes"]]
+    mixed = from_spins(means, [np.array(["no", "yes"]), np.array([0.0, 1.0])])
+    assert mixed.tolist() == [["no", 1.0]]

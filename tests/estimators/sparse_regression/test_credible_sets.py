@@ -1,0 +1,119 @@
+"""Credible sets: what they hold, and how often."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.linalg import block_diag
+
+import fastmf as mf
+from fastmf.estimators.sparse_regression._spike_slab import SpikeSlabEstimator
+
+
+def locus(seed, n=150, p=60, effects=1, correlation=0.95):
+    """Features of a chain of correlations, and a target of some of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    for j in range(1, p):
+        if j % 12:
+            X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    causes = rng.choice(p, effects, replace=False)
+    return X, 0.5 * X[:, causes].sum(1) + rng.normal(size=n), causes
+
+
+def test_sets_hold_the_cause_as_often_as_they_say():
+    held = sizes = n_sets = n_found = 0
+    for seed in range(20):
+        X, y, causes = locus([1, seed], effects=2)
+        sets = mf.SpikeSlabRegressor(expected_model_size=2).fit(X, y).credible_sets()
+        n_sets += len(sets)
+        held += sum(np.isin(causes, found.features).any() for found in sets)
+        n_found += sum(any(c in found.features for found in sets) for c in causes)
+        sizes += sum(len(found.features) for found in sets)
+        for found in sets:
+            assert found.probability >= 0.95 - 1e-9 and 0.95 - 1e-9 <= found.coverage <= 1
+            R = np.corrcoef(X[:, found.features].T) if len(found.features) > 1 else np.ones((1, 1))
+            assert found.purity == pytest.approx(abs(R).min(), abs=1e-9)
+            assert len(np.unique(found.features)) == len(found.features)
+    assert n_sets > 25 and n_found > 25
+    assert held >= n_sets - 3  # of some 35, of which 0.95 are expected
+    assert sizes / n_sets < 12
+
+
+def test_two_effects_in_one_block_have_two_sets():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(300, 1))
+    X = 0.8 * common + 0.6 * rng.normal(size=(300, 12))  # all correlate by 0.64
+    X[:, 1] = X[:, 0] + 0.02 * rng.normal(size=300)
+    y = X[:, 0] - X[:, 6] + 0.7 * rng.normal(size=300)
+    sets = mf.SpikeSlabRegressor().fit(X, y).credible_sets()
+    assert sorted(tuple(np.sort(found.features)) for found in sets) == [(0, 1), (6,)]
+
+
+@pytest.mark.parametrize("blocks", ["auto", None])
+def test_sets_reach_across_blocks(blocks):
+    """What stands for a feature may be in another block, or in none."""
+    X, y, _ = locus(3, correlation=0.93)
+    labels = None if blocks is None else np.arange(60) // 6
+    sets = mf.SpikeSlabRegressor(blocks=labels, expected_model_size=1).fit(X, y).credible_sets()
+    whole = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, y).credible_sets()
+    assert len(sets) == len(whole) == 1
+    assert len(np.setxor1d(sets[0].features, whole[0].features)) <= 2
+
+
+def test_noise_has_no_sets_and_known_features_are_in_none():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(80, 30)), rng.normal(size=80)
+    assert mf.SpikeSlabRegressor().fit(X, y).credible_sets() == []
+    inclusion = np.full(30, 0.05)
+    inclusion[[0, 1]] = 1, 0
+    y = y + 2 * X[:, 5] + 2 * X[:, 9]
+    model = mf.SpikeSlabRegressor(inclusion_probability=inclusion, unpenalised=[9]).fit(X, y)
+    assert [list(found.features) for found in model.credible_sets()] == [[5]]
+    with pytest.raises(ValueError, match="coverage must be between 0 and 1"):
+        model.credible_sets(1.0)
+
+
+def test_sets_of_independent_loci_from_summaries():
+    loci = [locus(seed, p=24, n=400) for seed in (0, 1)]
+    X = np.concatenate([X for X, _, _ in loci], axis=1)
+    y = sum(y for _, y, _ in loci)
+    n = len(y)
+    Z = (X - X.mean(0)) / X.std(0)
+    r = Z.T @ (y - y.mean()) / y.std() / n
+    z = r * np.sqrt((n - 2) / (1 - r * r))
+    R = block_diag(*[np.corrcoef(X.T) for X, _, _ in loci])
+    sets = mf.SpikeSlabRegressor(expected_model_size=2).fit_summary(z, R, n).credible_sets()
+    causes = loci[0][2][0], 24 + loci[1][2][0]
+    assert len(sets) == 2
+    for cause, found in zip(causes, sets, strict=True):
+        assert cause in found.features
+
+
+def test_blocks_that_are_cut_to_the_end_are_those_of_the_sites(monkeypatch):
+    monkeypatch.setattr(
+        "fastmf.estimators.sparse_regression._spike_slab.without_cut_blocks", lambda task, _: task
+    )
+    monkeypatch.setattr("fastmf.estimators.sparse_regression._spike_slab.MAX_CUTS", 2)
+    X, y, _ = locus(0)
+    with pytest.warns(UserWarning, match="more effects than are summed over, and was cut if"):
+        model = mf.SpikeSlabRegressor(expected_model_size=2).fit(X, y)
+    sizes = np.unique(model.blocks_, return_counts=True)[1]
+    assert (sizes[sizes > 1] ** 2).sum() == len(model._point_matrices)
+    assert np.isfinite(model.predict(X, return_std=True)[1]).all()
+
+
+def test_a_cut_after_which_nothing_converges_is_not_made(monkeypatch):
+    module = "fastmf.estimators.sparse_regression._spike_slab."
+    monkeypatch.setattr(module + "without_cut_blocks", lambda task, _: task._replace(blocks=None))
+    solve = SpikeSlabEstimator._final
+
+    def without_blocks_not(self, task, best, nearby):
+        converged = task.blocks is not None
+        return tuple(replace(r, converged=converged) for r in solve(self, task, best, nearby))
+
+    monkeypatch.setattr(SpikeSlabEstimator, "_final", without_blocks_not)
+    X, y, _ = locus(0)
+    with pytest.warns(UserWarning, match="was cut if the parts converge"):
+        model = mf.SpikeSlabRegressor(expected_model_size=2).fit(X, y)
+    assert len(np.unique(model.blocks_)) < X.shape[1]

@@ -1,0 +1,428 @@
+import re
+import tracemalloc
+
+import numpy as np
+import pytest
+from kernel_cases.regression import exact, problem
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fastmf as mf
+
+KNOWN = {"noise_variance": 0.09, "slab_variance": 1.0, "inclusion_probability": 0.3}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([mf.SpikeSlabRegressor(max_evidence_iter=3)])
+def test_conformance(estimator, check):
+    check(estimator)
+
+
+def test_known_hyperparameters_against_enumeration():
+    model, _ = problem(20, 8)
+    fitted = mf.SpikeSlabRegressor(fit_intercept=False, standardize=False, tol=1e-9, **KNOWN)
+    fitted.fit(model.X, model.y)
+    evidence, mean, deviation, included = exact(model)
+    np.testing.assert_allclose(fitted.coef_, mean, atol=0.01)
+    np.testing.assert_allclose(np.sqrt(fitted.coef_var_), deviation, atol=0.02)
+    np.testing.assert_allclose(fitted.inclusion_probability_, included, atol=0.02)
+    np.testing.assert_allclose(fitted.log_evidence_, evidence, rtol=0.01)
+    assert fitted.intercept_ == 0
+
+
+def test_units_of_features_and_targets_do_not_matter():
+    model, _ = problem(40, 15)
+    plain = mf.SpikeSlabRegressor().fit(model.X, model.y)
+    shift, scale = np.arange(15.0), np.exp(np.arange(15.0) / 3)
+    other = mf.SpikeSlabRegressor().fit(model.X * scale + shift, 100 * model.y - 7)
+    np.testing.assert_allclose(other.coef_ * scale / 100, plain.coef_, atol=1e-4)
+    np.testing.assert_allclose(
+        other.inclusion_probability_, plain.inclusion_probability_, atol=1e-4
+    )
+    predicted = other.predict(model.X * scale + shift)
+    np.testing.assert_allclose(predicted, 100 * plain.predict(model.X) - 7, atol=0.02)
+    np.testing.assert_allclose(
+        other.log_evidence_ + 40 * np.log(100), plain.log_evidence_, rtol=1e-4
+    )
+    np.testing.assert_allclose(other.noise_variance_, 1e4 * plain.noise_variance_, rtol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(30, 5), (15, 80)])
+def test_predictive_deviation_is_that_of_ridge_for_certain_slabs(shape):
+    """With all coefficients in the slab the posterior is Gaussian, and known in closed form."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=shape) + 3, rng.normal(size=shape[0]) + 5
+    rows = rng.normal(size=(4, shape[1])) + 3
+    fitted = mf.SpikeSlabRegressor(
+        noise_variance=0.5, slab_variance=2.0, inclusion_probability=1 - 1e-12, standardize=False,
+        tol=1e-10,
+    ).fit(X, y)  # fmt: skip
+    mean, deviation = fitted.predict(rows, return_std=True)
+    ridge = Ridge(alpha=0.25).fit(X, y)
+    np.testing.assert_allclose(mean, ridge.predict(rows), rtol=1e-6)
+    centred, rest = X - X.mean(0), rows - X.mean(0)
+    covariance = np.linalg.inv(centred.T @ centred / 0.5 + np.eye(shape[1]) / 2)
+    var = 0.5 * (1 + 1 / shape[0]) + np.einsum("ij,jk,ik->i", rest, covariance, rest)
+    np.testing.assert_allclose(deviation, np.sqrt(var), rtol=1e-6)
+
+
+def test_several_targets_are_several_fits():
+    first, _ = problem(30, 12, 0)
+    Y = np.stack([first.y, 3 * first.y[::-1]], axis=1)
+    fitted = mf.SpikeSlabRegressor().fit(first.X, Y)
+    assert fitted.coef_.shape == (2, 12) and fitted.predict(first.X).shape == (30, 2)
+    assert fitted.predict(first.X, return_std=True)[1].shape == (30, 2)
+    for k in range(2):
+        alone = mf.SpikeSlabRegressor().fit(first.X, Y[:, k])
+        np.testing.assert_array_equal(fitted.coef_[k], alone.coef_)
+        np.testing.assert_array_equal(fitted.log_evidence_[k], alone.log_evidence_)
+
+
+def test_groups_learn_their_own_inclusion_probabilities():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 60))
+    w = np.where(np.arange(60) < 20, rng.normal(size=60), 0) * (rng.random(60) < 0.8)
+    y = X @ w + 0.3 * rng.normal(size=150)
+    labels = np.where(np.arange(60) < 20, "likely", "never")
+    fitted = mf.SpikeSlabRegressor(groups=labels).fit(X, y)
+    likely, never = fitted.prior_inclusion_
+    assert likely > 0.5 and never < 0.05
+
+
+def test_learning_finds_the_sparse_solution():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 100)).astype(np.float32)
+    y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+    fitted = mf.SpikeSlabRegressor().fit(X, y)
+    np.testing.assert_array_equal(np.flatnonzero(fitted.inclusion_probability_ > 0.5), [3, 7])
+    np.testing.assert_allclose(fitted.coef_[[3, 7]], [2, -1], atol=0.05)
+    assert 0.005 < fitted.noise_variance_ < 0.02
+    # Three hyper-parameters off their maximum cost evidence.
+    worse = mf.SpikeSlabRegressor(
+        noise_variance=0.05, slab_variance=0.3, inclusion_probability=0.2
+    ).fit(X, y)
+    assert fitted.log_evidence_ > worse.log_evidence_ + 1
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_little_noise_is_found(seed):
+    # A state of the search must not pass for the fixed point of any smaller noise, too.
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(60, 2000)), np.zeros(2000)
+    w[rng.choice(2000, 5, replace=False)] = rng.normal(size=5)
+    fitted = mf.SpikeSlabRegressor().fit(X, X @ w + 0.01 * rng.normal(size=60))
+    assert 0.5e-4 < fitted.noise_variance_ < 2e-4
+    np.testing.assert_array_equal(fitted.inclusion_probability_ > 0.5, w != 0)
+    deviations = np.sqrt(fitted.coef_var_[w != 0])
+    assert (abs(fitted.coef_ - w)[w != 0] < 4 * deviations).all()
+
+
+def test_features_that_are_all_constant_say_nothing():
+    y = np.random.default_rng(0).normal(size=10)
+    fitted = mf.SpikeSlabRegressor().fit(np.ones((10, 2)), y)
+    np.testing.assert_array_equal(fitted.coef_, 0)
+    np.testing.assert_allclose(fitted.predict(np.ones((3, 2))), y.mean())
+
+
+def test_cross_validation_through_scikit_learn():
+    model, _ = problem(30, 12)
+    search = GridSearchCV(
+        mf.SpikeSlabRegressor(noise_variance=0.1, slab_variance=1.0),
+        {"inclusion_probability": [0.01, 0.3]},
+        cv=3,
+    ).fit(model.X, model.y)
+    assert search.best_score_ > 0.8
+
+
+def test_what_does_not_converge_warns():
+    model, _ = problem(20, 8)
+    with pytest.warns(ConvergenceWarning, match="not converged"):
+        mf.SpikeSlabRegressor(max_iter=1, solver="parallel", **KNOWN).fit(model.X, model.y)
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"noise_variance": 0.0}, ValueError, "noise_variance must be positive"),
+        ({"inclusion_probability": 1.0}, ValueError, "inclusion_probability must be positive"),
+        ({"expected_model_size": 8}, ValueError, "expected_model_size must be .* below 8"),
+        ({"expected_model_size": True}, TypeError, "expected_model_size must be a number"),
+        ({"expected_model_size": 2, "inclusion_probability": 0.1}, ValueError, "only one of them"),
+        ({"slab_variance": "wide"}, TypeError, "slab_variance must be a number"),
+        ({"groups": [0, 1]}, ValueError, "groups must have shape"),
+        ({"groups": [0.0, np.nan]}, ValueError, "groups must name"),
+        ({"groups": [None, "a"] * 4}, TypeError, "groups must be labels of one kind"),
+        ({"fit_intercept": "no"}, ValueError, "fit_intercept must be one of True, False"),
+        ({"max_evidence_iter": 0}, ValueError, "max_evidence_iter must be at least 1"),
+        ({"solver": "fast"}, ValueError, "solver must be one of"),
+        ({"tol": "small"}, TypeError, "tol must be a number"),
+        ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
+        ({"damping": 1.0}, ValueError, "damping must be in"),
+        ({"parameter_prior": "flat"}, ValueError, "parameter_prior must be one of"),
+        ({"average_parameters": 2}, ValueError, "average_parameters must be one of"),
+    ],
+)
+def test_bad_options(options, error, message, monkeypatch):
+    # They are met before anything is learned.
+    monkeypatch.setattr("fastmf.estimators.sparse_regression._spike_slab.maximise_evidence", None)
+    model, _ = problem(20, 8)
+    with pytest.raises(error, match=message):
+        mf.SpikeSlabRegressor(**options).fit(model.X, model.y)
+
+
+@pytest.mark.parametrize("scale", [(1e200, 1), (1, 1e200)])
+def test_values_whose_squares_overflow_are_refused(scale):
+    model, _ = problem(20, 8)
+    with pytest.raises(ValueError, match="squares are finite"):
+        mf.SpikeSlabRegressor().fit(model.X * scale[0], model.y * scale[1])
+
+
+@pytest.mark.parametrize("value", [3.0, 0.1, 1e6 + 0.1, -1 / 3])
+def test_a_constant_target_is_explained_by_the_intercept(value):
+    """Also where the mean of equal numbers is another number."""
+    model, _ = problem(20, 8)
+    fitted = mf.SpikeSlabRegressor().fit(model.X, np.full(20, value))
+    mean, deviation = fitted.predict(model.X, return_std=True)
+    np.testing.assert_allclose(mean, value, rtol=1e-6)
+    assert (fitted.inclusion_probability_ < 0.5).all()
+    # Whatever the value, the same noise.
+    zero = mf.SpikeSlabRegressor().fit(model.X, np.zeros(20)).predict(model.X, return_std=True)
+    np.testing.assert_allclose(deviation, zero[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_constant_feature_is_as_if_it_were_zero(dtype):
+    """A sum of many equal numbers has errors that are no spread of the feature."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(2000, 2)), np.full(2000, 0.1)]).astype(dtype)
+    y = X[:, 0] + rng.normal(size=2000)
+    fitted = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
+    zero = mf.SpikeSlabRegressor(**KNOWN).fit(X * dtype([1, 1, 0]), y)
+    np.testing.assert_allclose(fitted.coef_, zero.coef_, atol=1e-9)
+    np.testing.assert_allclose(fitted.inclusion_probability_[2], 0.3)
+    rows = np.array([[0, 0, 0.1], [1, 1, 1.1]], dtype)
+    other = np.array([[0, 0, 0], [1, 1, 1]], dtype)
+    for ours, theirs in zip(*(m.predict(r, return_std=True) for m, r in
+                              ((fitted, rows), (zero, other))), strict=True):  # fmt: skip
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_predictions_are_of_the_fit():
+    """A parameter that is set afterwards waits for the next one."""
+    model, _ = problem(20, 8)
+    fitted = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y)
+    before = fitted.predict(model.X, return_std=True)
+    after = fitted.set_params(fit_intercept=False).predict(model.X, return_std=True)
+    np.testing.assert_array_equal(before, after)
+
+
+def weighted_and_repeated(**options):
+    """A fit to rows of weights 0 to 3, and one to the rows that these stand for."""
+    model, _ = problem(30, 12)
+    counts = np.random.default_rng(0).integers(0, 4, 30)
+    X, y = model.X + 0.3, model.y.copy()
+    y[counts == 0] += 100  # must not be seen
+    weighted = mf.SpikeSlabRegressor(**options).fit(X, y, sample_weight=counts)
+    rows = np.repeat(np.arange(30), counts)
+    return weighted, mf.SpikeSlabRegressor(**options).fit(X[rows], y[rows]), X
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("fixed", [KNOWN, {}])
+def test_a_weight_is_a_number_of_equal_rows(fixed, fit_intercept):
+    weighted, repeated, X = weighted_and_repeated(
+        tol=1e-9, max_evidence_iter=100, fit_intercept=fit_intercept, **fixed
+    )
+    rtol = 1e-6 if fixed else 1e-2  # where the search for hyper-parameters stops
+    for name in ("coef_", "coef_var_", "intercept_", "inclusion_probability_", "noise_variance_"):
+        expected = getattr(repeated, name)
+        np.testing.assert_allclose(getattr(weighted, name), expected, rtol=rtol, atol=1e-8)
+    assert weighted.log_evidence_ == pytest.approx(repeated.log_evidence_, rel=1e-6)
+    for ours, theirs in zip(
+        *(m.predict(X, return_std=True) for m in (weighted, repeated)), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=rtol)
+
+
+def test_weights_of_one_change_nothing():
+    model, _ = problem(20, 8)
+    plain = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y)
+    weighted = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y, np.ones(20))
+    np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-12)
+    assert weighted.log_evidence_ == pytest.approx(plain.log_evidence_, rel=1e-12)
+
+
+def test_weights_of_several_targets_and_bad_ones():
+    model, _ = problem(20, 8)
+    weights = np.random.default_rng(0).random(20)
+    Y = np.stack([model.y, -2 * model.y], axis=1)
+    both = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, Y, weights)
+    one = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y, weights)
+    np.testing.assert_allclose(both.coef_[0], one.coef_, atol=1e-12)
+    with pytest.raises(ValueError, match=r"non-zero|positive"):
+        one.fit(model.X, model.y, np.zeros(20))
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(8) // 4])
+def test_a_model_size_is_an_inclusion_probability(groups):
+    model, _ = problem(20, 8)
+    options = {"noise_variance": 0.09, "groups": groups}
+    by_size = mf.SpikeSlabRegressor(expected_model_size=2, **options).fit(model.X, model.y)
+    by_odds = mf.SpikeSlabRegressor(inclusion_probability=0.25, **options).fit(model.X, model.y)
+    np.testing.assert_array_equal(by_size.coef_, by_odds.coef_)
+    np.testing.assert_allclose(by_size.prior_inclusion_, 0.25)
+
+
+# --- units, memory and few rows -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e140])
+@pytest.mark.parametrize("what", ["X", "y"])
+def test_units_of_any_size_do_not_matter(unit, what):
+    model, _ = problem(40, 15)
+    plain = mf.SpikeSlabRegressor().fit(model.X, model.y)
+    units = {"X": 1.0, "y": 1.0} | {what: unit}
+    other = mf.SpikeSlabRegressor().fit(model.X * units["X"], model.y * units["y"])
+    np.testing.assert_allclose(other.coef_ * units["X"] / units["y"], plain.coef_, rtol=1e-9)
+    np.testing.assert_allclose(other.inclusion_probability_, plain.inclusion_probability_)
+
+
+@pytest.mark.parametrize("unit, remedy", [(1e-170, "multiply"), (1e-310, "multiply"),
+                                          (1e160, "divide")])  # fmt: skip
+@pytest.mark.parametrize("what", ["X", "y"])
+def test_units_whose_squares_are_no_numbers_are_refused(unit, remedy, what):
+    model, _ = problem(20, 5)
+    units = {"X": 1.0, "y": 1.0} | {what: unit}
+    X, y = model.X * units["X"], model.y * units["y"]
+    with pytest.raises(ValueError, match=rf"^{what} must have .* in column 0: {remedy} by a const"):
+        mf.SpikeSlabRegressor().fit(X, y)
+    if what == "X":
+        with pytest.raises(ValueError, match=f"{remedy} by a constant"):
+            mf.SpikeSlabClassifier().fit(X, model.y > 0)
+    with pytest.raises(ValueError, match="y over X"):
+        mf.SpikeSlabRegressor().fit(model.X * 1e-100, model.y * 1e100)
+
+
+def test_predictions_take_rows_by_blocks(monkeypatch):
+    model, _ = problem(20, 400)
+    fitted = mf.SpikeSlabRegressor(max_evidence_iter=2).fit(model.X, np.c_[model.y, -model.y])
+    classes = mf.SpikeSlabClassifier(max_evidence_iter=2).fit(model.X, model.y > 0)
+    rows = np.random.default_rng(1).normal(size=(2000, 400)).astype(np.float32)
+    whole = *fitted.predict(rows, return_std=True), classes.decision_function(rows)
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 40_000)
+    tracemalloc.start()
+    parts = *fitted.predict(rows, return_std=True), classes.decision_function(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < rows.nbytes  # a copy in double precision takes twice as much
+    for found, expected in zip(parts, whole, strict=True):
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_noise_of_two_rows_is_not_known():
+    X, y = np.random.default_rng(41).normal(size=(2, 5)), np.array([-2.7, -0.8])
+    with pytest.warns(UserWarning, match="noise of 2 rows cannot be told .* noise_variance"):
+        mf.SpikeSlabRegressor().fit(X, y)
+    mf.SpikeSlabRegressor(noise_variance=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [mf.SpikeSlabRegressor, mf.SpikeSlabClassifier])
+def test_advice_is_of_arguments_that_exist(estimator):
+    model, _ = problem(30, 20)
+    y = model.y + 3 * np.random.default_rng(1).normal(size=30)
+    with pytest.warns(ConvergenceWarning, match="Expectation propagation has not conv") as caught:
+        estimator(solver="parallel", max_iter=1, damping=0.99).fit(model.X, y if "R" in
+                  estimator.__name__ else y > 0)  # fmt: skip
+    advice = str(caught[0].message).partition("): ")[2]
+    named = set(re.findall(r"\b[a-z]+_[a-z_]+\b", advice)) | {"solver"}
+    assert named >= {"max_iter", "slab_variance", "expected_model_size"}
+    assert named <= set(estimator().get_params())
+
+
+# --- priors on parameters -----------------------------------------------------------------------
+
+
+def test_features_of_pure_noise_are_not_called_in():
+    """Where the evidence alone has all of them in."""
+    counts = []
+    for seed in range(10):
+        rng = np.random.default_rng([9, seed])
+        X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
+        counts.append((mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ > 0.5).sum())
+    assert max(counts) <= 10
+    rng = np.random.default_rng([9, 11])
+    X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
+    assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ < 0.2).all()
+    dense = mf.SpikeSlabRegressor(parameter_prior=None).fit(X, y)
+    assert (dense.inclusion_probability_ > 0.5).sum() > 50
+
+
+@pytest.mark.parametrize("deviation", [1e-2, 1e-4, 1e-5])
+def test_noise_of_any_size_is_learned(deviation):
+    rng = np.random.default_rng(5)
+    X, noise = rng.normal(size=(60, 20)), deviation * rng.normal(size=60)
+    fitted = mf.SpikeSlabRegressor().fit(X, X[:, 0] + noise)
+    assert fitted.noise_variance_ == pytest.approx(noise.var(), rel=0.1)
+    error = abs(fitted.predict(X) - X[:, 0])
+    assert error.max() < deviation
+
+
+def test_no_noise_is_reported():
+    X = np.random.default_rng(5).normal(size=(60, 20))
+    with pytest.warns(ConvergenceWarning, match="noise variance is on the lower bound.*give noise"):
+        mf.SpikeSlabRegressor().fit(X, X[:, 0])
+
+
+def test_noise_of_few_rows_is_not_explained_away():
+    learned, drawn = [], []
+    for seed in range(12):
+        rng = np.random.default_rng([4, seed])
+        X, noise = rng.normal(size=(20, 200)), rng.normal(size=20)
+        learned.append(mf.SpikeSlabRegressor().fit(X, X[:, 0] + noise).noise_variance_)
+        drawn.append(noise.var())
+    assert np.median(learned) == pytest.approx(np.median(drawn), rel=0.15)
+
+
+def test_averages_over_parameters():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 40))
+    Y = np.stack([X[:, 0] + 2 * rng.normal(size=60), rng.normal(size=60)], axis=1)
+    plain = mf.SpikeSlabRegressor().fit(X, Y)
+    both = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y)
+    np.testing.assert_array_equal(both.noise_variance_, plain.noise_variance_)
+    assert 0 < abs(both.inclusion_probability_ - plain.inclusion_probability_).max() < 0.3
+    mean, deviation = both.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, X @ both.coef_.T + both.intercept_)
+    assert (deviation**2 > both.noise_variance_).all()
+    one = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y[:, 1])
+    np.testing.assert_array_equal(both.coef_[1], one.coef_)
+    np.testing.assert_allclose(one.predict(X, return_std=True)[1], deviation[:, 1])
+    # What is known has nothing to be averaged.
+    known = mf.SpikeSlabRegressor(average_parameters=True, **KNOWN).fit(X, Y)
+    np.testing.assert_array_equal(known.coef_, mf.SpikeSlabRegressor(**KNOWN).fit(X, Y).coef_)
+    with pytest.raises(ValueError, match="average_parameters needs a parameter_prior"):
+        mf.SpikeSlabRegressor(average_parameters=True, parameter_prior=None).fit(X, Y)
+
+
+def test_averages_in_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(30, 10)), rng.normal(size=(30, 2))
+    fitted = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y)
+    fitted.save(tmp_path / "averages.npz")
+    loaded = mf.SpikeSlabRegressor.load(tmp_path / "averages.npz")
+    for ours, theirs in zip(
+        *(m.predict(X, return_std=True) for m in (fitted, loaded)), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_priors_are_printed():
+    text = str(mf.SpikeSlabRegressor(slab_variance=1.0).fit(np.eye(4), np.arange(4.0)))
+    assert "inclusion_probability ~ Beta(1/2, 4/2)" in text and "noise_variance / var(y) ~" in text
+    assert "slab_variance / " not in text
+    assert "without priors" in str(mf.SpikeSlabRegressor(parameter_prior=None))
+    assert "noise_variance /" not in str(mf.SpikeSlabClassifier())

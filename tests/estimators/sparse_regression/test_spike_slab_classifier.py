@@ -1,0 +1,290 @@
+import itertools
+import tracemalloc
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.special import ndtr
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fastmf as mf
+
+
+def expected_failures(estimator):
+    """scikit-learn 1.6 makes three classes two by the first label, of shuffled rows another one."""
+    if not sklearn.__version__.startswith("1.6."):
+        return {}
+    return {"check_sample_weight_equivalence_on_dense_data": "the weighted rows have other labels"}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(
+    [mf.SpikeSlabClassifier(max_evidence_iter=3)], expected_failed_checks=expected_failures
+)
+def test_conformance(estimator, check):
+    check(estimator)
+
+
+def data(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, 2 * X[:, 0] - X[:, 1] + rng.normal(size=n) > 0, rng
+
+
+def exact(X, signs, slab, inclusion, rows):
+    """Evidence, means, inclusion and predictive probabilities: patterns times quadrature."""
+    d = X.shape[1]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    total, mean, included, ahead = 0.0, np.zeros(d), np.zeros(d), np.zeros(len(rows))
+    for pattern in itertools.product([0, 1], repeat=d):
+        z = np.array(pattern, bool)
+        k = z.sum()
+        grid = np.zeros((len(nodes) ** k, d))
+        grid[:, z] = np.sqrt(slab) * np.array(list(itertools.product(nodes, repeat=k)))
+        weight = np.array(list(itertools.product(weights / weights.sum(), repeat=k))).prod(1)
+        weight = (
+            weight * inclusion**k * (1 - inclusion) ** (d - k) * ndtr(grid @ X.T * signs).prod(1)
+        )
+        total += weight.sum()
+        mean += weight @ grid
+        included += weight.sum() * z
+        ahead += weight @ ndtr(grid @ rows.T)
+    return np.log(total), mean / total, included / total, ahead / total
+
+
+# What expectation propagation itself is off: little without spikes, more with two kinds of factors
+# that are not Gaussian. Deviations of the coefficients are about 0.7.
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("inclusion, close", [(1 - 1e-9, 0.01), (0.4, 0.04)])
+def test_known_hyperparameters_against_enumeration(inclusion, close, seed):
+    X, y, rng = data(12, 3, seed)
+    rows = rng.normal(size=(5, 3))
+    fitted = mf.SpikeSlabClassifier(
+        slab_variance=2.0, inclusion_probability=inclusion, fit_intercept=False, standardize=False,
+        tol=1e-9,
+    ).fit(X, y)  # fmt: skip
+    evidence, mean, included, ahead = exact(X, np.where(y, 1.0, -1.0), 2.0, inclusion, rows)
+    np.testing.assert_allclose(fitted.log_evidence_, evidence, atol=0.04)
+    np.testing.assert_allclose(fitted.coef_[0], mean, atol=2 * close)
+    np.testing.assert_allclose(fitted.inclusion_probability_, included, atol=close)
+    np.testing.assert_allclose(fitted.predict_proba(rows)[:, 1], ahead, atol=0.01 + close)
+
+
+def test_without_spikes_it_is_the_textbooks_probit_regression():
+    """Rasmussen & Williams (2006), Algorithm 3.5, for a linear kernel, by plain inverses."""
+    X, y, _ = data(12, 3)
+    rows = X * np.where(y, 1.0, -1.0)[:, None]
+    prior = np.linalg.inv(2 * rows @ rows.T + 1e-9 * np.eye(12))
+    precision, field = np.full(12, 1e-9), np.zeros(12)
+    for _ in range(100):
+        for i in range(12):
+            covariance = np.linalg.inv(prior + np.diag(precision))
+            v, m = covariance[i, i], covariance[i] @ field
+            c, b = 1 / v - precision[i], m / v - field[i]
+            m, v = b / c, 1 / c
+            z = m / np.sqrt(1 + v)
+            hazard = np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z)
+            mean = m + v * hazard / np.sqrt(1 + v)
+            var = v - v * v * hazard / (1 + v) * (z + hazard)
+            precision[i], field[i] = 1 / var - c, mean / var - b
+    expected = (
+        2 * rows.T @ np.linalg.solve(2 * rows @ rows.T + np.diag(1 / precision), field / precision)
+    )
+    fitted = mf.SpikeSlabClassifier(
+        slab_variance=2.0, inclusion_probability=1 - 1e-12, fit_intercept=False, standardize=False,
+        tol=1e-9,
+    ).fit(X, y)  # fmt: skip
+    np.testing.assert_allclose(fitted.coef_[0], expected, atol=1e-5)
+
+
+def test_learning_finds_the_features_and_good_probabilities():
+    X, y, _ = data(400, 60)
+    names = np.where(y, "yes", "no")
+    fitted = mf.SpikeSlabClassifier().fit(X[:150].astype(np.float32), names[:150])
+    np.testing.assert_array_equal(np.flatnonzero(fitted.inclusion_probability_ > 0.5), [0, 1])
+    np.testing.assert_allclose(fitted.coef_[0, :2] / fitted.coef_[0, 0], [1, -0.5], atol=0.2)
+    assert list(fitted.classes_) == ["no", "yes"]
+    p = fitted.predict_proba(X[150:])
+    np.testing.assert_allclose(p.sum(1), 1)
+    np.testing.assert_array_equal(fitted.classes_[p.argmax(1)], fitted.predict(X[150:]))
+    # The coefficients that made the data say this at best.
+    best = ndtr(2 * X[150:, 0] - X[150:, 1])
+    loss, least = (-np.log(np.where(y[150:], q, 1 - q)).mean() for q in (p[:, 1], best))
+    assert least - 0.03 < loss < least + 0.05
+
+
+def test_swapped_classes_and_units_do_not_matter():
+    X, y, _ = data(60, 10)
+    options = dict(slab_variance=2.0, inclusion_probability=0.2, tol=1e-9)
+    plain = mf.SpikeSlabClassifier(**options).fit(X, y)
+    other = mf.SpikeSlabClassifier(**options).fit(100 * X + 7, ~y)
+    np.testing.assert_allclose(-100 * other.coef_, plain.coef_, atol=1e-6)
+    np.testing.assert_allclose(other.log_evidence_, plain.log_evidence_, rtol=1e-7)
+    np.testing.assert_allclose(
+        other.predict_proba(100 * X + 7)[:, 0], plain.predict_proba(X)[:, 1], atol=1e-6
+    )
+
+
+def test_three_classes_are_refused():
+    X, _, rng = data(30, 3)
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        mf.SpikeSlabClassifier().fit(X, rng.integers(3, size=30))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_predictions_are_of_the_fit(intercept):
+    """A parameter that is set afterwards waits for the next one."""
+    X, y, _ = data(30, 3)
+    options = dict(slab_variance=2.0, inclusion_probability=0.3)
+    fitted = mf.SpikeSlabClassifier(fit_intercept=intercept, **options).fit(X, y)
+    before = fitted.predict_proba(X)
+    after = fitted.set_params(fit_intercept=not intercept).predict_proba(X)
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_model_size_is_an_inclusion_probability():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 5))
+    fits = [
+        mf.SpikeSlabClassifier(slab_variance=1, **option).fit(X, X[:, 0] > 0)
+        for option in ({"expected_model_size": 1}, {"inclusion_probability": 0.2})
+    ]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    np.testing.assert_allclose(fits[0].prior_inclusion_, 0.2)
+
+
+def test_a_weight_is_a_number_of_equal_rows():
+    X, y, rng = data(30, 6)
+    copies = rng.integers(0, 4, len(X))
+    options = dict(slab_variance=1.0, inclusion_probability=0.3, tol=1e-9)
+    weighted = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=copies.astype(float))
+    repeated = mf.SpikeSlabClassifier(**options).fit(np.repeat(X, copies, 0), np.repeat(y, copies))
+    np.testing.assert_array_equal(weighted.coef_, repeated.coef_)
+    np.testing.assert_array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+    assert weighted.log_evidence_ == repeated.log_evidence_
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        (np.full(30, -1.0), "at least 0"),
+        (np.zeros(30), "positive for some row|non-zero"),
+        (np.ones(29), "sample_weight.shape"),
+        (np.full(30, 1e18), "divide by a common factor"),
+    ],
+)
+def test_weights_that_are_no_numbers_of_rows(weights, message):
+    X, y, _ = data(30, 6)
+    with pytest.raises(ValueError, match=message):
+        mf.SpikeSlabClassifier(solver="sequential").fit(X, y, sample_weight=weights)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 5))
+    y = X[:, 0] + rng.normal(size=4000) > 0
+    mf.SpikeSlabClassifier().fit(X[:200], y[:200]).predict_proba(X[:5])  # compiles
+    tracemalloc.start()
+    try:
+        mf.SpikeSlabClassifier().fit(X, y).predict_proba(X)
+        # A matrix of rows takes eight times as much.
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("n, d, blocks", [(30, 6, "auto"), (12, 30, None), (80, 4, None)])
+def test_fractional_weights_are_those_of_equal_rows(n, d, blocks):
+    # Two equal rows of weights 0.3 and 0.7 are one row, and of 2.3 and 1.7 are four.
+    X, y, rng = data(n, d)
+    X[:, 1] = X[:, 0] + 0.2 * X[:, 1]
+    copies = np.where(rng.random(n) < 0.5, 1, 4)
+    split = np.where(copies == 1, 0.3, 2.3)
+    weights = np.concatenate([split, copies - split, np.zeros(3)])
+    options = dict(slab_variance=1.0, inclusion_probability=0.3, tol=1e-9, blocks=blocks)
+    repeated = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=copies)
+    rows = np.concatenate([X, X, 9 * X[:3]]), np.concatenate([y, y, y[:3]])
+    weighted = mf.SpikeSlabClassifier(**options).fit(*rows, sample_weight=weights)
+    for name in ("coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_"):
+        found, expected = getattr(weighted, name), getattr(repeated, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7, err_msg=name)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-7)
+
+
+def test_learned_parameters_with_fractional_weights():
+    X, y, _ = data(100, 5)
+    weights = np.concatenate([np.full(100, 0.25), np.full(100, 0.75)])
+    model = mf.SpikeSlabClassifier(expected_model_size=1)
+    once = clone(model).fit(X, y)
+    twice = model.fit(np.concatenate([X, X]), np.concatenate([y, y]), sample_weight=weights)
+    np.testing.assert_allclose(twice.slab_variance_, once.slab_variance_, rtol=0.02)
+    np.testing.assert_allclose(twice.log_evidence_, once.log_evidence_, atol=2e-3)
+    np.testing.assert_allclose(twice.predict_proba(X), once.predict_proba(X), atol=2e-3)
+
+
+def test_blocks_of_weighted_rows_are_those_of_repeated_rows():
+    """Extrapolated steps count a row as often as it is there, so that fits take the same way."""
+    rng = np.random.default_rng([5, 3])
+    X = rng.normal(size=(25, 40))
+    X[:, 1] = 0.9 * X[:, 0] + 0.4 * X[:, 1]
+    y = X[:, 0] + 0.7 * X[:, 2] + rng.normal(size=25) > 0
+    weights = rng.integers(1, 3, 25)
+    repeated = mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights)
+    weighted = mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights + 1e-9)
+    np.testing.assert_array_equal(weighted.blocks_, repeated.blocks_)
+    np.testing.assert_allclose(weighted.slab_variance_, repeated.slab_variance_, rtol=0.02)
+    np.testing.assert_allclose(weighted.log_evidence_, repeated.log_evidence_, atol=2e-3)
+    found, expected = weighted.inclusion_probability_, repeated.inclusion_probability_
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_rows_of_large_weights_are_not_repeated(monkeypatch):
+    """A million times 25 rows would not fit into memory; below the limit both ways agree."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(25, 4)), rng.random(25) < 0.5
+    options = {"slab_variance": 1.0, "inclusion_probability": 0.3}
+    huge = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 10**6))
+    assert np.isfinite(huge.coef_).all() and len(huge._rows) == 25
+    repeated = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 3))
+    monkeypatch.setattr(
+        "fastmf.estimators.sparse_regression.spike_slab_classifier.MAX_REPEATED_ROWS", 50
+    )
+    weighted = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 3))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
+    np.testing.assert_allclose(
+        weighted.inclusion_probability_, repeated.inclusion_probability_, atol=1e-6
+    )
+
+
+def test_class_weights_are_weights_of_rows():
+    X, y, _ = data(60, 5)
+    y = y & (X[:, 0] > 0.5)
+    options = dict(slab_variance=1.0, inclusion_probability=0.3)
+    balanced = mf.SpikeSlabClassifier(class_weight="balanced", **options).fit(X, y)
+    weights = np.where(y, 30 / y.sum(), 30 / (~y).sum())
+    rows = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(balanced.coef_, rows.coef_)
+    plain = mf.SpikeSlabClassifier(**options).fit(X, y)
+    assert balanced.intercept_ > plain.intercept_
+    by_class = mf.SpikeSlabClassifier(class_weight={True: 2}, **options).fit(X, y)
+    rows = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=1 + y)
+    np.testing.assert_array_equal(by_class.coef_, rows.coef_)
+
+
+def test_what_fractional_weights_do_not_have(tmp_path):
+    X, y, rng = data(30, 6)
+    options = dict(slab_variance=1.0, inclusion_probability=0.3)
+    for solver in ("sequential", "convergent"):
+        with pytest.raises(ValueError, match="solver must be"):
+            mf.SpikeSlabClassifier(solver=solver).fit(X, y, sample_weight=0.5)
+    model = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=0.5)
+    with pytest.raises(ValueError, match="whole numbers"):
+        model.sample_coefficients(2, rng)
+    model.save(tmp_path / "model.npz")
+    loaded = mf.SpikeSlabClassifier.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.credible_sets() is not None
+    with pytest.raises(ValueError, match="whole numbers"):
+        loaded.sample_coefficients(2, rng)
