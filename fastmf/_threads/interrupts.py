@@ -26,9 +26,9 @@ STOPPED = 1 << 40
 
 # Entries of what is known of signals: the main thread, which alone handles them; the second of its
 # last look; type, value and traceback of the exception that a handler has raised.
-MAIN, LAST_LOOK, RAISED, N_ENTRIES = 0, 1, 2, 5
+MAIN, LAST_LOOK, RAISED, N_SIGNALS = 0, 1, 2, 5
 
-_signals = np.zeros(N_ENTRIES, np.int64)
+_signals = np.zeros(N_SIGNALS, np.int64)
 _signals[MAIN] = threading.main_thread().ident or 0
 
 
@@ -103,7 +103,7 @@ def _define_look(look):
     module, builder = look.module, ir.IRBuilder(look.append_basic_block())
     (queue,) = look.args
     result = cgutils.alloca_once_value(builder, _BIT(0))
-    signals = ir.GlobalVariable(module, ir.ArrayType(_WORD, N_ENTRIES), "fastmf_signals")
+    signals = ir.GlobalVariable(module, ir.ArrayType(_WORD, N_SIGNALS), "fastmf_signals")
 
     def entry(k):
         return builder.gep(signals, [_INT(0), _INT(k)])

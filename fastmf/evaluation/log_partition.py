@@ -18,6 +18,7 @@ from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.sampling.categories import MAX_ENUMERATED_STATES
 from fastmf.models import exact
 from fastmf.models._couplings import has_forbidden
 from fastmf.models._graph import pairwise_graph
@@ -28,8 +29,6 @@ from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, p
 from fastmf.priors._queries import number_of_states
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
-# Default limit of enumeration: more states than this take minutes.
-MAX_STATES = 1 << 16
 # Largest tables of graphs that are summed by default, and draws of units in one annealing up to
 # which estimates are made beside an exact value.
 MAX_EXACT_BYTES, MAX_DRAWS = 1 << 29, 25_000_000
@@ -351,4 +350,4 @@ def _has_small_layer(model):
     model = model.bipartite()
     layers = zip(model.layers, model.weights.shape, strict=True)
     counts = [number_of_states(prior) for prior, n in layers if n <= MAX_LAYER_UNITS]
-    return min(counts, default=np.inf) <= MAX_STATES
+    return min(counts, default=np.inf) <= MAX_ENUMERATED_STATES

@@ -27,7 +27,7 @@ from fastmf.priors._protocol import n_units
 
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR = 3
-MIN_VARIANCE = 1e-12
+MIN_SQUARED_ERROR = 1e-12
 
 
 class TrajectoryAnnealing:
@@ -203,7 +203,7 @@ class TrajectoryAnnealing:
         fresh, error = log_mean(self._leg.log_weights)
         difference = fresh - self._value
         # Errors of a few chains may be 0 by chance.
-        variances = np.maximum([self._variance, error**2], MIN_VARIANCE)
+        variances = np.maximum([self._variance, error**2], MIN_SQUARED_ERROR)
         in_errors = difference / np.sqrt(variances.sum())
         if in_errors > CLEAR:
             self._restart(values, fresh, error)

@@ -58,6 +58,8 @@ _METHODS = {name: name for name in FUNCTIONS} | {
 N_ENTRIES = len(FUNCTIONS) + 1
 # The number of the unit after a part, in the table of parts of a concatenated prior.
 END = N_ENTRIES
+# An array of the type of the tables.
+INTEGERS = np.empty(0, np.int64)
 
 
 class AddressTable(np.ndarray):
@@ -253,8 +255,8 @@ _FACTORIES = {
 @kernel(mode="merged")
 def _parts(parameters):
     """The table of parts of a concatenated prior: the entries of each, and where it ends."""
-    n_parts = view(parameters, (1,), _NUMBERS)[0]
-    return view(parameters + 8, (n_parts, END + 1), _NUMBERS)
+    n_parts = view(parameters, (1,), INTEGERS)[0]
+    return view(parameters + 8, (n_parts, END + 1), INTEGERS)
 
 
 @kernel(mode="by_address")
@@ -302,7 +304,6 @@ def _draws_of_parts(parameters, start, b, a, u, out, scratch):
         first = parts[k, END]
 
 
-_NUMBERS = np.empty(0, np.int64)
 _OF_PARTS = {
     "moments": _moments_of_parts,
     "log_partition": _log_partition_of_parts,

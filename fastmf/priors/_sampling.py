@@ -28,7 +28,7 @@ from fastmf.special import clip, exp, exp_of_small, log_of_normal, where, widen
 # Draws of one task of a thread, and multiply-adds that take as long as one.
 TASK_DRAWS, COST = 1024, 5_000
 # Newton's method takes a few steps; bisection alone would take 50.
-MAX_STEPS = 60
+MAX_QUANTILE_STEPS = 60
 # Where `fill_quantiles` finds probabilities, and leaves quantiles.
 PROBABILITIES = ARGUMENTS
 
@@ -173,7 +173,7 @@ def fill_quantiles(memory, n):
         goal[i] = fraction * where(first, sums[i], sums[3 * u + i])
         t[i], low[i], high[i] = _start(fraction, linear[i], quadratic[i]), 0.0, 1.0
     excess = row(memory, (POINT_SUMS,), n)
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_QUANTILE_STEPS):
         moving = 0
         for i in range(n):
             excess[i] = -goal[i]

@@ -36,6 +36,8 @@ from fastmf.special import (
 
 # Small beside any probability or ratio that matters: it keeps them from zero, and from infinity.
 TINY = 1e-300
+# Log-odds beyond which a coefficient counts as one that is never zero.
+ALWAYS = 35.0
 
 
 @compilable

@@ -13,7 +13,8 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     joint_patterns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import columns_of
-from fastmf.inference.sampling.spike_slab import ALWAYS, SparsePosterior, draw_coefficients
+from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
+from fastmf.priors.spike_and_slab import ALWAYS
 
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03

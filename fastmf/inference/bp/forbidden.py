@@ -18,7 +18,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden
 
 # Sweeps of one order of the units, and gain of the bound below which it is left.
-MAX_SWEEPS, SMALLEST_GAIN = 200, 1e-9
+MAX_ORDER_SWEEPS, SMALLEST_GAIN = 200, 1e-9
 
 
 def forbidden_bound(couplings, prior, row, n_orders, rng):
@@ -59,7 +59,7 @@ def forbidden_bound(couplings, prior, row, n_orders, rng):
 def _ascent(parts, field, q, groups):
     """The bound, and the size of its terms, at the end of sweeps of these groups from `q`."""
     (finite, forbidden), bound = parts, (-np.inf, 0.0)
-    for _ in range(MAX_SWEEPS):
+    for _ in range(MAX_ORDER_SWEEPS):
         for g in groups:
             allowed = forbidden[g] @ (q > 0) == 0
             t = np.where(allowed, field[g] + finite[g] @ q, -np.inf)

@@ -12,12 +12,11 @@ from fastmf.inference.mean_field.exact_check import (
     reasons_by_exact_sums,
 )
 from fastmf.inference.mean_field.naive_bound import bounds_from, starts_elsewhere
+from fastmf.inference.mean_field.reliability import BOUND_MARGIN, RELATIVE_MARGIN
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.priors._queries import two_values
 
-# Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solver.
-BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
 REASON = (
     "its log-partition is {:.3g} nats below a naive mean-field bound, so that other fixed points "
     "weigh more; start from other messages (init)"

@@ -24,11 +24,12 @@ from fastmf._common.linalg import scaled_cholesky
 from fastmf.inference.ep.block_sites import Tilted, floored, mismatch, tilt
 from fastmf.inference.ep.curvature import unit_curvature
 from fastmf.inference.ep.inner_loop import LBFGS
+from fastmf.inference.ep.parallel import MAX_HALVINGS
 from fastmf.kernels.ep.site_blocks import SiteBlocks, curvature_address, pattern_work, tilt_blocks
 
 # Steps of L-BFGS after which the preconditioner is computed anew.
 PRECONDITIONER_STEPS = 8
-MAX_OUTER_STEPS, MAX_HALVINGS = 100, 30
+MAX_OUTER_STEPS = 100
 # Evaluations of the inner objective that stand for an iteration of `max_iter`.
 EVALUATIONS_PER_ITERATION = 2
 # Outer steps that are kept for the extrapolation.

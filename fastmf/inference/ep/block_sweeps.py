@@ -14,11 +14,12 @@ from numpy.linalg import LinAlgError
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 from fastmf.inference.ep.extrapolation import AndersonExtrapolation
+from fastmf.inference.ep.parallel import GROWTH
 from fastmf.inference.ep.sites import EPTrace
 from fastmf.inference.ep.some_blocks import SomeBlocks, moving_blocks
 
-# Part of a step that is made, at first, and how it shrinks and grows.
-FIRST_LENGTH, SHRINKING, GROWTH = 0.9, 0.4, 1.5
+# Part of a step that is made, at first, and how it shrinks.
+FIRST_LENGTH, SHRINKING = 0.9, 0.4
 # How many times larger than the largest of the last ones differences of moments may become.
 MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,

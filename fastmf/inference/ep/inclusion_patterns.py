@@ -17,7 +17,7 @@ DEPTH, MAX_EXTENDED, MAX_SIZE = 14.0, 200, 30
 # Weight of the patterns of a size, relative to all, at which the search ends.
 NEGLIGIBLE = 1e-4
 # Smallest part of the precision of a feature that the others leave it.
-MIN_PIVOT = 1e-12
+MIN_OWN_PRECISION = 1e-12
 
 
 class Patterns(NamedTuple):
@@ -110,7 +110,7 @@ def _extensions(pattern, linear, Q):
         whitened = np.linalg.solve(lower, np.column_stack([Q[members], linear[members]]))
         rest -= (whitened[:, :-1] ** 2).sum(0)
         along -= whitened[:, -1] @ whitened[:, :-1]
-    proper = rest > MIN_PIVOT * abs(diagonal)
+    proper = rest > MIN_OWN_PRECISION * abs(diagonal)
     proper[members] = False
     rest = np.where(proper, rest, 1.0)
     return np.where(proper, along * along / rest / 2 - np.log(rest) / 2, -np.inf)

@@ -23,6 +23,8 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fastmf._common.linalg import Cholesky, cholesky, newton_step
+from fastmf.inference.ep.moment_descent import MIN_CURVATURE, RIDGE
+from fastmf.inference.ep.parallel import MAX_HALVINGS
 from fastmf.inference.ep.sites import state_of, tilted_units
 
 # Matrices of all units are made: for more units they are too large.
@@ -34,15 +36,11 @@ VARIANCE_TOLERANCE = 1e-9
 # Added to all variances, in units of the squared distance of the values: those of smaller ones
 # would be lost in the rounding of the inverses of sites.
 VARIANCE_FLOOR = 1e-10
-# Added to the diagonal of the squared correlations, so that they have an inverse.
-RIDGE = 1e-12
-# Smallest curvature, in units of the inverse variances, where the energy is not convex.
-MIN_CURVATURE = 0.01
 # Longest change of log-odds in a step.
 MAX_LOG_ODDS_STEP = 2.0
-# Steps towards the sites that match the variances, how often correlations are computed anew, the
-# error of the energy in units of its predicted decrease, and halvings of a step.
-MATCHING_STEPS, CORRELATION_STEPS, DECREASE_TOLERANCE, MAX_HALVINGS = 60, 6, 1e-3, 30
+# Steps towards the sites that match the variances, how often correlations are computed anew, and
+# the error of the energy in units of its predicted decrease.
+MATCHING_STEPS, CORRELATION_STEPS, DECREASE_TOLERANCE = 60, 6, 1e-3
 
 
 class TwoValuedUnits(NamedTuple):

@@ -19,7 +19,7 @@ import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
-from fastmf.priors import GaussBernoulli
+from fastmf.priors.spike_and_slab import ALWAYS, GaussBernoulli
 from fastmf.special import sigmoid
 
 # Largest difference of probabilities, in standard errors of the chains, and nats.
@@ -32,8 +32,6 @@ N_FIRST, N_BETWEEN, N_STEPS = 25, 10, 45
 MIN_CHAINS, MAX_CHAINS, STEP_COST = 20, 100, 4e6
 # Expected number of effects up to which chains are run: more of them take too long.
 MAX_EFFECTS = 40.0
-# Log-odds beyond which a coefficient counts as one that is never zero.
-ALWAYS = 35.0
 
 
 class Comparison(NamedTuple):

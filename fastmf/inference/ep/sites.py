@@ -16,7 +16,7 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.repeated import RepeatedRows
-from fastmf.kernels.ep.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
+from fastmf.kernels.ep.sites import UNITS_PER_TASK, SiteSettings, match_sites, tilt_sites
 from fastmf.models import SparseLinearModel
 from fastmf.priors._compiled import Units, units_of
 from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
@@ -202,7 +202,7 @@ def mismatch(moments, others):
 def per_unit(kernel, problem, inputs, outputs):
     """Run kernel(units, *inputs, queue, *outputs) over blocks of units, in threads."""
     n_units, queue = problem.side.n_units, np.zeros(1, np.int64)
-    n_workers = workers_for(-(-n_units // BLOCK_UNITS), 100 * n_units, problem.n_threads)
+    n_workers = workers_for(-(-n_units // UNITS_PER_TASK), 100 * n_units, problem.n_threads)
     in_parallel(kernel, (problem.units, *inputs, queue, *outputs), n_workers)
 
 

@@ -13,7 +13,7 @@ from fastmf.inference.mean_field.second_solutions import extreme_starts, has_man
 from fastmf.inference.mean_field.solutions import Solutions, distinct
 
 # Standard deviations by which means are moved from solutions, which are then solved again.
-DISTANCE = 1e-2
+SPREAD = 1e-2
 # Solutions of smaller weight are not checked.
 MIN_WEIGHT = 0.05
 NO_SOLUTION = "no start leads to a stable solution, and this one is that of the first start"
@@ -98,7 +98,7 @@ def _mixed_row(solve, starts, rng):
 
 
 def _moved(mean, var, rng):
-    noise = DISTANCE * np.sqrt(np.maximum(var, 0)) * rng.standard_normal(mean.shape)
+    noise = SPREAD * np.sqrt(np.maximum(var, 0)) * rng.standard_normal(mean.shape)
     return (mean + noise).astype(mean.dtype)
 
 

@@ -28,6 +28,7 @@ from scipy.sparse import csr_array, issparse, triu
 
 from fastmf.inference.mean_field import _sparse_checks, gaussian_layers, pair_beliefs
 from fastmf.inference.mean_field._rows import start_and_tilt
+from fastmf.inference.mean_field._sparse_checks import POWER_ITERATIONS
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.exact_check import reasons_by_exact_sums
 from fastmf.inference.mean_field.naive_bound import (
@@ -54,7 +55,6 @@ from fastmf.priors._queries import two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
-POWER_ITERATIONS = 50
 MAX_THIRD_ORDER = 1.0
 # Fraction of the way to a random state from which naive mean field descends.
 MOVED = 0.1

@@ -22,7 +22,7 @@ N_RANDOM_STARTS, MAX_STARTING_STATES = 8, 8
 # fall of the log-partition, in nats, of a solution that matters: its weight is e^-3 = 0.05.
 MIN_DIFFERENCE, MAX_FALL = 0.1, 3.0
 # Tolerance of second solutions, of which three digits are enough.
-TOL = 1e-5
+SECOND_TOL = 1e-5
 
 
 def has_many_values(priors):
@@ -90,7 +90,7 @@ def second_solutions(solve, model, mean, var, tilt):
     str
     """
     layout, first = layout_of_checks(model), model.layers[0]
-    options = {"tol": TOL}
+    options = {"tol": SECOND_TOL}
     own = solutions_from(
         solve, model, layout, tuple(map(_parts, map(layout.split, (mean, var)))), tilt, mean,
         **options,

@@ -29,7 +29,7 @@ LOG_PARTITION_COST = 8
 # Numbers in one block of rows.
 BLOCK_SIZE = 1 << 21
 # Mean-field solutions of a row are the same if no mean differs by more.
-MERGE_TOL = 1e-2
+SAME_MEANS = 1e-2
 
 
 class GivenSeen(NamedTuple):
@@ -246,7 +246,7 @@ def average_of_phases(means, log_partition, converged):
     counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
     for k in range(means.shape[1]):
         for earlier in range(k):
-            same = abs(means[:, k] - means[:, earlier]).max(1) <= MERGE_TOL
+            same = abs(means[:, k] - means[:, earlier]).max(1) <= SAME_MEANS
             counts[:, k] &= ~(same & counts[:, earlier])
     nothing = ~counts.any(1)
     counts[nothing] = True

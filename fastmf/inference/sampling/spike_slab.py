@@ -13,14 +13,13 @@ import numpy as np
 from scipy.special import expit, log_ndtr, ndtri_exp
 
 from fastmf._common.stored_columns import column_squares
+from fastmf.priors.spike_and_slab import ALWAYS
 
 # Coefficients that are visited with products of one matrix, and the square of a correlation of two
 # of them from which on they are drawn together.
 COEFFICIENTS_AT_A_TIME, MIN_SQUARE = 64, 0.04
 # Numbers in the states of the chains that are run together.
 MAX_STATE = 1 << 22
-# Log-odds beyond which a coefficient counts as one that is never zero.
-ALWAYS = 35.0
 
 
 class SparsePosterior(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
 
 # Units of one task of a sweep in which units do not see each other's new messages.
-BLOCK_UNITS = 4096
+GRAPH_BLOCK_UNITS = 4096
 # A sum of exponentials below this may have lost its largest term.
 SMALLEST_SUM = 1e-200
 # Planes of `GraphState.scratch`.

@@ -22,7 +22,7 @@ from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, kernel
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.bp.graph_arguments import BLOCK_UNITS, FREE, BinaryProblem, GraphState
+from fastmf.kernels.bp.graph_arguments import FREE, GRAPH_BLOCK_UNITS, BinaryProblem, GraphState
 from fastmf.special import log
 
 
@@ -119,13 +119,13 @@ def binary_terms(problem, state, terms, pairs, queue):
     pairs : float64 array of shape (n_rows or 0, n_edges)
         Filled with the probabilities that both units are 1.
     queue : int64 array of shape (1,)
-        Next block of `BLOCK_UNITS` units of a row.
+        Next block of `GRAPH_BLOCK_UNITS` units of a row.
     """
     n_rows, n_units = terms.shape
-    n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
+    n_blocks = (n_units + GRAPH_BLOCK_UNITS - 1) // GRAPH_BLOCK_UNITS
     task = next_task(queue)
     while task < n_rows * n_blocks:
-        index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
-        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
+        index, first = task // n_blocks, task % n_blocks * GRAPH_BLOCK_UNITS
+        for i in range(first, smaller(first + GRAPH_BLOCK_UNITS, n_units)):
             terms[index, i] = _terms_of(problem, state, index, i, pairs)
         task = next_task(queue)

@@ -12,11 +12,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.graph_arguments import SENT
-
-# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
-GAIN_TOLERANCE = 1e-11
-# Rounds over all units.
-MAX_ROUNDS = 1000
+from fastmf.kernels.bp.local_search import GAIN_TOLERANCE, MAX_ROUNDS
 
 
 @kernel(mode="inner")

@@ -13,7 +13,7 @@ from fastmf._jit.argument_types import Float64, Int32
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import call, kernel
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.graph_arguments import BLOCK_UNITS
+from fastmf.kernels.bp.graph_arguments import GRAPH_BLOCK_UNITS
 
 
 class UnitQueue(NamedTuple):
@@ -48,7 +48,7 @@ def graph_sweep(send, problem, state, rows, step, queue):
         Next block of a row, next worker.
     """
     n_units, n_blocks = problem.starts.shape[0] - 1, state.residual.shape[1]
-    size = BLOCK_UNITS if n_blocks > 1 else n_units
+    size = GRAPH_BLOCK_UNITS if n_blocks > 1 else n_units
     worker = fetch_and_increment(row(queue, (1,), 1))
     task = next_task(queue)
     while task < rows.shape[0] * n_blocks:
@@ -126,7 +126,7 @@ def residual_sweep(send, problem, state, rows, units, queue):
         changes = row(state.changes, (index, 0), state.changes.shape[1])
         for done in range(n):
             i = np.int64(heap[0])
-            if change[i] == 0 or (done % BLOCK_UNITS == 0 and stopped(queue)):
+            if change[i] == 0 or (done % GRAPH_BLOCK_UNITS == 0 and stopped(queue)):
                 break
             call(send, (problem, state, (index, worker, np.int64(0), i, np.int64(1)), 1))
             largest = larger(largest, state.residual[index, 0])

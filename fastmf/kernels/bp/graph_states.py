@@ -25,8 +25,8 @@ from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.bp.graph_arguments import (
-    BLOCK_UNITS,
     CAVITY,
+    GRAPH_BLOCK_UNITS,
     SENT,
     SMALLEST_SUM,
     WEIGHTS,
@@ -267,14 +267,14 @@ def states_terms(problem, state, terms, pairs, queue):
     pairs : float64 array of shape (n_rows or 0, n_values)
         Filled with the probabilities of the pairs of states, in the order of `problem.tables`.
     queue : int64 array of shape (2,)
-        Next block of `BLOCK_UNITS` units of a row, next worker.
+        Next block of `GRAPH_BLOCK_UNITS` units of a row, next worker.
     """
     n_rows, n_units = terms.shape
-    n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
+    n_blocks = (n_units + GRAPH_BLOCK_UNITS - 1) // GRAPH_BLOCK_UNITS
     worker = fetch_and_increment(row(queue, (1,), 1))
     task = next_task(queue)
     while task < n_rows * n_blocks:
-        index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
-        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
+        index, first = task // n_blocks, task % n_blocks * GRAPH_BLOCK_UNITS
+        for i in range(first, smaller(first + GRAPH_BLOCK_UNITS, n_units)):
             terms[index, i] = _terms_of(problem, state, (index, worker, i), pairs)
         task = next_task(queue)

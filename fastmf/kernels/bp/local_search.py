@@ -17,6 +17,7 @@ import numpy as np
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.bp.arguments import LOG_ODDS
 from fastmf.kernels.bp.messages import max_message
 from fastmf.special import log, sigmoid_pair, softplus
 
@@ -25,8 +26,8 @@ GAIN_TOLERANCE = 1e-11
 # Rounds over all visible units: rounding errors of couplings of many orders of magnitude may exceed
 # the tolerance.
 MAX_ROUNDS = 1000
-# Rows of a workspace: log-odds of the hidden units, and the probabilities of 0 and 1 they give.
-LOG_ODDS, ZERO, ONE = range(3)
+# Rows of a workspace after the log-odds of hidden units: the probabilities of 0 and 1 they give.
+ZERO, ONE = 1, 2
 
 
 class ClimbSettings(NamedTuple):

@@ -22,7 +22,7 @@ from fastmf._threads.interrupts import next_task
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
 # Units that a worker takes at a time.
-BLOCK_UNITS = 256
+UNITS_PER_TASK = 256
 # Units whose cavities are sought together: vectors are long enough, and few of their units wait.
 MATCHED_UNITS = 32
 # Largest precision of a tilted unit, in units of that of its cavity (or of its prior, if larger):
@@ -70,10 +70,10 @@ def tilt_sites(units, cavity, queue, tilted, log_partition):
     """
     n_units = cavity.shape[1]
     while True:
-        first = next_task(queue) * BLOCK_UNITS
+        first = next_task(queue) * UNITS_PER_TASK
         if first >= n_units:
             break
-        last = smaller(first + BLOCK_UNITS, n_units)
+        last = smaller(first + UNITS_PER_TASK, n_units)
         b, a = cavity[0, first:last], cavity[1, first:last]
         tilted_moments(units, first, b, a, tilted[0, first:last], tilted[1, first:last])
         tilted_log_partition(units, first, b, a, log_partition[first:last])
@@ -99,10 +99,10 @@ def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal
     """
     n_units = site.shape[1]
     while True:
-        first = next_task(queue) * BLOCK_UNITS
+        first = next_task(queue) * UNITS_PER_TASK
         if first >= n_units:
             break
-        last = smaller(first + BLOCK_UNITS, n_units)
+        last = smaller(first + UNITS_PER_TASK, n_units)
         for i in range(first, last):
             precision = 1 / gaussian[1, i]
             cavity[0, i] = gaussian[0, i] * precision - site[0, i]
@@ -161,10 +161,10 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
     now, trial = np.empty((5, MATCHED_UNITS)), np.empty((5, MATCHED_UNITS))
     search = np.empty((7, MATCHED_UNITS))
     while True:
-        first = next_task(queue) * BLOCK_UNITS
+        first = next_task(queue) * UNITS_PER_TASK
         if first >= n_units:
             break
-        last = smaller(first + BLOCK_UNITS, n_units)
+        last = smaller(first + UNITS_PER_TASK, n_units)
         for begin in range(first, last, MATCHED_UNITS):
             here = slice(begin, smaller(begin + MATCHED_UNITS, last))
             block = marginal[:, here], cavity[:, here]

@@ -10,13 +10,11 @@ visible machine swept block by block, or unit by unit, differ only in this list.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from fastmf._jit.argument_types import Bool, Int64, Real
 from fastmf._jit.intrinsics import view
 from fastmf._jit.kernel import kernel
 from fastmf.kernels.linear.product import product_address
-from fastmf.priors._compiled import N_ENTRIES, AddressTable, units_of
+from fastmf.priors._compiled import INTEGERS, N_ENTRIES, AddressTable, units_of
 from fastmf.priors._protocol import has_third_cumulant
 
 # Oscillations are detected from the residuals of windows of this many sweeps.
@@ -95,8 +93,6 @@ class Groups(NamedTuple):
     shifted: int
 
 
-_NUMBERS = np.empty(0, np.int64)
-
 # Kinds of sources: a run of units that are no groups, a run of groups, a single group.
 SCALARS, GROUP_RUN, GROUP = range(3)
 
@@ -172,13 +168,13 @@ def packed_couplings(layer, power, first, last, like):
 @kernel(mode="merged")
 def targets_of(layer):
     """The table of targets of a layer: see `Groups`."""
-    return view(layer[TARGETS], (layer[N_TARGETS], 6), _NUMBERS)
+    return view(layer[TARGETS], (layer[N_TARGETS], 6), INTEGERS)
 
 
 @kernel(mode="merged")
 def sources_of(layer):
     """The table of sources of a layer: see `Groups`."""
-    return view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
+    return view(layer[SOURCES], (layer[N_SOURCES], 5), INTEGERS)
 
 
 class Sweep(NamedTuple):

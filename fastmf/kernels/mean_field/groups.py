@@ -35,12 +35,12 @@ from fastmf.kernels.mean_field.arguments import (
     sources_of,
     targets_of,
 )
-from fastmf.kernels.mean_field.rows import MEAN, VAR, A
+from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR, A
 from fastmf.kernels.mean_field.units import update_units
 from fastmf.priors._group_loops import subtract_response
 
-# Planes of products: fields, variances of fields, and products with one of several sources.
-FIELD, ONSAGER, OWN = range(3)
+# Plane of products with one of several sources, after those of fields and their variances.
+OWN = 2
 
 
 @kernel(mode="merged")

@@ -33,10 +33,7 @@ from fastmf.kernels.mean_field.arguments import (
     targets_of,
 )
 from fastmf.kernels.mean_field.groups import finish
-from fastmf.kernels.mean_field.rows import MEAN, THIRD, VAR
-
-# Planes of products: fields, variances of fields, and their third cumulants for units.
-FIELD, ONSAGER, CUBIC = range(3)
+from fastmf.kernels.mean_field.rows import CUBIC, FIELD, MEAN, ONSAGER, THIRD, VAR
 
 
 @kernel(mode="merged")

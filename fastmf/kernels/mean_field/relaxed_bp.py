@@ -31,14 +31,16 @@ from fastmf.kernels.mean_field.arguments import (
     VAR_ROUNDING,
     WINDOW_SWEEPS,
 )
+from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
 from fastmf.kernels.mean_field.units import SMALLEST_NORMAL
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 from fastmf.special import constant
 
 # Sources whose messages are computed together, so that transposing them writes whole cache lines.
 TILE_SOURCES = 16
-# Planes of the state of a row: moments, damped tilts, and the tilts of which these are the moments.
-MEAN, VAR, B, A, OWN_B, OWN_A = range(6)
+# Planes of the state of a row after moments and damped tilts: the tilts of which these are the
+# moments.
+OWN_B, OWN_A = 4, 5
 # Measures of a sweep: largest change of a marginal mean, and of a mean among messages too, both
 # before damping; that of a variance; largest effects on the log-partition (see
 # `fastmf.kernels.mean_field.units`); largest absolute mean, or variance up to 1; and 1 where

@@ -77,6 +77,8 @@ class ActiveRows(NamedTuple):
 
 # Planes of a state; a record has the first four.
 MEAN, VAR, B, A, STEP, THIRD = range(6)
+# Planes of products: fields, their variances, and products with third cumulants.
+FIELD, ONSAGER, CUBIC = range(3)
 
 
 def worker_shapes(settings, n_units, max_columns, n_group_fields=0):

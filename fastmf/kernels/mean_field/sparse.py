@@ -16,8 +16,11 @@ from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.mean_field.rows import (
+    CUBIC,
+    FIELD,
     INFINITE,
     MEAN,
+    ONSAGER,
     SCALE,
     SLOT_SIZE,
     STEP_DOT,
@@ -29,9 +32,9 @@ from fastmf.kernels.mean_field.rows import (
 )
 from fastmf.kernels.mean_field.units import update_units
 
-# Planes of products: fields, variances of fields, products of third cumulants, and, of groups of
-# states, fields without what leaves out the effect of the group on its neighbours.
-FIELD, ONSAGER, CUBIC, WHOLE_FIELD = range(4)
+# Plane of products of groups of states: fields without what leaves out the effect of the group on
+# its neighbours.
+WHOLE_FIELD = 3
 # Columns between two checks for KeyboardInterrupt, where units are updated one by one.
 COLUMNS_BETWEEN_CHECKS = 1 << 12
 

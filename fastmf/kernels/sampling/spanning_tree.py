@@ -16,7 +16,7 @@ from fastmf.special import exp, log
 # Largest differences of the fields of a column, and of the couplings of two, in a weakened tree.
 MAX_FIELD_RANGE, MAX_COUPLING_RANGE = 6.0, 3.0
 # Rows of `TreeMemory.vectors`, and of `TreeMemory.numbers`.
-FIELD, BASE_FIELD, MIXED_FIELD, BELIEF, MARGINAL, LOG_WEIGHT, PROBABILITY, BEST = range(8)
+MODEL_FIELD, BASE_FIELD, MIXED_FIELD, BELIEF, MARGINAL, LOG_WEIGHT, PROBABILITY, BEST = range(8)
 STATE, FIRST_EDGE, ORDER, PARENT, COLUMN = range(5)
 
 
@@ -132,7 +132,7 @@ def load_columns(problem, fields, missing, m):
                 n += 1
     first[k] = n
     for a in range(n):
-        m.vectors[FIELD, a] = fields[states[a]]
+        m.vectors[MODEL_FIELD, a] = fields[states[a]]
         for b in range(n):
             m.couplings[a, b] = problem.couplings[states[a], states[b]]
     return k, n
@@ -186,7 +186,7 @@ def is_tree(m, k):
 def set_base(m, k, weakened):
     """Fields and couplings of the tree, limited in range if it is not the whole model."""
     first, order, parent = m.numbers[FIRST_EDGE], m.numbers[ORDER], m.numbers[PARENT]
-    field, base_field, n = m.vectors[FIELD], m.vectors[BASE_FIELD], first[k]
+    field, base_field, n = m.vectors[MODEL_FIELD], m.vectors[BASE_FIELD], first[k]
     for a in range(n):
         for b in range(n):
             m.base[a, b] = 0.0

@@ -25,11 +25,11 @@ from fastmf.kernels.linear.work import new_work
 from fastmf.kernels.sampling.random import row_key, uniform
 from fastmf.kernels.sampling.spanning_tree import (
     BASE_FIELD,
-    FIELD,
     FIRST_EDGE,
     LOG_WEIGHT,
     MARGINAL,
     MIXED_FIELD,
+    MODEL_FIELD,
     ORDER,
     PARENT,
     PROBABILITY,
@@ -127,7 +127,7 @@ def _draw(m, k, n_particles, counter):
 def _mix(m, n, beta):
     """Fields and couplings between those of the tree and those of the model."""
     for a in range(n):
-        f, g = m.vectors[BASE_FIELD, a], m.vectors[FIELD, a]
+        f, g = m.vectors[BASE_FIELD, a], m.vectors[MODEL_FIELD, a]
         m.vectors[MIXED_FIELD, a] = (1 - beta) * f + beta * g
         for b in range(n):
             m.mixed[a, b] = (1 - beta) * m.base[a, b] + beta * m.couplings[a, b]
@@ -137,7 +137,7 @@ def _mix(m, n, beta):
 def _set_residuals(m, k, n_particles):
     """Log-weight of each particle in the model, less that in the tree; returns the largest."""
     first, top = m.numbers[FIRST_EDGE], -np.inf
-    field, base_field = m.vectors[FIELD], m.vectors[BASE_FIELD]
+    field, base_field = m.vectors[MODEL_FIELD], m.vectors[BASE_FIELD]
     for r in range(n_particles):
         total = 0.0
         for i in range(k):

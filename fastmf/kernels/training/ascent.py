@@ -16,9 +16,7 @@ from typing import NamedTuple
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-
-# Rows of the matrix in one task of a worker.
-TASK_ROWS = 24
+from fastmf.kernels.linear.product import TASK_ROWS
 
 
 class AscentStep(NamedTuple):

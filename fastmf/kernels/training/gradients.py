@@ -5,7 +5,7 @@ import numpy as np
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller, view
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.kernels.linear.copies import copy, pack_panel, set_to_zero
-from fastmf.kernels.linear.product import product
+from fastmf.kernels.linear.product import TASK_ROWS, product
 from fastmf.kernels.mean_field.arguments import (
     N_UNITS,
     PRODUCT,
@@ -34,9 +34,6 @@ from fastmf.kernels.training.arguments import (
 )
 from fastmf.kernels.training.ascent import ascend_row, finish_gradient
 from fastmf.kernels.training.statistics import N_TERM_ROWS, POWER, STRIDE, UNITS
-
-# Largest number of rows in one task of a worker.
-TASK_ROWS = 24
 
 
 @kernel(mode="merged")

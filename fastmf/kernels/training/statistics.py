@@ -10,12 +10,9 @@ from fastmf._jit.intrinsics import fetch_and_increment, row, smaller, view
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.copies import copy
-from fastmf.kernels.linear.product import product
+from fastmf.kernels.linear.product import TASK_ROWS, product
 from fastmf.kernels.linear.work import new_work
 from fastmf.priors._compiled import tilted_moments
-
-# Rows, or visible units, of one task of a worker.
-TASK_ROWS = 24
 
 
 def work_of(packed, n_workers=1):

@@ -19,15 +19,19 @@ import numpy as np
 from scipy import linalg
 
 from fastmf._common.linalg import symmetrize
-from fastmf.learning.evidence.edges import DEVIATION, LOG_OMEGA, LOG_OMEGA_WEIGHTS, Effects
+from fastmf.learning.evidence.edges import (
+    BOUNDS,
+    DEVIATION,
+    LOG_OMEGA,
+    LOG_OMEGA_WEIGHTS,
+    Effects,
+)
 from fastmf.special import sigmoid
 
 # Largest change of a log-odds at a fixed point, iterations, and weight of new sites in the old.
 LOG_ODDS_TOL, MAX_SITE_ITERATIONS, SITE_STEP = 1e-7, 500, 0.7
 # Probabilities below, or further from 1 than, this leave sites that are too sharp to be computed.
 MIN_INCLUSION = 1e-9
-# Bounds of the logarithm of a scale, and of log-odds, that are learned.
-BOUNDS = ((-7.0, 7.0), (-12.0, 12.0))
 
 
 class SlabMixture(NamedTuple):

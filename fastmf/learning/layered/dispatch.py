@@ -3,11 +3,10 @@
 The logger "fastmf" says which, at level INFO, and what the compiled path lacks.
 """
 
-import logging
-
 import numpy as np
 
 from fastmf._common.rows import blocks, is_sparse
+from fastmf._jit.messages import LOGGER
 from fastmf._threads.workers import workers_for
 from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.sampling.gibbs import even_layers
@@ -19,8 +18,6 @@ from fastmf.learning.layered.starts import starts
 from fastmf.priors._groups import has_groups
 from fastmf.priors._queries import unbounded
 from fastmf.priors._rows import few_stored, states
-
-LOGGER = logging.getLogger("fastmf")
 
 
 def lacking(model, X, settings):

@@ -32,7 +32,7 @@ from fastmf.priors._queries import (
 from fastmf.priors._scaling import with_log_steps
 
 # Halvings of a step that would leave the domain.
-MAX_HALVINGS = 30
+MAX_SHORTENINGS = 30
 
 
 def has_constraints(layers):
@@ -140,7 +140,7 @@ def after_step(model, parameters, step):
     new = layers_after(model.layers, layers, step.layers)
     if not exists(couplings, new) and exists(model.couplings, model.layers):
         here = ModelParameters.of(model)
-        for _ in range(MAX_HALVINGS):
+        for _ in range(MAX_SHORTENINGS):
             step.combine(_halve)
             moved = here.combine(np.add, step)
             couplings = moved.couplings

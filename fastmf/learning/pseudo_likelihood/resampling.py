@@ -10,7 +10,7 @@ from fastmf.learning.pseudo_likelihood.newton import newton
 # Parameters up to which steps take a factorised Hessian.
 MAX_FACTORISED_PARAMETERS = 1300
 # Steps with the Hessian of the first maximum, while each shrinks the predicted rise by this factor.
-MAX_STEPS, REDUCTION = 60, 0.5
+MAX_FIXED_STEPS, REDUCTION = 60, 0.5
 
 
 class Refits:
@@ -43,7 +43,7 @@ class Refits:
         if self.factor is None:
             return lbfgs(objective, self.parameters, l1=self.l1, tol=tol)
         point, last = self.parameters, np.inf
-        for _ in range(MAX_STEPS):
+        for _ in range(MAX_FIXED_STEPS):
             value, gradient = objective.value_and_gradient(point)
             step = linalg.cho_solve(self.factor, gradient)
             rise = TOLERANCE_ROWS * float(gradient @ step) / 2

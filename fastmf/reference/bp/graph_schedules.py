@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf.reference.bp import graph_binary, graph_states
 
-BLOCK_UNITS = 4096
+GRAPH_BLOCK_UNITS = 4096
 
 
 def _sender(problem):
@@ -14,7 +14,7 @@ def _sender(problem):
 def graph_sweep(send, problem, state, rows, step, queue):
     """One sweep of some rows."""
     n_units, n_blocks = len(problem.starts) - 1, state.residual.shape[1]
-    size = BLOCK_UNITS if n_blocks > 1 else n_units
+    size = GRAPH_BLOCK_UNITS if n_blocks > 1 else n_units
     for index in rows:
         for block in range(n_blocks):
             n = min(size, n_units - block * size)

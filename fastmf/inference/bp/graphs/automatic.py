@@ -8,13 +8,12 @@ from fastmf._outcomes import CONVERGED
 from fastmf.inference.bp.graphs.elimination import eliminated_units
 from fastmf.inference.bp.graphs.results import graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved
+from fastmf.inference.bp.reliability import MAX_SWEEPS, N_STARTS
 from fastmf.inference.fixed_point import replaced, with_check
 from fastmf.inference.mean_field.exact_check import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.
-MAX_ENTRIES = 2**25
-# Starts where one does not give a reliable row, and sweeps from each.
-N_STARTS, MAX_SWEEPS = 20, 200
+MAX_TABLE_ENTRIES = 2**25
 
 
 def automatic(options, units, n_rows, solve):
@@ -51,7 +50,7 @@ def _exact(options, units, n_rows):
     if not is_small(units.graph):
         return None
     for k in range(n_rows):
-        rows.append(eliminated_units(units.row(k), MAX_ENTRIES / n_rows, plans))
+        rows.append(eliminated_units(units.row(k), MAX_TABLE_ENTRIES / n_rows, plans))
         if rows[-1] is None:
             return None
     zeros = np.zeros(n_rows)

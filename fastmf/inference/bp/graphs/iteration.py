@@ -8,7 +8,7 @@ from fastmf._outcomes import CONFIRMING, CONVERGED, CYCLING, INFEASIBLE, RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp import convergence
 from fastmf.kernels.bp.arguments import MAX_DAMPING
-from fastmf.kernels.bp.graph_arguments import BLOCK_UNITS, GraphState
+from fastmf.kernels.bp.graph_arguments import GRAPH_BLOCK_UNITS, GraphState
 from fastmf.kernels.bp.graph_schedules import UnitQueue, graph_sweep, residual_sweep
 
 # A change that all units have received when nothing is known: all are updated once.
@@ -107,7 +107,7 @@ class Sweeps:
         n_rows, n_units = len(messages), len(problem.starts) - 1
         self.n_slots = len(problem.edges)
         by_blocks = settings.schedule == "parallel"
-        self.n_blocks = -(-n_units // BLOCK_UNITS) if by_blocks else 1
+        self.n_blocks = -(-n_units // GRAPH_BLOCK_UNITS) if by_blocks else 1
         self.n_workers = self._workers(n_rows)
         by_residual = settings.schedule == "residual" and not settings.exact
         self.state = GraphState(

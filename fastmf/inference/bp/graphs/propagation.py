@@ -12,6 +12,7 @@ import numpy as np
 from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp._kernel_arguments import ROUNDINGS
 from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graphs.moves import forest_moves
@@ -35,7 +36,6 @@ from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 MAX_BYTES = 2**28
 # Probabilities of pairs up to which they are kept for checks of sum-product.
 MAX_PAIRS = 2**21
-ROUNDINGS = 4.0
 # Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
 # undamped, but slowly where couplings are strong.
 PATIENCE = 128

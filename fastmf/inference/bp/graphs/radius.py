@@ -2,8 +2,10 @@
 
 import numpy as np
 
-# The bound is valid after any number of power iterations, and after so many in 10^7 slots.
-MAX_POWER_ITERATIONS, MAX_UPDATES = 200, 10**7
+from fastmf.inference.bp._decoding import MAX_POWER_ITERATIONS
+
+# Updates of slots, after any number of which the bound is valid.
+MAX_UPDATES = 10**7
 
 
 def spectral_radius(units):

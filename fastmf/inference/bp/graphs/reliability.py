@@ -10,20 +10,19 @@ from fastmf.inference.bp.graphs.elimination import eliminated_units
 from fastmf.inference.bp.graphs.moves import likely_state
 from fastmf.inference.bp.loop_series import loop_correction, spin_correlations, state_covariances
 from fastmf.inference.bp.reliability import (
-    BOUND_MARGIN,
     MAX_EDGES,
     NO_STABLE,
     OTHERS,
     REASON,
-    RELATIVE_MARGIN,
     reason_of_loops,
     solution_elsewhere,
 )
 from fastmf.inference.mean_field.exact_check import MAX_ENTRIES, is_small, reason_of_sums
+from fastmf.inference.mean_field.reliability import BOUND_MARGIN, RELATIVE_MARGIN
 from fastmf.priors._queries import two_values
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
-N_NAIVE_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
+N_NAIVE_STARTS, MAX_NAIVE_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
 # Largest number of values of tables of graphs that naive mean field checks.
 MAX_VALUES = 2_000_000
 # Nats of the loop correction up to which a naive mean-field solution elsewhere is no reason, if no
@@ -204,7 +203,7 @@ def _reasons(units, couplings, beliefs, value):
     problem, field = units.problem()[0], np.empty(units.first_state[-1])
     field[units.state_order] = problem.field[0]
     sweeps = MAX_PRODUCTS // max(couplings.nnz, 1)
-    n_starts = min(N_NAIVE_STARTS, max(sweeps // MAX_SWEEPS, 1))
+    n_starts = min(N_NAIVE_STARTS, max(sweeps // MAX_NAIVE_SWEEPS, 1))
     starts, rng = np.empty((n_starts, len(field))), np.random.default_rng(0)
     starts[0] = beliefs[0]
     for k in range(1, n_starts):
@@ -215,7 +214,7 @@ def _reasons(units, couplings, beliefs, value):
         state[units.first_state[units.layout.order] + labels] = 1
         starts = np.vstack([state, starts])
     found = starts
-    for _ in range(min(MAX_SWEEPS, max(sweeps // n_starts, 1))):
+    for _ in range(min(MAX_NAIVE_SWEEPS, max(sweeps // n_starts, 1))):
         found = (found + softmax(units, field + found @ couplings)) / 2
     both = np.vstack([starts[: len(starts) - n_starts + 1], found])
     bounds, sizes = _bounds(couplings, field, both)

@@ -12,6 +12,7 @@ from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.reliability import couplings_of, softmax
 from fastmf.inference.bp.graphs.results import fixed_points_of
 from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.layer_solutions import COLD, N_SWEEPS
 from fastmf.inference.bp.solutions import (
     MIN_START_PROBABILITY,
     Ends,
@@ -22,8 +23,6 @@ from fastmf.priors._queries import two_values
 
 # Largest size of exponents from which states of starts are found, in the place of those of -inf.
 FORBIDDEN = 1e3
-# Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
-N_SWEEPS, COLD = 50, 1e-3
 # Slots of all rows together up to which annealed states are as good as those of max-product.
 MAX_START_SLOTS = 10_000
 

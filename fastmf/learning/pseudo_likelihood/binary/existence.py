@@ -18,11 +18,10 @@ diverge along others, which can mostly be computed from where they stopped; what
 linear programmes, which end at a limit of time. The separated units are named.
 """
 
-import logging
-
 import numpy as np
 from scipy import linalg, sparse
 
+from fastmf._jit.messages import LOGGER
 from fastmf.learning.pseudo_likelihood.binary.separation import (
     dependent_units,
     diverging_units,
@@ -57,9 +56,6 @@ _MAX_NEWTON_STEPS, _MAX_PRODUCTS = 3, 100
 _MAX_SMALL_ENTRIES = 5000
 _MAX_JOINT_ENTRIES = 200_000
 _MAX_PROGRAMME_SIZE = 3e7
-
-
-LOGGER = logging.getLogger("fastmf")
 
 
 def certified(objective, parameters):

@@ -27,7 +27,7 @@ _STATES_PER_ROW = 4
 # States beyond which rows are few for the asymmetric objective if there are fewer of them.
 _MAX_DENSE_STATES = 20_000
 # Rows whose fields are made together.
-_BLOCK_ROWS = 256
+_ROWS_AT_ONCE = 256
 
 
 class Options(NamedTuple):
@@ -248,8 +248,8 @@ def log_pseudo_likelihood(data, couplings, field):
         evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
         return evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
     total = 0.0
-    for start in range(0, len(data.labels), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
+    for start in range(0, len(data.labels), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
         labels = data.labels[rows]
         fields = couplings.fields(labels) + field
         total += float(score_of(fields, labels, data.sizes) @ data.weights[rows])
