@@ -5,9 +5,8 @@ import numpy as np
 from fastmf._common.arguments import count
 from fastmf.distributed._rows import checked_dask
 from fastmf.distributed.training import train
-from fastmf.learning.layered.choice import MANY_ROWS, gradient_for
 from fastmf.learning.layered.scaling import scaling_of
-from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 
 # Rows to which the units are fitted before learning begins, and which are kept as starts.
 MAX_FIRST_ROWS = 10_000

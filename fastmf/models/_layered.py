@@ -7,6 +7,8 @@ machine of the same kind by `rebuilt`, whatever the names of its own fields.
 from fastmf.models import _checks
 from fastmf.models._gauge import layered_in_gauge
 from fastmf.models._io import Model
+from fastmf.priors._groups import has_groups
+from fastmf.priors._queries import gaussian_units, unbounded
 
 
 class Layered(Model):
@@ -96,3 +98,15 @@ def check_layered(model):
     """Raise a TypeError unless the model is an RBM or a DBM."""
     if not isinstance(model, Layered):
         raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+
+
+def is_integrated(model):
+    """Whether mean-field solvers integrate units out: Gaussian ones, if all others are bounded."""
+    if not isinstance(model, Layered):
+        return False
+    gaussian = [gaussian_units(layer) for layer in model.layers]
+    return (
+        any(part.any() for part in gaussian)
+        and not any(map(has_groups, model.layers))
+        and all((unbounded(p) == g).all() for p, g in zip(model.layers, gaussian, strict=True))
+    )

@@ -14,7 +14,6 @@ from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_lab
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
 from fastmf.inference.missing.seen import log_prob_of_seen
-from fastmf.learning.layered.choice import MANY_ROWS, gradient_for, steps_for
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -26,7 +25,13 @@ from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
 from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.scaling import scaling_of
-from fastmf.learning.layered.settings import GRADIENTS, LayeredSettings
+from fastmf.learning.layered.settings import (
+    GRADIENTS,
+    MANY_ROWS,
+    LayeredSettings,
+    gradient_for,
+    steps_for,
+)
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows

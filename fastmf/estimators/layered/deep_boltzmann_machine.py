@@ -13,10 +13,10 @@ from fastmf.estimators.layered._units import given_layers, hidden_prior, visible
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
-from fastmf.learning.layered.choice import weight_scale_for
 from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
+from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import DBM, RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of

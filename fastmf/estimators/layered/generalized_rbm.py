@@ -9,7 +9,7 @@ from fastmf.estimators.layered._machine import LayeredMachine
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import gibbs
-from fastmf.learning.layered.choice import weight_scale_for
+from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import RBM
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units

@@ -29,6 +29,7 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import dense_machine, finite_and_forbidden, has_forbidden
+from fastmf.models._layered import is_integrated
 from fastmf.priors import Categorical
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import columns_of_values
@@ -146,7 +147,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     model = _with_finite_couplings(whole)
     rng, layout = check.generator(rng), layout_of(model, 1, "blocked")
     state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp, None)
-    integrated, sides = gaussian_layers.is_integrated(model), sides_of(whole)
+    integrated, sides = is_integrated(model), sides_of(whole)
     rows = []
     for k in range(n_rows or 1):
         row = [part[[min(k, len(part) - 1)]] for part in (*tilt, state[0])]

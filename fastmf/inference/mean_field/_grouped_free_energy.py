@@ -24,18 +24,36 @@ def log_partition_of_rows(model, layout, state, order, tilt):
         means, variances = state[:2]
         third = third_cumulants(model, layout, means) if order == 3 else None
         for k, (prior, units) in enumerate(zip(model.layers, layout.bounds, strict=True)):
-            mean, var = means[:, units], variances[:, units]
-            field, b, a = fields(layout, k, means, variances, order)
-            scalar = ~_in_group(prior)
-            parts = [(m * x).astype(np.float64) for m, x in ((mean, field), (mean, a), (mean, b))]
-            total += np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum(1) / 4
-            total += np.where(scalar, a * var / 4 - parts[2] / 2, 0).sum(1)
+            moments, more = (means[:, units], variances[:, units]), 0
             if order == 3:
                 more, pairs = third_order(layout, k, means, third)
-                total += pairs - (mean * more).sum(1, dtype=np.float64)
-            tilts = [b + more if order == 3 else b, a]
-            total += _units_alone(prior, (mean, var, b, a), tilts, tilt, units)
+                total += pairs - (moments[0] * more).sum(1, dtype=np.float64)
+            tilts = fields(layout, k, means, variances, order)
+            total += of_units(prior, moments, tilts, tilt, units, more)
         return total
+
+
+def of_units(prior, moments, tilts, tilt, units, more=0):
+    """Log-partitions of some units, and half of the terms of their pairs, up to second order.
+
+    Parameters
+    ----------
+    prior : unit prior
+    moments : sequence of two arrays of shape (n_rows, n_units)
+        Means and variances.
+    tilts : sequence of three arrays of shape (n_rows, n_units)
+        W' m, and the tilts b and a.
+    tilt : Tilt
+    units : slice
+        The units among all of the tilt.
+    more : array of shape (n_rows, n_units), default 0
+        What the third order adds to b.
+    """
+    (mean, var), (field, b, a), scalar = moments, tilts, ~_in_group(prior)
+    parts = [(mean * x).astype(np.float64) for x in (field, a, b)]
+    total = np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum(1) / 4
+    total += np.where(scalar, a * var / 4 - parts[2] / 2, 0).sum(1)
+    return total + _units_alone(prior, (mean, var, b, a), [b + more, a], tilt, units)
 
 
 def fields(layout, k, means, variances, order):

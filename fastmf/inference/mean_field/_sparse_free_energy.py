@@ -7,7 +7,7 @@ of `fastmf.inference.mean_field._grouped_free_energy`.
 import numpy as np
 
 from fastmf.inference.mean_field import _grouped_free_energy as grouped
-from fastmf.inference.mean_field.free_energy import _sum, _units_alone
+from fastmf.inference.mean_field.free_energy import of_units
 from fastmf.models._couplings import with_entries
 from fastmf.priors._groups import column_is_group, column_sizes
 
@@ -36,44 +36,27 @@ def log_partition_of_rows(layout, state, order, tilt):
 
 
 def _of_units(layout, state, order, tilt):
-    mean, var = state
-    prior, couplings = layout.prior, layout.couplings
-    b, a = couplings @ mean, np.zeros_like(mean)
-    if order >= 2:
-        a = -(with_entries(couplings, np.square) @ var)
-    b += a * mean
-    total = _total(a, var) / 4 - _total(mean, b) / 2
-    if order == 3:
-        third, derivative = prior.third_cumulant(mean)
-        cubic = with_entries(couplings, lambda w: w**3) @ third
-        more = cubic * derivative / 6
-        total += _total(third, cubic) / 12 - _total(mean, more)
-        b += more
-    rows = tuple(part[None] for part in (mean, var, b, a))
-    return total + _units_alone(prior, rows, tilt, slice(None))[0]
-
-
-def _total(x, y):
-    return _sum(x[None], y[None])[0]
+    prior, powers = layout.prior, (None, np.square, lambda w: w**3)
+    cumulants = [*state, prior.third_cumulant(state[0])[0]] if order == 3 else state
+    products = [
+        (with_entries(layout.couplings, power) if power else layout.couplings) @ states
+        for power, states in zip(powers[:order], cumulants, strict=False)
+    ]
+    rows = [[part[None] for part in parts] for parts in (cumulants, products)]
+    return of_units(prior, *rows, tilt, slice(None))[0]
 
 
 def _with_groups(layout, state, order, tilt):
     mean, var = state
-    sizes, in_group = column_sizes(layout.prior), column_is_group(layout.prior)
-    scalar = ~np.repeat(in_group, sizes)
-    field, b, a = _fields(layout, mean, var, order, (sizes, scalar))
-    parts = [(mean * x).astype(np.float64) for x in (field, a, b)]
-    total = np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum() / 4
-    total += np.where(scalar, (a * var).astype(np.float64) / 4 - parts[2] / 2, 0).sum()
-    rows = tuple(part[None] for part in (mean, var, b, a))
-    return (
-        total + grouped._units_alone(layout.prior, rows, [b[None], a[None]], tilt, slice(None))[0]
-    )
+    tilts = _fields(layout, mean, var, order)
+    rows = [[part[None] for part in parts] for parts in (state, tilts)]
+    return grouped.of_units(layout.prior, *rows, tilt, slice(None))[0]
 
 
-def _fields(layout, mean, var, order, columns):
+def _fields(layout, mean, var, order):
     """Fields W' m on all units, and the tilts b and a, as in `_grouped_free_energy.fields`."""
-    (sizes, scalar), couplings = columns, layout.couplings
+    sizes, couplings = column_sizes(layout.prior), layout.couplings
+    scalar = ~np.repeat(column_is_group(layout.prior), sizes)
     field = couplings @ mean
     if order < 2:
         return field, field.copy(), np.zeros_like(field)

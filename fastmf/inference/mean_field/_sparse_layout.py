@@ -73,11 +73,13 @@ class SparseLayout:
             couplings.sort_indices()
         self.couplings = couplings
         self.prior = with_units(model.prior, self.units)
+        states = np.repeat(sizes[columns], sizes[columns] if self.grouped else 0)
         self.graph = SparseCouplings(
             couplings.indptr.astype(np.int64),
             couplings.indices.astype(np.int32),
             np.array(couplings.data),
-            np.repeat(sizes[columns], sizes[columns] if self.grouped else 0).astype(np.int32),
+            states.astype(np.int32),
+            (states == 1).astype(model.dtype),
         )
         self.colours = self._chunks(colour[columns], part[columns], starts, sizes[columns])
         self.width = max(int((c[:, 1] - c[:, 0]).max()) for c in self.colours)

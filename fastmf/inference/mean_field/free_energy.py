@@ -66,20 +66,37 @@ def _of_block(model, layout, state, order, tilt):
     for layer, prior, units in zip(
         layout.layers.of_model, model.layers, layout.bounds, strict=True
     ):
-        m, v = mean[:, units], var[:, units]
-        b_layer, a_layer = _products(mean, layer, layer.couplings), np.zeros_like(m)
-        if order >= 2:
-            np.negative(_products(var, layer, layer.squares), out=a_layer)
-        b_layer += a_layer * m
-        # Half of the pairs' terms and the terms -b m + a (m^2 + v) / 2 of the units, put together.
-        total += _sum(a_layer, v) / 4 - _sum(m, b_layer) / 2
-        if order == 3:
-            cubic = _products(third, layer, layer.cubes)
-            more = cubic * (prior.third_cumulant(m)[1] / 6)
-            total += _sum(third[:, units], cubic) / 12 - _sum(m, more)
-            b_layer += more
-        total += _units_alone(prior, (m, v, b_layer, a_layer), tilt, units)
+        powers = (mean, layer.couplings), (var, layer.squares), (third, layer.cubes)
+        products = [_products(states, layer, packed) for states, packed in powers[:order]]
+        cumulants = [part[:, units] for part in (mean, var, third)[: max(order, 2)]]
+        total += of_units(prior, cumulants, products, tilt, units)
     return total
+
+
+def of_units(prior, cumulants, products, tilt, units):
+    """Log-partitions of some units, and half of the terms of their pairs.
+
+    Parameters
+    ----------
+    prior : unit prior
+    cumulants : sequence of arrays of shape (n_rows, n_units)
+        Means and variances, and third cumulants for order 3.
+    products : sequence of arrays of shape (n_rows, n_units)
+        W' m, and up to the order (W^2)' v and (W^3)' k. The first is overwritten.
+    tilt : Tilt
+    units : slice
+        The units among all of the tilt.
+    """
+    (m, v, *k), (b, *higher) = cumulants, products
+    a = -higher[0] if higher else np.zeros_like(m)
+    b += a * m
+    # Half of the pairs' terms and the terms -b m + a (m^2 + v) / 2 of the units, put together.
+    total = _sum(a, v) / 4 - _sum(m, b) / 2
+    if k:
+        more = higher[1] * (prior.third_cumulant(m)[1] / 6)
+        total += _sum(k[0], higher[1]) / 12 - _sum(m, more)
+        b += more
+    return total + _units_alone(prior, (m, v, b, a), tilt, units)
 
 
 def _products(states, layer, packed):

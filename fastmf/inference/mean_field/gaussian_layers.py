@@ -27,22 +27,8 @@ from fastmf.inference.fixed_point import FixedPoint, ending_of
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.models import BoltzmannMachine
-from fastmf.models._layered import Layered
-from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import as_dtype
-from fastmf.priors._queries import fields_of, gaussian_units, precisions, unbounded, without_units
-
-
-def is_integrated(model):
-    """Whether mean-field solvers integrate units out: Gaussian ones, if all others are bounded."""
-    if not isinstance(model, Layered):
-        return False
-    gaussian = [gaussian_units(layer) for layer in model.layers]
-    return (
-        any(part.any() for part in gaussian)
-        and not any(map(has_groups, model.layers))
-        and all((unbounded(p) == g).all() for p, g in zip(model.layers, gaussian, strict=True))
-    )
+from fastmf.priors._queries import fields_of, gaussian_units, precisions, without_units
 
 
 class Integrated:

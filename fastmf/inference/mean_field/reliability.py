@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, triu
 
-from fastmf.inference.mean_field import _sparse_checks, gaussian_layers, pair_beliefs
+from fastmf.inference.mean_field import _sparse_checks, pair_beliefs
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field._sparse_checks import POWER_ITERATIONS
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
@@ -49,6 +49,7 @@ from fastmf.inference.mean_field.second_solutions import (
 )
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._couplings import with_entries
+from fastmf.models._layered import is_integrated
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units, sample
 from fastmf.priors._queries import two_values
@@ -104,7 +105,7 @@ class FixedPointCheck(NamedTuple):
             return None
         known = self.by_exact_sums(found)
         # Nothing else is known of units that are integrated out.
-        if gaussian_layers.is_integrated(self.model):
+        if is_integrated(self.model):
             ended = np.atleast_1d(found.converged)
             unknown = any(why is None for why, ok in zip(known, ended, strict=True) if ok)
             return None if unknown else [why or "" for why in known]

@@ -12,6 +12,7 @@ from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
 from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.tap import tap
+from fastmf.models._layered import is_integrated
 
 # Keys by which rows are compared first: number of single units, and units per average.
 KEY_UNITS, AVERAGED_UNITS = 8, 32
@@ -289,7 +290,7 @@ def _log_partition_at(model, b, a, order):
 
     It is the entropy of the units less their energy, with the pair terms up to second order.
     """
-    if gaussian_layers.is_integrated(model):
+    if is_integrated(model):
         return gaussian_layers.log_partition_at(model, b, a, order)
     moments, total = [], 0.0
     for prior, b_, a_ in zip(model.layers, b, a, strict=True):

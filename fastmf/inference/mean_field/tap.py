@@ -32,6 +32,7 @@ from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, T
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.models._couplings import dense_machine, finite_machine
+from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 # Residuals below which rows are accelerated, early and late. The first sweep from data has no
@@ -219,7 +220,7 @@ def tap(
     early_residual, late_residual = ACCELERATION_RESIDUALS[acceleration]
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     onsager_every = check.count("onsager_every", onsager_every)
-    if gaussian_layers.is_integrated(model):
+    if is_integrated(model):
         tilts = field, precision, clamp
         options = {"order": order, "damping": damping, "tol": tol, "max_iter": max_iter,
                    "acceleration": acceleration, "onsager_every": onsager_every, "history": history,
@@ -263,7 +264,7 @@ def tap_of_means(model, init, *, order=2, max_iter=1000, **options):
 
     These take longer than all the rest where there are many units of both kinds.
     """
-    if not gaussian_layers.is_integrated(model):
+    if not is_integrated(model):
         return tap(model, init, order=order, max_iter=max_iter, **options)
     options = {"log_partition": True} | options | {"order": order, "max_iter": max_iter}
     none = None, None, None

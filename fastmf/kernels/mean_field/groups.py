@@ -29,13 +29,12 @@ from fastmf.kernels.mean_field.arguments import (
     SCALARS,
     SHIFTED,
     SOURCE,
-    START,
     WIDTH,
     packed_couplings,
     sources_of,
     targets_of,
 )
-from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR, A
+from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR
 from fastmf.kernels.mean_field.units import update_units
 from fastmf.priors._group_loops import subtract_response
 
@@ -181,17 +180,9 @@ def finish(layer, active, s, targets, fresh, settings, tilt):
     """
     first, last = targets[0, 0], targets.shape[0] - 1
     n, column = targets[last, 0] + targets[last, 1] - first, targets[0, 4] % layer[WIDTH]
-    a = row(active.state, (A, s, layer[START] + first), n)
-    # The states of a group take steps of one size, so that their means still sum to 1.
-    implicit = row(active.scratch, (4, 0), n)
-    alone = view(layer[ALONE] + first * a.itemsize, (n,), a)
-    onsager = row(active.products, (ONSAGER, s, column), n)
-    for i in range(n if fresh else 0):
-        a[i] = -onsager[i]
-    for i in range(n):
-        implicit[i] = alone[i] * a[i]
-    units = s, first, n, column
-    update_units(settings.finish, layer, active, units, settings.order, tilt, implicit)
+    like, units = active.products, (s, first, n, column)
+    alone = view(layer[ALONE] + first * like.itemsize, (n,), like)
+    update_units(settings.finish, layer, active, units, settings.order, fresh, tilt, alone)
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)

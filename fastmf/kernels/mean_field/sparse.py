@@ -26,7 +26,6 @@ from fastmf.kernels.mean_field.rows import (
     STEP_DOT,
     THIRD,
     VAR,
-    A,
     ActiveRows,
     assess_row,
 )
@@ -51,12 +50,15 @@ class SparseCouplings(NamedTuple):
     sizes : int32 array of shape (n_units,), or empty
         Number of states of the group that a unit belongs to, 1 for other units; empty without
         groups.
+    alone : array of shape (n_units,), or empty
+        0 for states of a group, 1 for other units; empty without groups.
     """
 
     starts: Int64[1]
     sources: Int32[1]
     values: Real[1]
     sizes: Int32[1]
+    alone: Real[1]
 
 
 class SparseWork(NamedTuple):
@@ -184,22 +186,14 @@ def _multiply_columns(graph, order, active, first, n):
 @kernel(mode="inner")
 def _update(layer, graph, active, units, fresh, settings, tilt):
     """New moments of some units that are not coupled, and the step towards them."""
-    first, n = units
-    a, onsager = row(active.state, (A, 0, first), n), row(active.products, (ONSAGER, 0, 0), n)
-    if graph.sizes.shape[0] == 0:
-        _multiply(graph, settings.order, active, first, n)
+    (first, n), order, alone = units, settings.order, graph.alone
+    if alone.shape[0] == 0:
+        _multiply(graph, order, active, first, n)
     else:
-        _multiply_columns(graph, settings.order, active, first, n)
-    for i in range(n if fresh and settings.order > 1 else 0):
-        a[i] = -onsager[i]
-    implicit = a
-    if graph.sizes.shape[0] > 0:
-        # The states of a group take steps of one size, so that their means still sum to 1.
-        implicit = row(active.scratch, (4, 0), n)
-        for i in range(n):
-            implicit[i] = a[i] if graph.sizes[first + i] == 1 else a[i] - a[i]
-    units = np.int64(0), first, n, np.int64(0)
-    update_units(settings.finish, layer, active, units, settings.order, tilt, implicit)
+        _multiply_columns(graph, order, active, first, n)
+        alone = row(alone, (first,), n)
+    units, fresh = (np.int64(0), first, n, np.int64(0)), fresh and order > 1
+    update_units(settings.finish, layer, active, units, order, fresh, tilt, alone)
 
 
 @kernel(mode="merged")

@@ -97,19 +97,15 @@ def update_block(layer, panels, rows, active, settings, tilt):
             n_rows, states, out = n_active - begin, states[begin:], out[begin:]
             product(layer[PRODUCT], states, n_rows, layer[SOURCE], packed, out, n_columns)
     at_once = 1 if settings.one_by_one else n
-    old = row(active.scratch, (4, 0), 3)
+    old, no_groups = row(active.scratch, (4, 0), 3), row(active.scratch, (4, 0), 0)
     for s in range(n_active):
         fresh = settings.order >= 2 and s >= first_due
         for i in range(0, n, at_once):
             for power in range(settings.order):
                 plane = THIRD if power == 2 else power
                 old[power] = active.state[plane, s, layer[START] + first + i]
-            a = row(active.state, (A, s, layer[START] + first + i), at_once)
-            onsager = row(active.products, (1, s, i), at_once)
-            for j in range(at_once if fresh else 0):
-                a[j] = -onsager[j]
-            units = s, first + i, at_once, i
-            update_units(settings.finish, layer, active, units, settings.order, tilt, a)
+            units, order = (s, first + i, at_once, i), settings.order
+            update_units(settings.finish, layer, active, units, order, fresh, tilt, no_groups)
             if settings.one_by_one:
                 _propagate_change(layer, active, s, panels[0], i, old, settings.order, fresh)
 

@@ -1,11 +1,13 @@
 """New moments of some units of one row, and the step towards them.
 
-With their fields W' m and Onsager terms a, the units' tilts are
+With their products W' m and (W^2)' v, the units' Onsager terms and tilts are
 
+    a = -(W^2)' v
     b = W' m + a m + field            order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
     a + precision
 
-without a m for the states of a group (see `fastmf.kernels.mean_field.groups`).
+without a m for the states of a group (see `fastmf.kernels.mean_field.groups`). All updates take
+them from here.
 """
 
 from functools import cache
@@ -20,11 +22,14 @@ from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
 from fastmf.kernels.mean_field.rows import (
     ACCELERATED,
     CONFIRMS,
+    CUBIC,
     DAMPING,
     EFFECT,
+    FIELD,
     INFINITE,
     MEAN,
     MOMENTUM,
+    ONSAGER,
     OSCILLATING,
     RESIDUAL,
     ROW,
@@ -134,8 +139,29 @@ def _relax(state, new, clamped, slot):
     slot[STEP_DOT] += step_dot
 
 
+@kernel(mode="merged")
+def tilt_of(field, implicit, mean, external):
+    """The tilt b of a unit; `implicit` is its Onsager term, or 0 for a state of a group."""
+    return field + implicit * mean + external
+
+
+@kernel(mode="merged")
+def _implicit(active, units, a, fresh, alone):
+    """The factors of the means in the fields, from Onsager terms that are recomputed if `fresh`."""
+    s, _, n, column = units
+    onsager, implicit = row(active.products, (ONSAGER, s, column), n), a
+    for i in range(n if fresh else 0):
+        a[i] = -onsager[i]
+    if alone.shape[0] > 0:
+        # The states of a group take steps of one size, so that their means still sum to 1.
+        implicit = row(active.scratch, (4, 0), n)
+        for i in range(n):
+            implicit[i] = alone[i] * a[i]
+    return implicit
+
+
 @kernel(mode="by_address", fastmath=REORDER, views=True)
-def _update_units(layer, active, units, order, tilt, implicit):
+def _update_units(layer, active, units, order, fresh, tilt, alone):
     """The compiled form of `update_units`."""
     s, first, n, column = units
     slot, here = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
@@ -146,13 +172,16 @@ def _update_units(layer, active, units, order, tilt, implicit):
     b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
     external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
     precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
-    field = row(products, (0, s, column), n)
+    field, implicit = (
+        row(products, (FIELD, s, column), n),
+        _implicit(active, units, a, fresh, alone),
+    )
     for i in range(n):
         total_a[i] = a[i] + precision[i]
     for i in range(n):
-        b[i] = field[i] + implicit[i] * mean[i] + external[i]
+        b[i] = tilt_of(field[i], implicit[i], mean[i], external[i])
     if order == 3:
-        cubic, derivative = row(products, (2, s, column), n), row(scratch, (3, 0), n)
+        cubic, derivative = row(products, (CUBIC, s, column), n), row(scratch, (3, 0), n)
         # The cumulants themselves are not needed: the new means will overwrite them.
         third_cumulants(layer, first, mean, new_mean, derivative)
         sixth = scratch.dtype.type(1 / 6)
@@ -188,8 +217,8 @@ def refresh_variances(layers, active, s, slot, tilt):
 
 
 @calls()
-def update_units(address, layer, active, units, order, tilt, implicit):
-    """Update some units of one row, from their products and Onsager terms.
+def update_units(address, layer, active, units, order, fresh, tilt, alone):
+    """Update some units of one row, from their products.
 
     Parameters
     ----------
@@ -200,15 +229,17 @@ def update_units(address, layer, active, units, order, tilt, implicit):
     units : tuple of int
         Slot, number of the first unit in the layer, number of units, column of their products.
     order : int
+    fresh : bool
+        Whether Onsager terms are recomputed.
     tilt : Tilt
-    implicit : array of shape (n,)
-        The factor of the means in the fields: the Onsager terms, or 0 for states of a group.
+    alone : array of shape (n,), or empty
+        0 for states of a group, 1 for other units; empty if there are only those.
     """
-    call(address, (layer, active, units, order, tilt, implicit))
+    call(address, (layer, active, units, order, fresh, tilt, alone))
 
 
 @cache
 def units_address(dtype):
     """Address of the compiled update of some units of one row, for a floating type."""
-    arguments = Int64[1], ActiveRows, (int,) * 4, int, Tilt, Real[1]
+    arguments = Int64[1], ActiveRows, (int,) * 4, int, bool, Tilt, Real[1]
     return address_of(_update_units, *argument_types(dtype, *arguments))

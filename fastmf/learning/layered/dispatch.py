@@ -8,13 +8,13 @@ import numpy as np
 from fastmf._common.rows import blocks, is_sparse
 from fastmf._jit.messages import LOGGER
 from fastmf._threads.workers import workers_for
-from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.learning.layered.compiled_steps import CompiledSteps, phases_of
 from fastmf.learning.layered.general_step import is_solved, step
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.phases import Problem
 from fastmf.learning.layered.starts import starts
+from fastmf.models._layered import is_integrated
 from fastmf.priors._groups import has_groups
 from fastmf.priors._queries import unbounded
 from fastmf.priors._rows import few_stored, states

@@ -19,8 +19,8 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
-from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import project as project_prior
 from fastmf.priors._queries import (
     PRECISION_MARGIN,

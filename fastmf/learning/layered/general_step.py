@@ -2,7 +2,6 @@
 
 from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
-from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.mean_field.tap import sweeps_from_data, tap_of_means
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.domain import after_step, can_follow
@@ -17,6 +16,7 @@ from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.hidden_scales import Scales, has_free_units, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.models._layered import is_integrated
 from fastmf.priors._groups import has_groups
 from fastmf.priors._rows import sparse_or_states, states
 from fastmf.priors._scaling import by_log_precision

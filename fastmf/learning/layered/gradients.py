@@ -26,7 +26,7 @@ from fastmf.inference.mean_field._grouped_free_energy import second_moments
 from fastmf.inference.mean_field._grouped_third_order import third_cumulant
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
-from fastmf.inference.mean_field.gaussian_layers import averages, is_integrated
+from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import empty_panels, fill_panels, product_address
 from fastmf.kernels.training import statistics
@@ -34,6 +34,7 @@ from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
 from fastmf.learning.training.hidden_scales import products_of_units
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.models._layered import is_integrated
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import gradient as prior_gradient

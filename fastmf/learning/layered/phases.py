@@ -14,7 +14,6 @@ from scipy.sparse import csr_array
 
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
-from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL
@@ -26,6 +25,7 @@ from fastmf.learning.layered.gradients import MEAN_FIELD, ORDER_OF_GRADIENT
 from fastmf.learning.layered.memory import solver_of
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.hidden_scales import has_free_units
+from fastmf.models._layered import is_integrated
 from fastmf.models.dbm import machine_of
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._compiled import AddressTable

@@ -14,13 +14,13 @@ import numpy as np
 
 from fastmf.priors._protocol import take
 from fastmf.reference.linear.product import unpacked
-from fastmf.reference.units import moments
+from fastmf.reference.mean_field.units import update_units
 
 # As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
 SCALARS, GROUP_RUN, GROUP = range(3)
 
 
-def updates(sweep, settings, rows, relax):
+def updates(sweep, settings, rows):
     """One sweep: a function of each target, in order."""
     layers, groups = sweep.layers.of_model, sweep.layers.groups
     rows.group_fields = np.zeros((len(rows.index), groups[0].shifted), rows.mean.dtype)
@@ -31,25 +31,22 @@ def updates(sweep, settings, rows, relax):
         for target in groups[k].targets[first:last]:
             panels = slice(target[2], target[2] - (-target[1] // width))
             couplings = unpacked(layer.couplings[panels], target[1])
-            found.append(partial(_update, layer, couplings, target, sources, settings, rows, relax))
+            found.append(partial(_update, layer, couplings, target, sources, settings, rows))
     return found
 
 
-def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
+def _update(layer, couplings, target, sources, settings, rows, fresh):
     """New moments of a group, or of some other units, in all rows."""
     first, n, _, own, _, place = target
     here = slice(layer.start + first, layer.start + first + n)
     neighbours = slice(layer.source, layer.source + len(couplings))
     source_mean, source_var = rows.mean[:, neighbours], rows.var[:, neighbours]
-    mean, prior = rows.mean[:, here], take(layer.prior, slice(first, first + n))
-    a = np.zeros_like(mean)
-    fresh = fresh and settings.order > 1
-    if fresh:
-        second = source_var.copy()
-        for begin, size, kind, *_ in sources:
-            if kind == GROUP_RUN:
-                second[:, begin : begin + size] = source_mean[:, begin : begin + size]
-        a = -(second @ couplings**2)
+    prior = take(layer.prior, slice(first, first + n))
+    second = source_var.copy()
+    for begin, size, kind, *_ in sources:
+        if kind == GROUP_RUN:
+            second[:, begin : begin + size] = source_mean[:, begin : begin + size]
+    onsager = second @ couplings**2
     shifted = source_mean
     if settings.order > 1 and own >= 0:
         effect = np.empty_like(source_mean)
@@ -61,16 +58,9 @@ def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
         if kind == GROUP:
             fields = source_mean[:, begin : begin + size] @ couplings[begin : begin + size]
             rows.group_fields[:, position + place : position + place + n] = fields
-            a += fields**2 if fresh else 0
-    if settings.order > 1 and not fresh:
-        a = rows.a[:, here].copy()
-    b = shifted @ couplings
-    if own < 0:
-        b += a * mean
-    b += rows.field[:, here]
-    rows.a[:, here], rows.b[:, here] = a, b
-    implicit = a if own < 0 else np.zeros_like(a)
-    relax(rows, here, moments(prior, b, a + rows.precision[:, here]), implicit)
+            onsager -= fields**2
+    products = shifted @ couplings, onsager
+    update_units(rows, here, prior, products, settings.order, fresh, alone=own < 0)
 
 
 def covariance_times(mean, var, sources, x):

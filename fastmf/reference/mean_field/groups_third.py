@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 
 from fastmf.priors._protocol import take
-from fastmf.reference.units import moments
+from fastmf.reference.mean_field.units import update_units
 
 # As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
 SCALARS, GROUP_RUN, GROUP = range(3)
 
 
-def updates(sweep, settings, rows, relax):
+def updates(sweep, settings, rows):
     """One sweep: a function of each target, in order."""
     layers, groups = sweep.layers.of_model, sweep.layers.groups
     found = []
@@ -23,7 +23,7 @@ def updates(sweep, settings, rows, relax):
         layer, sources = layers[k], groups[k].sources
         for target in groups[k].targets[first:last]:
             couplings = _couplings(layer, target)
-            found.append(partial(_update, layer, couplings, target, sources, rows, relax))
+            found.append(partial(_update, layer, couplings, target, sources, rows))
     return found
 
 
@@ -35,12 +35,12 @@ def _couplings(layer, target):
     return block.reshape(n, n_source).T if own >= 0 else block.reshape(n_source, n)
 
 
-def _update(layer, couplings, target, sources, rows, relax, fresh):
+def _update(layer, couplings, target, sources, rows, fresh):
     """New moments of a group, or of some other units, in all rows."""
     first, n, _, own, *_ = target
     here = slice(layer.start + first, layer.start + first + n)
     mean, prior = rows.mean[:, here], take(layer.prior, slice(first, first + n))
-    b, a, cubic = np.zeros((3, *mean.shape), mean.dtype)
+    products = np.zeros((3, *mean.shape), mean.dtype)
     for begin, size, kind, *_ in sources:
         at = slice(layer.source + begin, layer.source + begin + size)
         source, w = (rows.mean[:, at], rows.var[:, at], rows.third[:, at]), couplings[begin:][:size]
@@ -51,24 +51,20 @@ def _update(layer, couplings, target, sources, rows, relax, fresh):
             parts = of_source(w, mean, source)
         else:
             parts = _from_units(w, *source) if kind == SCALARS else _from_group(w, source[0])
-        for total, part in zip((b, a, cubic), parts, strict=False):
+        for total, part in zip(products, parts, strict=False):
             total += part
-    implicit = a if own < 0 else np.zeros_like(a)
-    b += implicit * mean + cubic * prior.third_cumulant(mean)[1] / 6 + rows.field[:, here]
-    rows.a[:, here], rows.b[:, here] = a, b
-    relax(rows, here, moments(prior, b, a + rows.precision[:, here]), implicit)
-    rows.third[:, here] = prior.third_cumulant(rows.mean[:, here])[0]
+    update_units(rows, here, prior, products, 3, True, alone=own < 0)
 
 
 def _from_units(w, h, c, k):
-    return h @ w, -(c @ w**2), k @ w**3
+    return h @ w, c @ w**2, k @ w**3
 
 
 def _from_group(w, h):
     """The cumulants of the field of a group."""
     first, second, third = h @ w, h @ w**2, h @ w**3
     variance = second - first**2
-    return first, -variance, third - 3 * first * second + 2 * first**3
+    return first, variance, third - 3 * first * second + 2 * first**3
 
 
 def _group_from_units(w, mean, source):
@@ -77,7 +73,7 @@ def _group_from_units(w, mean, source):
     s = mean @ w.T
     v = mean @ (w**2).T - s**2
     third = k * (s**2 - v) @ w - k * s @ w**2 + k @ w**3 / 3
-    return (h - c * s) @ w + third / 2, -(c @ w**2)
+    return (h - c * s) @ w + third / 2, c @ w**2
 
 
 def _group_from_group(w, mean, source):
@@ -88,4 +84,4 @@ def _group_from_group(w, mean, source):
     centred = w - s[:, :, None] - r[:, None, :] + t[:, :, None]
     v = np.einsum("ra,rba->rb", mean, centred**2)
     third = np.einsum("rb,rba->ra", h, centred * (centred**2 - 3 * v[:, :, None]))
-    return (h * (1 - s)) @ w + r * t + third / 6, r**2 - h @ w**2
+    return (h * (1 - s)) @ w + r * t + third / 6, h @ w**2 - r**2

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf.priors._protocol import take
 from fastmf.reference.mean_field import tap
-from fastmf.reference.units import moments
+from fastmf.reference.mean_field.units import update_units
 
 # Entries of a slot, as in `fastmf.kernels.mean_field.rows`, which a reference does not import.
 ENTRIES = {
@@ -34,6 +34,9 @@ class _Slots:
         self.index, self.sweep = self.index.astype(int), self.sweep.astype(int)
         self.mean, self.var, self.step = (state[:, plane, 0] for plane in (MEAN, VAR, STEP))
         if tilt is not None:
+            self.b, self.a, self.third = (
+                state[:, plane, 0] for plane in (B, A, state.shape[1] - 1)
+            )
             self.field, self.precision, self.clamped = (
                 part[np.minimum(self.index, len(part) - 1)] for part in tilt
             )
@@ -71,29 +74,15 @@ def _updates(graph, first, last, one_by_one):
 
 
 def _update(prior, graph, matrix, here, options, row, state):
-    (settings, fresh), state = options, state[:, 0]
-    mean, prior = state[MEAN], take(prior, here)
-    b, a = matrix @ mean, state[A, here]
-    implicit, order = a, settings.order
+    (settings, fresh), state, alone = options, state[:, 0], 1
+    products = matrix @ state[MEAN], np.square(matrix) @ state[VAR]
     if len(graph.sizes):
-        b, onsager = _of_columns(graph, matrix, here, state, order)
-        implicit = np.where(graph.sizes[here] > 1, 0, 1).astype(a.dtype)
-    elif order > 1:
-        onsager = np.square(matrix) @ state[VAR]
-    if fresh and order > 1:
-        a[:] = -onsager
-    if len(graph.sizes):
-        implicit = implicit * a
-    b = b + implicit * mean[here]
-    if order == 3:
-        b += (matrix**3 @ state[THIRD]) * prior.third_cumulant(mean[here])[1] / 6
-    b += row.field[0, here]
-    state[B, here] = b
-    new = moments(prior, b[None], (a + row.precision[0, here])[None])
+        products = _of_columns(graph, matrix, here, state, settings.order)
+        alone = graph.alone[here]
+    elif settings.order == 3:
+        products = *products, matrix**3 @ state[THIRD]
     with np.errstate(invalid="ignore", divide="ignore"):
-        tap.relax(row, here, new, implicit[None])
-    if order == 3:
-        state[THIRD, here] = prior.third_cumulant(mean[here])[0]
+        update_units(row, here, take(prior, here), products, settings.order, fresh, alone)
 
 
 def _of_columns(graph, matrix, here, state, order):
@@ -102,7 +91,7 @@ def _of_columns(graph, matrix, here, state, order):
     groups = _columns(sizes, 0, len(mean))
     groups = [group for group in groups if sizes[group.start] > 1]
     second = np.where(sizes > 1, mean, var)
-    onsager, b = np.square(matrix) @ second, matrix @ mean
+    b, onsager = matrix @ mean, np.square(matrix) @ second
     for group in groups:
         onsager -= np.square(matrix[:, group] @ mean[group])
     for column in _columns(sizes, here.start, here.stop) if order > 1 else ():

@@ -26,6 +26,7 @@ from fastmf.priors._protocol import take
 from fastmf.reference.linear.product import unpacked
 from fastmf.reference.mean_field import groups as tap_groups
 from fastmf.reference.mean_field import groups_third as tap_groups_third
+from fastmf.reference.mean_field.units import update_units
 from fastmf.reference.units import moments
 
 # As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
@@ -34,7 +35,6 @@ MAX_DAMPING = 0.97
 LATE_SWEEPS = 100
 MAX_MOMENTUM = 0.9
 MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
-SMALLEST_NORMAL = 2.0**-126
 # What a row that is stored keeps for the case that it is not confirmed.
 ADAPTED = (
     "mean_cosine",
@@ -95,7 +95,7 @@ def tap(sweep, settings, tilt, workers, queue, record):
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
     if sweep.layers.groups:
         of_order = tap_groups_third if settings.order == 3 else tap_groups
-        updates = of_order.updates(sweep, settings, rows, relax)
+        updates = of_order.updates(sweep, settings, rows)
         return _iterate(layers, rows, updates, settings, record)
     updates = [
         partial(_update, *update, settings=settings, rows=rows)
@@ -152,63 +152,15 @@ def _joined_blocks(layers, blocks):
 
 def _update(layer, matrices, bounds, rows, fresh, settings):
     """New moments of some units of a layer in all rows; bounds are the first and last one."""
-    couplings, squares, cubes = matrices
-    first, last = bounds
+    (first, last), states = bounds, (rows.mean, rows.var, rows.third)
     prior = take(layer.prior, slice(first, last))
     units = slice(layer.start + first, layer.start + last)
-    source = slice(layer.source, layer.source + len(couplings))
-    mean = rows.mean[:, units]
-    a, b = rows.a[:, units], rows.b[:, units]
-
-    if settings.order >= 2 and fresh:
-        np.matmul(rows.var[:, source], squares[:, first:last], out=a)
-        np.negative(a, out=a)
-    np.matmul(rows.mean[:, source], couplings[:, first:last], out=b)
-    b += a * mean
-    if settings.order == 3:
-        cubic = rows.third[:, source] @ cubes[:, first:last]
-        b += cubic * prior.third_cumulant(mean)[1] / 6
-    b += rows.field[:, units]
-    tilt_a = a + rows.precision[:, units]
-    relax(rows, units, moments(prior, b, tilt_a), a)
-    if settings.order == 3:
-        rows.third[:, units] = prior.third_cumulant(mean)[0]
-
-
-def relax(rows, units, new, a):
-    """Move some units of all rows towards new means and variances, and measure the change."""
-    mean, var, (new_mean, new_var) = rows.mean[:, units], rows.var[:, units], new
-    clamped = rows.clamped[:, units]
-    new_mean, new_var = np.where(clamped, mean, new_mean), np.where(clamped, var, new_var)
-
-    ok = np.isfinite(new_mean).all(1) & np.isfinite(new_var).all(1)
-    rows.finite &= ok
-    new_mean = np.where(ok[:, None], new_mean, mean)
-    new_var = np.where(ok[:, None], new_var, var)
-    step_size = (1 - rows.damping)[:, None].astype(mean.dtype)
-    step_size = np.where(rows.confirms[:, None], mean.dtype.type(1), step_size)
-    implicit = ((rows.accelerated | rows.oscillating) & ~rows.confirms)[:, None]
-    step_size = np.where(implicit, step_size / (1 - a * new_var / 2), step_size)
-    change, var_change = new_mean - mean, new_var - var
-    precision = 1 / np.maximum(new_var, SMALLEST_NORMAL)
-    per_var = np.minimum(1, precision)
-    per_sd = np.sqrt(per_var)
-    for largest, of_units in (
-        (rows.residual, per_sd * change),
-        (rows.scale, np.maximum(per_sd * abs(new_mean), np.minimum(new_var, 1))),
-        (rows.var_residual, per_var * var_change),
-        (rows.effect, precision * change**2),
-        (rows.var_effect, (a * var_change) ** 2),
-    ):
-        np.maximum(largest, abs(of_units).max(1), out=largest)
-    change *= step_size
-    step = rows.step[:, units]
-    rows.squared_change += np.einsum("ij,ij->i", change, change)
-    rows.step_dot += np.einsum("ij,ij->i", change, step)
-    step *= rows.momentum[:, None].astype(mean.dtype)
-    step += change
-    mean += change
-    var += np.where(rows.settled[:, None], 1, step_size) * var_change
+    source = slice(layer.source, layer.source + len(matrices[0]))
+    products = [
+        part[:, source] @ matrix[:, first:last]
+        for part, matrix in zip(states, matrices[: settings.order], strict=False)
+    ]
+    update_units(rows, units, prior, products, settings.order, fresh)
 
 
 def _assess(rows, fresh, settings, record):

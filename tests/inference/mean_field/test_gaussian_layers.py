@@ -7,11 +7,11 @@ from fastmf.inference.mean_field.gaussian_layers import (
     Integrated,
     averages,
     integrated_of,
-    is_integrated,
     log_partition_at,
 )
 from fastmf.inference.mean_field.tap import tap, tap_of_means
 from fastmf.models import DBM, RBM, exact
+from fastmf.models._layered import is_integrated
 from fastmf.priors import (
     Bernoulli,
     Categorical,

@@ -15,10 +15,10 @@ from fastmf._outcomes import CONVERGED
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
 from fastmf.kernels.mean_field.arguments import TapSettings
 from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings
+from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import has_third_cumulant
 from fastmf.reference.mean_field import groups as tap_groups
 from fastmf.reference.mean_field import relaxed_bp as relaxed_twin
