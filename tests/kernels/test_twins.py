@@ -33,6 +33,7 @@ WITHOUT_ROWS = {
     "bp.belief_propagation.sweep_blocks",
     "bp.belief_propagation.conclude_sweep",
     "bp.graph_layout.graph_layout",
+    "mean_field.sparse.products_of_columns",
 }
 # Cases of others that are of a single row.
 WITHOUT_ROWS |= {"ep.site_blocks.tilt_blocks-curvature"}

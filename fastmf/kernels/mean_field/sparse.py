@@ -30,6 +30,7 @@ from fastmf.kernels.mean_field.rows import (
     assess_row,
 )
 from fastmf.kernels.mean_field.units import update_units
+from fastmf.priors._group_loops import subtract_response
 
 # Plane of products of groups of states: fields without what leaves out the effect of the group on
 # its neighbours.
@@ -114,6 +115,8 @@ def _multiply(graph, order, active, first, n):
 def _multiply_block(block, mean, var, group, order, out):
     """Add the products of one column of units with one of its sources.
 
+    See `fastmf.kernels.mean_field.groups`: the fields of a group are W' (m - C s).
+
     Parameters
     ----------
     block : tuple
@@ -130,7 +133,6 @@ def _multiply_block(block, mean, var, group, order, out):
     own_mean, own = group
     field, onsager, whole = out
     zero = mean.dtype.type(0)
-    dot = zero
     for j in range(size):
         own[j] = zero
     if n > 1 and order > 1:
@@ -138,21 +140,20 @@ def _multiply_block(block, mean, var, group, order, out):
             w = values[i * width : i * width + size]
             for j in range(size):
                 own[j] += w[j] * own_mean[i]
-        for j in range(size):
-            dot += own[j] * mean[j]
-    for j in range(size):
-        # The response of the source to the column: C s.
-        own[j] = mean[j] * (own[j] - dot) if size > 1 else var[j] * own[j]
+    if size > 1:
+        subtract_response(mean, own, np.int64(0), size, own)
+    else:
+        own[0] = mean[0] - var[0] * own[0]
     for i in range(n):
         w = values[i * width : i * width + size]
-        total = square = response = zero
+        total = square = shifted = zero
         for j in range(size):
             total += w[j] * mean[j]
             # In a group v + m^2 is m.
             square += w[j] * w[j] * (mean[j] if size > 1 else var[j])
-            response += w[j] * own[j]
+            shifted += w[j] * own[j]
         whole[i] += total
-        field[i] += total - response
+        field[i] += shifted
         onsager[i] += square - total * total if size > 1 else square
 
 
@@ -181,6 +182,21 @@ def _multiply_columns(graph, order, active, first, n):
             _multiply_block(block, mean, var, (own_mean, own), order, out)
             k += n_source
         unit += size
+
+
+@kernel(fastmath=REORDER, views=True)
+def products_of_columns(graph, order, active):
+    """Products of all units of a row: fields, variances of fields, and whole fields.
+
+    Parameters
+    ----------
+    graph : SparseCouplings
+        Couplings of units some of which are states of groups.
+    order : {1, 2}
+    active : ActiveRows
+        State and memory of one row; its `products` are filled.
+    """
+    _multiply_columns(graph, order, active, np.int64(0), active.state.shape[2])
 
 
 @kernel(mode="inner")
