@@ -256,6 +256,31 @@ def newton_step(hessian, gradient, min_curvature):
     return -np.einsum("...ij,...j->...i", vectors, along)
 
 
+def two_loop_product(gradient, pairs, inverse):
+    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980).
+
+    Parameters
+    ----------
+    gradient : array
+    pairs : sequence of (s, y, 1 / s.y)
+        Steps and changes of the gradient along them, the latest last.
+    inverse : callable
+        Product with the inverse Hessian that the pairs correct.
+
+    Returns
+    -------
+    array
+    """
+    q, factors = gradient, []
+    for s, y, rho in reversed(pairs):
+        factors.append(rho * (s * q).sum())
+        q = q - factors[-1] * y
+    step = inverse(q)
+    for (s, y, rho), factor in zip(pairs, reversed(factors), strict=True):
+        step = step + s * (factor - rho * (y * step).sum())
+    return step
+
+
 def symmetrize(matrix, block_rows=512):
     """Copy the lower triangle of a matrix into its upper one, in place.
 

@@ -139,3 +139,18 @@ def test_a_gram_matrix_is_computed_once_in_double_precision(rng, dtype):
     found = gram.matrix()
     np.testing.assert_allclose(found, np.einsum("ij,ik->jk", X, X, dtype=float), rtol=1e-14)
     assert found.dtype == np.float64 and gram.matrix() is found
+
+
+def test_the_two_loop_product_is_that_of_the_bfgs_inverse(matrix, rng):
+    steps = rng.normal(size=(3, 7))
+    pairs = [(s, y, 1 / (s @ y)) for s, y in zip(steps, steps @ matrix, strict=True)]
+    inverse = start = np.diag(rng.uniform(1, 2, 7))
+    for s, y, rho in pairs:
+        left = np.eye(7) - rho * np.outer(s, y)
+        inverse = left @ inverse @ left.T + rho * np.outer(s, s)
+    gradient = rng.normal(size=7)
+    found = linalg.two_loop_product(gradient, pairs, lambda q: start @ q)
+    np.testing.assert_allclose(found, inverse @ gradient)
+    np.testing.assert_array_equal(
+        linalg.two_loop_product(gradient, [], lambda q: 2 * q), 2 * gradient
+    )

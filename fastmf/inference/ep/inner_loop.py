@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fastmf._common.linalg import two_loop_product
 from fastmf.inference.ep.curvature import InverseCurvature, few_units
 from fastmf.inference.ep.sites import mismatch, tilted_units
 
@@ -103,14 +104,7 @@ class LBFGS:
             self.inverse = self.inverse_at(point)
         self.age += 1
         self.last = point.site, gradient
-        q, coefficients = gradient, []
-        for s, y, rho in reversed(self.pairs):
-            coefficients.append(rho * (s * q).sum())
-            q = q - coefficients[-1] * y
-        step = self.inverse(q)
-        for (s, y, rho), alpha in zip(self.pairs, reversed(coefficients), strict=True):
-            step = step + s * (alpha - rho * (y * step).sum())
-        return step
+        return two_loop_product(gradient, self.pairs, self.inverse)
 
     def reset(self):
         """Start again from the curvature alone."""

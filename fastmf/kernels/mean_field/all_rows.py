@@ -21,7 +21,7 @@ from fastmf.kernels.mean_field.arguments import (
     packed_couplings,
 )
 from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR, A, B
-from fastmf.kernels.mean_field.units import tilt_of
+from fastmf.kernels.mean_field.units import onsager_of, tilt_of
 from fastmf.priors._compiled import tilted_moments
 
 # Rows of one task, and copies of each unit in the table of units.
@@ -51,7 +51,7 @@ def _update_unit(layer, unit, column, rows, tilt, order, memory, state):
     mean, var = row(vectors, (2, 0), n), row(vectors, (3, 0), n)
     here, last = layer[SOURCE] + unit, field.shape[0] - 1
     for r in range(n):
-        onsager = -products[ONSAGER, r, column] if order == 2 else field.dtype.type(0)
+        onsager = onsager_of(products[ONSAGER, r, column]) if order == 2 else field.dtype.type(0)
         m, external = state[MEAN, first + r, here], field[smaller(first + r, last), unit]
         b[r] = tilt_of(products[FIELD, r, column], onsager, m, external)
         a[r] = onsager + precision[unit]

@@ -30,7 +30,6 @@ from fastmf.kernels.mean_field.rows import (
     assess_row,
 )
 from fastmf.kernels.mean_field.units import update_units
-from fastmf.priors._group_loops import subtract_response
 
 # Plane of products of groups of states: fields without what leaves out the effect of the group on
 # its neighbours.
@@ -133,6 +132,7 @@ def _multiply_block(block, mean, var, group, order, out):
     own_mean, own = group
     field, onsager, whole = out
     zero = mean.dtype.type(0)
+    dot = zero
     for j in range(size):
         own[j] = zero
     if n > 1 and order > 1:
@@ -140,10 +140,12 @@ def _multiply_block(block, mean, var, group, order, out):
             w = values[i * width : i * width + size]
             for j in range(size):
                 own[j] += w[j] * own_mean[i]
-    if size > 1:
-        subtract_response(mean, own, np.int64(0), size, own)
-    else:
-        own[0] = mean[0] - var[0] * own[0]
+        for j in range(size):
+            dot += own[j] * mean[j]
+    for j in range(size):
+        # The mean less the response of the source to the column, m - C s; by far the most groups
+        # are too small for `subtract_response`.
+        own[j] = mean[j] - (mean[j] * (own[j] - dot) if size > 1 else var[j] * own[j])
     for i in range(n):
         w = values[i * width : i * width + size]
         total = square = shifted = zero

@@ -140,6 +140,12 @@ def _relax(state, new, clamped, slot):
 
 
 @kernel(mode="merged")
+def onsager_of(variance):
+    """The Onsager term a of a unit, from the variance of its field."""
+    return -variance
+
+
+@kernel(mode="merged")
 def tilt_of(field, implicit, mean, external):
     """The tilt b of a unit; `implicit` is its Onsager term, or 0 for a state of a group."""
     return field + implicit * mean + external
@@ -149,9 +155,9 @@ def tilt_of(field, implicit, mean, external):
 def _implicit(active, units, a, fresh, alone):
     """The factors of the means in the fields, from Onsager terms that are recomputed if `fresh`."""
     s, _, n, column = units
-    onsager, implicit = row(active.products, (ONSAGER, s, column), n), a
+    variance, implicit = row(active.products, (ONSAGER, s, column), n), a
     for i in range(n if fresh else 0):
-        a[i] = -onsager[i]
+        a[i] = onsager_of(variance[i])
     if alone.shape[0] > 0:
         # The states of a group take steps of one size, so that their means still sum to 1.
         implicit = row(active.scratch, (4, 0), n)

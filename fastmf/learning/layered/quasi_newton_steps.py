@@ -1,16 +1,17 @@
 """Maximum likelihood of small machines: exact gradients, and steps of the L-BFGS method.
 
-A step is one from all rows at once, along the direction of the two-loop recursion (Nocedal
-1980), of a length that meets the weak Wolfe conditions, found by bisection (Lewis & Overton 2013).
-Variables are the couplings and the parameters of the units, precisions of unbounded units by their
-logarithm. The differences of steps and gradients are kept in `state.chains`, so that a run resumes
-as if it had not been interrupted.
+A step is one from all rows at once, along the direction of `two_loop_product`, of a length that
+meets the weak Wolfe conditions, found by bisection (Lewis & Overton 2013). Variables are the
+couplings and the parameters of the units, precisions of unbounded units by their logarithm. The
+differences of steps and gradients are kept in `state.chains`, so that a run resumes as if it had
+not been interrupted.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.linalg import two_loop_product
 from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.learning.layered.domain import exists
@@ -169,18 +170,10 @@ def _first_step(direction):
 
 
 def _direction(gradient, steps, changes):
-    """The two-loop recursion: an approximation of the inverse Hessian times the gradient."""
-    q = gradient.copy()
-    curvatures = np.einsum("ij,ij->i", steps, changes)
-    factors = np.zeros(len(steps))
-    for k in reversed(range(len(steps))):
-        factors[k] = steps[k] @ q / curvatures[k]
-        q -= factors[k] * changes[k]
-    if len(steps):
-        q *= curvatures[-1] / (changes[-1] @ changes[-1])
-    for k in range(len(steps)):
-        q += steps[k] * (factors[k] - changes[k] @ q / curvatures[k])
-    return q
+    """An approximation of the inverse Hessian times the gradient."""
+    pairs = [(s, y, 1 / (s @ y)) for s, y in zip(steps, changes, strict=True)]
+    scale = 1 / (pairs[-1][2] * (changes[-1] @ changes[-1])) if pairs else 1.0
+    return two_loop_product(gradient, pairs, lambda q: scale * q)
 
 
 def _search(objective, here, direction, length):
