@@ -5,7 +5,7 @@ For `fastmf.kernels.mean_field.groups`, and with other blocks of couplings for `
 
 import numpy as np
 
-from fastmf.inference.mean_field._layout import BLOCK_PANELS, Layout
+from fastmf.inference.mean_field._layout import BLOCK_PANELS, Layout, chain_of
 from fastmf.kernels.linear.product import (
     TILE_VECTORS,
     empty_panels,
@@ -63,7 +63,7 @@ class GroupedLayout(Layout):
 
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
-            self.starts, sources, self.couplings = self._of_layered(model)
+            self.starts, sources, self.couplings = chain_of(model)
         else:
             self.starts, sources, self.couplings = [0], [0], [model.couplings]
         self.priors, self.source, self._third = model.layers, sources, order == 3
@@ -112,23 +112,6 @@ class GroupedLayout(Layout):
             for prior, start, source, matrix, of_layer in zip(*parts, strict=True)
         ]
         return Layers(layers, groups, self._third)
-
-    def _of_layered(self, model):
-        """Starts, first sources and couplings of layers; even ones are stored before odd ones."""
-        sizes = model.sizes
-        starts = np.zeros(len(sizes), int)
-        for k in range(2, len(sizes)):
-            starts[k] = starts[k - 2] + sizes[k - 2]
-        starts[1::2] += sum(sizes[::2])
-        couplings = [
-            np.concatenate(
-                [w for w in model.couplings[max(k - 1, 0) : k]]
-                + [w.T for w in model.couplings[k : k + 1]]
-            )
-            for k in range(len(sizes))
-        ]
-        sources = [int(starts[max(k - 1, 0)] if k else starts[1]) for k in range(len(sizes))]
-        return [int(start) for start in starts], sources, couplings
 
     def _targets(self, prior, max_units):
         """Groups, and runs of other units of at most `max_units`: (first, number, is group)."""
@@ -224,7 +207,7 @@ class GroupedLayout(Layout):
 
     def fill(self, model):
         """Fill in the couplings of a layered model, but not its units."""
-        _, _, self.couplings = self._of_layered(model)
+        self.couplings = chain_of(model)[2]
         self.layers = self._layers(self.layers.groups)
 
     @staticmethod

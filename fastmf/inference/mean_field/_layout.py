@@ -49,7 +49,7 @@ class Layout:
 
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
-            self._layered(model.layers, model.couplings, order, schedule)
+            self._layered(model, order, schedule)
         elif isinstance(model, BoltzmannMachine):
             self._fully_visible(model, order, schedule)
         else:
@@ -63,24 +63,12 @@ class Layout:
         self.n_units = max(units.stop for units in self.bounds)
         self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in layers)
 
-    def _layered(self, priors, weights, order, schedule):
-        """A chain of layers, the even ones stored before the odd ones.
-
-        So the neighbours of a layer are contiguous, and one product is enough for both of them.
-        """
-        sizes = [len(weights[0]), *(w.shape[1] for w in weights)]
-        starts = np.zeros(len(sizes), int)
-        for k in range(2, len(sizes)):
-            starts[k] = starts[k - 2] + sizes[k - 2]
-        starts[1::2] += sum(sizes[::2])
-        layers = []
-        for k, prior in enumerate(priors):
-            below = [weights[k - 1]] if k > 0 else []
-            above = [weights[k].T] if k < len(weights) else []
-            couplings = np.concatenate(below + above) if below and above else (below + above)[0]
-            source = starts[k - 1] if below else starts[k + 1]
-            bounds = sizes[k], int(starts[k]), int(source)
-            layers.append(Layer(precomputed(prior), *bounds, *_powers(couplings, order)))
+    def _layered(self, model, order, schedule):
+        parts = zip(model.layers, model.sizes, *chain_of(model), strict=True)
+        layers = [
+            Layer(precomputed(prior), *bounds, *_powers(couplings, order))
+            for prior, *bounds, couplings in parts
+        ]
         self.layers = Layers(layers)
         step = BLOCK_PANELS if schedule == "blocked" else 1
         pieces = [[(k, *v) for v in _pieces(layer, step)] for k, layer in enumerate(layers)]
@@ -165,6 +153,31 @@ class Layout:
         if len(self.bounds) == 1:
             return whole
         return tuple(whole[..., units] for units in self.bounds)
+
+
+def chain_of(model):
+    """First unit of each layer, first one that it is coupled to, and its couplings to those.
+
+    Even layers are stored before odd ones. So the neighbours of a layer are contiguous, and one
+    product is enough for both of them.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+
+    Returns
+    -------
+    starts, sources : list of int
+    couplings : list of arrays of shape (n_source, n_units)
+    """
+    n_layers, sizes, weights = len(model.sizes), model.sizes, model.couplings
+    starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * sum(sizes[::2]) for k in range(n_layers)]
+    sources = [starts[abs(k - 1)] for k in range(n_layers)]
+    couplings = []
+    for k in range(n_layers):
+        parts = [*weights[max(k - 1, 0) : k], *(w.T for w in weights[k : k + 1])]
+        couplings.append(np.concatenate(parts) if len(parts) > 1 else parts[0])
+    return starts, sources, couplings
 
 
 def _powers(couplings, order):
