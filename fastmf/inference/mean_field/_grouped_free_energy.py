@@ -47,7 +47,7 @@ def of_units(prior, moments, tilts, tilt, units, more=0):
     units : slice
         The units among all of the tilt.
     more : array of shape (n_rows, n_units), default 0
-        What the third order adds to b.
+        Third-order part of b.
     """
     (mean, var), (field, b, a), scalar = moments, tilts, ~_in_group(prior)
     parts = [(mean * x).astype(np.float64) for x in (field, a, b)]
