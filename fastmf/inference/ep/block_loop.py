@@ -23,7 +23,7 @@ from numpy.linalg import LinAlgError
 from fastmf._common.linalg import scaled_cholesky
 from fastmf.inference.ep.block_sites import Tilted, floored, mismatch, tilt
 from fastmf.inference.ep.curvature import unit_curvature
-from fastmf.inference.ep.inner_loop import LBFGS
+from fastmf.inference.ep.inner_loop import LBFGS, line_search
 from fastmf.inference.ep.parallel import MAX_HALVINGS
 from fastmf.kernels.ep.site_blocks import SiteBlocks, curvature_address, pattern_work, tilt_blocks
 
@@ -205,9 +205,14 @@ def maximise(problem, marginal, site, tol, decrement):
 
     Ends when the predicted rise is below `decrement`, and Gaussian and tilted units agree to `tol`.
     """
-    point = evaluate(problem, marginal, site)
+    at = partial(evaluate, problem, marginal)
+    point = at(site)
     if point is None:
         return None
+
+    def apart(point):
+        return mismatch(problem, point.gaussian, point.tilted.moments)
+
     direction = LBFGS(partial(Curvature, problem), PRECONDITIONER_STEPS)
     for _ in range(MAX_OUTER_STEPS):
         gradient = gradient_of(problem, point)
@@ -219,10 +224,9 @@ def maximise(problem, marginal, site, tol, decrement):
         except LinAlgError:
             break
         derivative = step @ gradient
-        apart = mismatch(problem, point.gaussian, point.tilted.moments)
-        if (derivative <= decrement and apart <= tol) or exhausted(problem):
+        if (derivative <= decrement and apart(point) <= tol) or exhausted(problem):
             break
-        new = _line_search(problem, marginal, point, step, derivative)
+        new = line_search(at, apart, point, step, derivative, MAX_HALVINGS)
         if new is None:
             break
         point = new
@@ -232,22 +236,6 @@ def maximise(problem, marginal, site, tol, decrement):
 def exhausted(problem):
     """Whether all evaluations that `max_iter` allows are made."""
     return problem.evaluations[0] > EVALUATIONS_PER_ITERATION * problem.max_iter
-
-
-def _line_search(problem, marginal, point, step, derivative):
-    """The first point along the step that is high enough; None if there is none."""
-    rounding, length = 1e-12 * (abs(point.value) + 1), 1.0
-    apart = mismatch(problem, point.gaussian, point.tilted.moments)
-    for _ in range(MAX_HALVINGS):
-        new = evaluate(problem, marginal, point.site + length * step)
-        if new is not None:
-            if new.value >= point.value + 1e-4 * length * derivative:
-                return new
-            nearer = mismatch(problem, new.gaussian, new.tilted.moments) < apart
-            if length * derivative < rounding and nearer:
-                return new
-        length /= 2 if length > 0.1 else 5
-    return None
 
 
 class BlockOuterPoint(NamedTuple):

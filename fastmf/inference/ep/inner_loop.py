@@ -116,7 +116,8 @@ def maximise(problem, marginal, site, tol, decrement):
 
     Ends when the predicted rise is below `decrement`, and Gaussian and tilted units agree to `tol`.
     """
-    point = evaluate(problem, marginal, site)
+    at = partial(evaluate, problem, marginal)
+    point = at(site)
     if point is None:
         return None
     newton = few_units(problem)
@@ -136,23 +137,36 @@ def maximise(problem, marginal, site, tol, decrement):
         ended = derivative <= decrement and point.mismatch() <= tol
         if ended or exhausted(problem):
             break
-        new = _line_search(problem, marginal, point, step, derivative)
+        new = line_search(at, InnerPoint.mismatch, point, step, derivative)
         if new is None:
             break
         point = new
     return point
 
 
-def _line_search(problem, marginal, point, step, derivative):
-    """The first point along the step that is high enough; None if there is none."""
+def line_search(at, apart, point, step, derivative, max_halvings=MAX_INNER_HALVINGS):
+    """The first point along a step that is high enough; None if there is none.
+
+    Parameters
+    ----------
+    at : callable
+        Function of sites that returns a point with its `value`, None outside the domain.
+    apart : callable
+        Largest difference of a moment between Gaussian and tilted units at a point: a smaller one
+        is enough where a rise would be lost in rounding.
+    point : InnerPoint or BlockInnerPoint
+    step : array
+    derivative : float
+        Derivative of the value along the step.
+    max_halvings : int
+    """
     rounding, length = 1e-12 * (abs(point.value) + 1), 1.0
-    for _ in range(MAX_INNER_HALVINGS):
-        new = evaluate(problem, marginal, point.site + length * step)
+    for _ in range(max_halvings):
+        new = at(point.site + length * step)
         if new is not None:
-            hidden = length * derivative < rounding
             if new.value >= point.value + 1e-4 * length * derivative:
                 return new
-            if hidden and new.mismatch() < point.mismatch():
+            if length * derivative < rounding and apart(new) < apart(point):
                 return new
         length /= 2 if length > 0.1 else 5
     return None

@@ -32,10 +32,19 @@ def radius_exceeds_one(squares, var):
     # Entries in the order of the transposed matrix.
     in_reverse = np.lexsort((rows, columns))
     weights = values * np.square(var)[rows]
-    x, growth = np.full(len(values), 1 / max(len(values), 1)), 0.0
-    for _ in range(POWER_ITERATIONS):
+
+    def after_step(x):
         new = weights * x
-        new = (np.bincount(columns, new, len(var))[columns] - new)[in_reverse]
+        return (np.bincount(columns, new, len(var))[columns] - new)[in_reverse]
+
+    return grow(after_step, np.full(len(values), 1 / max(len(values), 1)))
+
+
+def grow(after_step, x):
+    """Whether positive numbers grow in the long run; `after_step` is linear in them."""
+    growth = 0.0
+    for _ in range(POWER_ITERATIONS):
+        new = after_step(x)
         growth = new.sum()
         if not growth > 0:
             return False

@@ -10,7 +10,7 @@ from fastmf.inference.fixed_point import ending_of, replaced, with_check, with_s
 from fastmf.inference.mean_field.naive_bound import random_starts
 from fastmf.inference.mean_field.reliability import check_at_tilts
 from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
-from fastmf.inference.mean_field.solutions import Solutions, distinct
+from fastmf.inference.mean_field.solutions import distinct, solutions_of
 
 # Standard deviations by which means are moved from solutions, which are then solved again.
 SPREAD = 1e-2
@@ -123,23 +123,13 @@ def _stable_ones(ends):
 
 def _mixture(ends, rows, members):
     """Moments of a mixture as a `FixedPoint` without rows, and its `Solutions`."""
-    values = ends.log_partition[rows]
-    layered = isinstance(ends.mean, tuple)
-    visible, *hidden = ends.mean if layered else (ends.mean,)
-    solutions = Solutions(
-        visible=visible[rows],
-        hidden=np.concatenate(hidden, axis=1)[rows] if layered else None,
-        free_energy=-values,
-        log_partition=values,
-        converged=np.asarray(ends.converged)[rows],
-        members=members,
-    )
+    solutions, layered = solutions_of(ends, rows, members), isinstance(ends.mean, tuple)
     w = solutions.weights if len(rows) > 1 else np.ones(1)
     mean = _of(ends.mean, lambda x: np.asarray(w @ x[rows], x.dtype))
     square = _of(ends.mean, lambda x: w @ x[rows] ** 2 - (w @ x[rows]) ** 2)
     within = _of(ends.var, lambda x: w @ x[rows])
     total = (within, square) if layered else ((within,), (square,))
-    var = tuple((x + y).astype(visible.dtype) for x, y in zip(*total, strict=True))
+    var = tuple((x + y).astype(solutions.visible.dtype) for x, y in zip(*total, strict=True))
     one = len(rows) == 1
     found = replaced(
         ends,
@@ -148,7 +138,7 @@ def _mixture(ends, rows, members):
         # A mixture is no tilt of a unit.
         b=_of(ends.b, lambda x: x[rows[0]]) if one else None,
         a=_of(ends.a, lambda x: x[rows[0]]) if one else None,
-        log_partition=np.logaddexp.reduce(values),
+        log_partition=np.logaddexp.reduce(solutions.log_partition),
         converged=ends.converged[rows[0]],
         n_iter=ends.n_iter[rows].max(),
         residual=ends.residual[rows].max(),

@@ -28,7 +28,7 @@ from scipy.sparse import csr_array, issparse, triu
 
 from fastmf.inference.mean_field import _sparse_checks, pair_beliefs
 from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field._sparse_checks import POWER_ITERATIONS
+from fastmf.inference.mean_field._sparse_checks import POWER_ITERATIONS, grow
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.exact_check import reasons_by_exact_sums
 from fastmf.inference.mean_field.naive_bound import (
@@ -313,23 +313,17 @@ def radius_exceeds_one(squares, first, last, one_side):
         Whether both are the same units.
     """
     to_last, to_first = squares * np.square(first)[:, None], squares * np.square(last)
-    # Variances of the perturbations of cavity fields: of `first` units without one of `last`.
-    x, growth = np.full(squares.shape, 1 / max(squares.size, 1)), 0.0
-    for _ in range(POWER_ITERATIONS):
+
+    def after_step(x):
         new = to_last * x
         new = new.sum(0) - new
         if one_side:
-            new = new.T
-        else:
-            new = to_first * new
-            new = new.sum(1, keepdims=True) - new
-        growth = new.sum()
-        if not growth > 0:
-            return False
-        # The added multiple of x damps oscillations.
-        x = new / growth + 0.1 * x
-        x /= x.sum()
-    return bool(growth > 1)
+            return new.T
+        new = to_first * new
+        return new.sum(1, keepdims=True) - new
+
+    # Variances of the perturbations of cavity fields: of `first` units without one of `last`.
+    return grow(after_step, np.full(squares.shape, 1 / max(squares.size, 1)))
 
 
 def third_order_exceeds(sides, mean, var):

@@ -184,7 +184,11 @@ def distinct_solutions(reached, merge_tol=1e-2):
     -------
     Solutions
     """
-    rows, members = distinct(reached, merge_tol)
+    return solutions_of(reached, *distinct(reached, merge_tol))
+
+
+def solutions_of(reached, rows, members):
+    """Some rows of fixed points as `Solutions`; `members` are as for `merge`."""
     log_partition = np.asarray(reached.log_partition)[rows]
     visible, *hidden = reached.mean if isinstance(reached.mean, tuple) else (reached.mean,)
     return Solutions(
