@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fastmf._outcomes import POLISHED, RUNNING, is_converged, messages_of
+from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
-from fastmf.inference.bp._kernel_arguments import rounding
+from fastmf.inference.bp._kernel_arguments import progress_of, sweep_options
 from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.inference.fixed_point import trace_of
 from fastmf.kernels.bp import arguments as bp_types
@@ -125,15 +125,9 @@ def _refuse(options):
 def _prepared(options, units, n_rows):
     """Settings, and a record of rows at their starts."""
     n_states, n_hidden = units.problem.weights.shape
-    n_groups, history = len(units.problem.starts) - 1, options.history_length(n_rows)
-    summed = units.max_weight if options.algorithm == "max" else 1.0
-    rounding_error = rounding((n_states, n_hidden), np.dtype(np.float64), units.max_weight, summed)
+    n_groups, dtype = len(units.problem.starts) - 1, np.dtype(np.float64)
     settings = bp_groups.GroupSettings(
-        algorithm=options.kernel_algorithm,
-        adaptive=options.damping is None and options.algorithm != "mixed",
-        tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
-        rounding_error=rounding_error if options.tol else -1.0,
-        max_iter=int(options.max_iter),
+        **sweep_options(options, (n_states, n_hidden), dtype, units.max_weight),
         max_factors=max(1, int(MAX_GROUP_LOG_PRODUCT / max(0.1, units.max_weight))),
         sweep=bp_groups.sweep_address(),
     )
@@ -142,16 +136,7 @@ def _prepared(options, units, n_rows):
         hidden=np.broadcast_to(units.problem.hidden_field, (n_rows, n_hidden)).copy(),
         labels=np.full((n_rows, n_groups), -1),
         best=np.zeros((n_rows, n_groups), np.int64),
-        objective=np.full(n_rows, -np.inf),
-        bethe=np.zeros(n_rows),
-        status=np.full(n_rows, RUNNING),
-        n_iter=np.zeros(n_rows, np.int64),
-        residual=np.zeros(n_rows),
-        damping=np.full(n_rows, options.damping or 0.0),
-        min_residual=np.full(n_rows, np.inf),
-        n_stalled=np.zeros(n_rows, np.int64),
-        limit=np.full(n_rows, np.inf),
-        history=np.zeros((n_rows, history) if history else (0, 0)),
+        **progress_of(n_rows, options),
     )
     return settings, record
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.memory import aligned
+from fastmf._outcomes import RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
@@ -120,22 +121,30 @@ def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
     flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
-    summed = max_weight if options.algorithm == "max" else 1.0
-    rounding_error = rounding(units.model.weights.shape, dtype, max_weight, summed)
+    common = sweep_options(options, units.model.weights.shape, dtype, max_weight)
     wanted = bool(options.log_partition), options.pairwise == "mean"
     addresses = bp_blocks.addresses(options.kernel_algorithm, dtype, *wanted)
     return BPSettings(
-        algorithm=options.kernel_algorithm,
-        adaptive=options.damping is None and options.algorithm != "mixed",
-        tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
-        rounding_error=rounding_error if options.tol else -1.0,
-        max_iter=int(options.max_iter),
+        **common,
         in_quarters=4 * max_weight < MAX_LOG_OF_PRODUCT[dtype],
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,
         **addresses,
     )
+
+
+def sweep_options(options, shape, dtype, max_weight):
+    """The `BPSettings` and `GroupSettings` of all sweeps, from those of a call."""
+    summed = max_weight if options.algorithm == "max" else 1.0
+    rounding_error = rounding(shape, dtype, max_weight, summed)
+    return {
+        "algorithm": options.kernel_algorithm,
+        "adaptive": options.damping is None and options.algorithm != "mixed",
+        "tol": float(max(options.tol, rounding_error)) if options.tol else -1.0,
+        "rounding_error": rounding_error if options.tol else -1.0,
+        "max_iter": int(options.max_iter),
+    }
 
 
 def rounding(shape, dtype, max_weight, max_term):
@@ -193,22 +202,29 @@ def _problem(options, units, dtype, memory):
     return BPProblem(weights, exponentials, starts, row_sums, visible_field, hidden_field)
 
 
-def _record(n_rows, n, n_padded, options):
+def progress_of(n_rows, options):
+    """Arrays of a `BPRecord` or `GroupRecord` that say how rows go, at the start."""
     n_history = options.history_length(n_rows)
+    return {
+        "objective": np.full(n_rows, -np.inf),
+        "bethe": np.zeros(n_rows),
+        "status": np.full(n_rows, RUNNING),
+        "n_iter": np.zeros(n_rows, np.int64),
+        "residual": np.zeros(n_rows),
+        "damping": np.full(n_rows, options.damping or 0.0),
+        "min_residual": np.full(n_rows, np.inf),
+        "n_stalled": np.zeros(n_rows, np.int64),
+        "limit": np.full(n_rows, np.inf),
+        "history": np.zeros((n_rows, n_history) if n_history else (0, 0)),
+    }
+
+
+def _record(n_rows, n, n_padded, options):
     return BPRecord(
         visible=np.zeros((n_rows, n)),
         hidden=np.zeros((n_rows, n_padded)),
         best=np.zeros((n_rows, n), bool),
-        objective=np.full(n_rows, -np.inf),
-        bethe=np.zeros(n_rows),
-        status=np.zeros(n_rows, np.int64),
-        n_iter=np.zeros(n_rows, np.int64),
-        residual=np.zeros(n_rows),
-        damping=np.full(n_rows, options.damping or 0.0),
-        min_residual=np.full(n_rows, np.inf),
-        n_stalled=np.zeros(n_rows, np.int64),
-        limit=np.full(n_rows, np.inf),
-        history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
+        **progress_of(n_rows, options),
     )
 
 
