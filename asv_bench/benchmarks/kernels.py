@@ -93,6 +93,7 @@ NAMES = [
     "ep.site_blocks.tilt_blocks-curvature",
     "mean_field.sparse.sweep_chunks-spins",
     "mean_field.sparse.sweep_chunks-groups",
+    "mean_field.sparse.products_of_columns-order_2",
     "mean_field.sparse.assess_rows-running",
     "mean_field.colouring.greedy_colours-chords",
     "mean_field.tap.tap-truncated_spikes",

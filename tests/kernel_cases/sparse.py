@@ -78,11 +78,12 @@ def columns_arguments(size, dtype, rows=None, *, order=2):
     return graph, order, ActiveRows(*memory)
 
 
-def _columns(name, **options):
+def _columns(name, large=False, **options):
     build = with_options(columns_arguments, **options)
     return Case(
         *("mean_field.sparse.products_of_columns", name, build),
         *(lambda arguments: {"products": arguments[2].products.T}, CLOSE),
+        large=large,
         any_rows=False,
     )
 
@@ -163,7 +164,7 @@ CASES = [
     _sweep("groups_mean_field", kind="groups", order=1),
     _sweep("groups_sequential", kind="groups", schedule="sequential"),
     _columns("order_1", order=1),
-    _columns("order_2"),
+    _columns("order_2", large=True),
     _assess("running"),
     _assess("converged", scale=1e-12),
     _assess("confirmed", scale=1e-12, confirms=1.0),
