@@ -69,17 +69,12 @@ def add(commands):
 
 def run(arguments):
     """Fit, write the page and the table of edges, and print a summary."""
-    _data.check_output(arguments.output, (".html", ".md"))
+    output = Path(arguments.output)
+    edges = output.with_suffix(".csv")
+    _data.check_outputs([arguments.table], (output, (".html", ".md")), (edges, (".csv",)))
     for name in ("bootstraps", "permutations"):
         if getattr(arguments, name) < 0:
             raise ValueError(f"--{name} must be at least 0, got {getattr(arguments, name)}.")
-    output = Path(arguments.output)
-    edges = output.with_suffix(".csv")
-    if edges.resolve() == Path(arguments.table).resolve():
-        raise ValueError(
-            f"the table of edges, {edges}, would replace the table of items: give --output another "
-            f"name, such as {output.stem}_network{output.suffix}."
-        )
     start = time.perf_counter()
     names, columns = read_items(arguments.table)
     taken = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}

@@ -60,8 +60,8 @@ def test_page_in_html_holds_everything(table, capsys):
 @pytest.mark.parametrize("name", ["t.html", "./t.md"])
 def test_the_table_is_not_overwritten(table, capsys, name):
     before = table.read_text()
-    assert run("--output", name) != 0
-    assert "would replace the table" in capsys.readouterr().err
+    assert run("--output", name) == 1
+    assert "would replace a file that is read" in capsys.readouterr().err
     assert table.read_text() == before and len(list(table.parent.iterdir())) == 1
 
 
