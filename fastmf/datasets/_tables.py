@@ -127,7 +127,8 @@ def _numbers(lines, separator, names, begin, left_out):
 
 def _in_words(message, names):
     """NumPy's messages about lines of other lengths and cells that are no numbers."""
-    if found := re.match(r"the number of columns changed from (\d+) to (\d+) at row (\d+)", message):
+    lengths = r"the number of columns changed from (\d+) to (\d+) at row (\d+)"
+    if found := re.match(lengths, message):
         return f"row {found[3]} of numbers has {found[2]} cells, those above {found[1]}"
     pattern = r"could not convert string (.*) to float64 at row (\d+), column (\d+).?"
     found = re.fullmatch(pattern, message)
