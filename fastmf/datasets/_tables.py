@@ -85,9 +85,7 @@ def read_texts(path):
             options = {"delimiter": separator, "skipinitialspace": True}
             lines = csv.reader(chain([begin], text), **options)
             point = partial(_DECIMAL_COMMA.sub, r"\1.\2") if separator in ";\t" else str
-            return [
-                cells for line in lines if any(cells := [point(cell.strip()) for cell in line])
-            ]
+            return [cells for line in lines if any(cells := [point(cell.strip()) for cell in line])]
         except UnicodeDecodeError as error:
             raise ValueError(NOT_UTF_8) from error
 
