@@ -82,8 +82,37 @@ def n_rows(arguments):
     return arguments.rows
 
 
-def check_output(path, suffixes):
-    """Raise before any work is done if `path` cannot be written."""
+def check_outputs(inputs, *outputs):
+    """Raise before any work is done if an output cannot be written, or would replace another file.
+
+    Parameters
+    ----------
+    inputs : sequence of str or None
+        Files that are read.
+    *outputs : tuple of str or None, and tuple of str
+        Files that are written, and the suffixes that they may have; None is left out.
+
+    Raises
+    ------
+    ValueError
+    """
+    taken = {_real(path): "a file that is read" for path in inputs if path is not None}
+    for path, suffixes in outputs:
+        if path is None:
+            continue
+        _check_output(path, suffixes)
+        if (other := taken.get(_real(path))) is not None:
+            raise ValueError(f"output {path} would replace {other}: give another name of output.")
+        taken[_real(path)] = "another output"
+
+
+def _real(path):
+    """The file of a path, in which .npz files may name one of their arrays."""
+    head, found, _ = str(path).rpartition(".npz:")
+    return Path(head + ".npz" if found else path).resolve()
+
+
+def _check_output(path, suffixes):
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"{path}: the name of this output must end in {' or '.join(suffixes)}.")

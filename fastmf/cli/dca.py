@@ -175,11 +175,12 @@ def add_identity(parser):
 
 def run(arguments):
     """Fit, write the table and the picture, and print a summary."""
-    _data.check_output(arguments.out, (".csv",))
-    if arguments.plot is not None:
-        _data.check_output(arguments.plot, _data.PICTURE_SUFFIXES)
-    if arguments.model is not None:
-        _data.check_output(arguments.model, (".npz",))
+    _data.check_outputs(
+        [arguments.alignment, arguments.distances],
+        (arguments.out, (".csv",)),
+        (arguments.plot, _data.PICTURE_SUFFIXES),
+        (arguments.model, (".npz",)),
+    )
     if arguments.top is not None and arguments.top < 1:
         raise ValueError(f"--top must be at least 1, got {arguments.top}.")
     alignment = read_alignment(arguments.alignment, arguments, arguments.focus, arguments.gaps)

@@ -63,7 +63,8 @@ def run(arguments):
     from fastmf import GeneralizedRBM
     from fastmf._jit.messages import announced
 
-    _data.check_output(arguments.output, _data.OUTPUT_SUFFIXES)
+    inputs = arguments.model, arguments.data, arguments.clean
+    _data.check_outputs(inputs, (arguments.output, _data.OUTPUT_SUFFIXES))
     machine = GeneralizedRBM.load(arguments.model)
     Y = _data.read(arguments.data, arguments)
     clean = None if arguments.clean is None else _data.read(arguments.clean, arguments)

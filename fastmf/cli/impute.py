@@ -34,7 +34,8 @@ def run(arguments):
     """Impute and write."""
     from fastmf._jit.messages import announced
 
-    _data.check_output(arguments.output, _machines.MACHINE_SUFFIXES)
+    inputs = arguments.model, arguments.data
+    _data.check_outputs(inputs, (arguments.output, _machines.MACHINE_SUFFIXES))
     machine = _machines.load(arguments.model, "impute")
     X, names = _machines.read_rows(arguments.data, machine, arguments)
     n_missing = int(((X != X) | ((X < 0) & (names is not None))).sum())

@@ -42,9 +42,11 @@ def add(commands):
 
 def run(arguments):
     """Write the table and the picture, and print the best mutation."""
-    _data.check_output(arguments.output, (".csv",))
-    if arguments.plot is not None:
-        _data.check_output(arguments.plot, _data.PICTURE_SUFFIXES)
+    _data.check_outputs(
+        [arguments.model, arguments.data],
+        (arguments.output, (".csv",)),
+        (arguments.plot, _data.PICTURE_SUFFIXES),
+    )
     machine = _machines.load(arguments.model, "mutants")
     X, names = _machines.read_rows(arguments.data, machine, arguments)
     alphabet = _machines.alphabet_of(machine, arguments)

@@ -69,17 +69,14 @@ def add(commands):
 
 def run(arguments):
     """Fit, write the page and the table of edges, and print a summary."""
-    _data.check_output(arguments.output, (".html", ".md"))
+    output = Path(arguments.output)
+    edges = output.with_suffix(".csv")
+    _data.check_outputs([arguments.table], (output, (".html", ".md")), (edges, (".csv",)))
     for name in ("bootstraps", "permutations"):
         if getattr(arguments, name) < 0:
             raise ValueError(f"--{name} must be at least 0, got {getattr(arguments, name)}.")
-    output = Path(arguments.output)
-    edges = output.with_suffix(".csv")
-    if edges.resolve() == Path(arguments.table).resolve():
-        raise ValueError(
-            f"the table of edges, {edges}, would replace the table of items: give --output another "
-            f"name, such as {output.stem}_network{output.suffix}."
-        )
+    if arguments.permutations and arguments.group is None:
+        raise ValueError("--permutations are those of groups: name their column by --group.")
     start = time.perf_counter()
     names, columns = read_items(arguments.table)
     taken = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
@@ -174,15 +171,28 @@ def _table(items, columns):
                 f"column {name!r} has {len(values)} different values, items have 2 to "
                 f"{_MAX_CATEGORIES}: leave it out by --ignore, or bin it first."
             )
-        if len(values) > 2 and _order(values[-1])[0]:
-            warn_user(
-                f"words are taken in alphabetical order, in column {name!r}: {', '.join(values)}. "
-                "Write numbers where that is not theirs.",
-            )
+        _warn_of_order(name, values)
         place = {value: k for k, value in enumerate(values)}
         scores.append([np.nan if cell is None else place[cell] for cell in cells])
         categories.append(values)
     return np.array(scores, float).T, categories
+
+
+def _warn_of_order(name, values):
+    """Warn of categories in order whose scores may be others than 0, 1, 2, ..."""
+    listed = f"in column {name!r}: {', '.join(values)}."
+    if len(values) > 2 and _order(values[-1])[0]:
+        warn_user(
+            f"words are taken in alphabetical order, {listed} Write numbers where that is not "
+            "theirs."
+        )
+    elif len(values) > 2:
+        steps = np.diff([float(value) for value in values])
+        if not np.allclose(steps, steps[0]):
+            warn_user(
+                f"numbers are not evenly spaced, {listed} Their scores are 0, 1, 2, ... in this "
+                "order: leave cells empty where a number, such as 99, stands for a missing value."
+            )
 
 
 def _order(text):

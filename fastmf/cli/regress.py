@@ -59,13 +59,12 @@ def run(arguments):
     """Fit, write the table, the picture and the estimator, and print a summary."""
     import fastmf
 
-    for path, suffixes in (
+    _data.check_outputs(
+        [arguments.data, arguments.target, arguments.names],
         (arguments.output, (".csv",)),
         (arguments.plot, _data.PICTURE_SUFFIXES),
         (arguments.model, (".npz",)),
-    ):
-        if path is not None:
-            _data.check_output(path, suffixes)
+    )
     X, y, names = _table(arguments)
     options = {
         "expected_model_size": arguments.expected_model_size,

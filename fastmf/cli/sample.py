@@ -44,7 +44,7 @@ def run(arguments):
     """Draw and write."""
     from fastmf._jit.messages import announced
 
-    _data.check_output(arguments.output, _machines.MACHINE_SUFFIXES)
+    _data.check_outputs([arguments.model], (arguments.output, _machines.MACHINE_SUFFIXES))
     machine = _machines.load(arguments.model, "sample")
     options = {"n_sweeps": arguments.sweeps, "random_state": arguments.seed}
     if arguments.start is not None:

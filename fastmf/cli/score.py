@@ -39,7 +39,8 @@ def run(arguments):
     """Score, write and print the mean."""
     from fastmf._jit.messages import announced
 
-    _data.check_output(arguments.output, _data.OUTPUT_SUFFIXES)
+    inputs = arguments.model, arguments.data
+    _data.check_outputs(inputs, (arguments.output, _data.OUTPUT_SUFFIXES))
     machine = _machines.load(arguments.model, "score_samples")
     method = "energy" if arguments.energy else "score_samples"
     if not hasattr(machine, method):

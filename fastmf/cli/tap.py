@@ -49,7 +49,7 @@ def run(arguments):
     import fastmf
     from fastmf._jit.messages import announced
 
-    _data.check_output(arguments.output, (".csv",))
+    _data.check_outputs([arguments.model, arguments.evidence], (arguments.output, (".csv",)))
     model, clamp, log_factor = _model(arguments)
     options = {} if clamp is None else {"clamp": clamp}
     if clamp is not None and arguments.method == "adaptive_tap":

@@ -131,7 +131,8 @@ def run(arguments):
 
     from fastmf import GeneralizedRBM
 
-    _data.check_output(arguments.output, (".npz",))
+    inputs = arguments.data, arguments.checkpoint
+    _data.check_outputs(inputs, (arguments.output, (".npz",)))
     if len(arguments.learning_rate) > 2:
         raise ValueError("--learning-rate takes one rate or two, of the first epoch and the last.")
     X, visible, alignment = _rows(arguments)

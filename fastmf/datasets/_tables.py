@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -14,6 +15,8 @@ NOT_UTF_8 = "it is no text in UTF-8; save it in that encoding (spreadsheets: CSV
 MAX_LINE_BYTES = 2**26
 # In the order in which they are looked for: others may stand within cells, as decimal commas do.
 _SEPARATORS = "\t;,"
+_QUOTED = re.compile(r'"[^"]*"')
+_DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 # What stands for a missing value, in small letters; an empty cell does, too.
 MISSING_CELLS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", ".")
 
@@ -67,6 +70,8 @@ def read_table(path, check_memory, left_out=()):
 def read_texts(path):
     """The lines of a table, each a list of cells of text, without blanks around them.
 
+    Numbers with decimal commas have points, as in `read_table`.
+
     Raises
     ------
     ValueError
@@ -79,7 +84,8 @@ def read_texts(path):
             separator = _separator(begin.rstrip("\r\n"))
             options = {"delimiter": separator, "skipinitialspace": True}
             lines = csv.reader(chain([begin], text), **options)
-            return [cells for line in lines if any(cells := [cell.strip() for cell in line])]
+            point = partial(_DECIMAL_COMMA.sub, r"\1.\2") if separator in ";\t" else str
+            return [cells for line in lines if any(cells := [point(cell.strip()) for cell in line])]
         except UnicodeDecodeError as error:
             raise ValueError(NOT_UTF_8) from error
 
@@ -103,6 +109,10 @@ def _numbers(lines, separator, names, begin, left_out):
         array = np.loadtxt(map(_plain(separator), lines), **options)
     except ValueError as error:
         raise ValueError(_in_words(str(error), names)) from error
+    while names and len(names) > n_cells and names[-1] == "":
+        names.pop()
+    if names is not None and len(names) > n_cells:
+        raise ValueError(f"its line of names has {len(names)} cells, the next one {n_cells}")
     if names is not None and len(names) == n_cells:
         names = [names[j] for j in used]
     if names and len(names) > 1 and names[-1] == "" and np.isnan(array[:, -1]).all():
@@ -114,7 +124,10 @@ def _numbers(lines, separator, names, begin, left_out):
 
 
 def _in_words(message, names):
-    """NumPy's message about a cell that is no number, with the name of its column."""
+    """NumPy's messages about lines of other lengths and cells that are no numbers."""
+    lengths = r"the number of columns changed from (\d+) to (\d+) at row (\d+)"
+    if found := re.match(lengths, message):
+        return f"row {found[3]} of numbers has {found[2]} cells, those above {found[1]}"
     pattern = r"could not convert string (.*) to float64 at row (\d+), column (\d+).?"
     found = re.fullmatch(pattern, message)
     if not found:
@@ -148,6 +161,7 @@ def _plain(separator):
 
 def _separator(line):
     """Delimiter of the cells of a line of numbers; a comma if there is one cell."""
+    line = _QUOTED.sub("x", line)
     found = next((sign for sign in _SEPARATORS if sign in line), None)
     return found or (" " if len(line.split()) > 1 else ",")
 

@@ -18,7 +18,7 @@ smaller was no z-score: a p-value, or a coefficient.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtr
+from scipy.special import chdtr, ndtr
 
 from fastmf.models._moments import blocks_of, factor, rows_of
 
@@ -32,7 +32,7 @@ FLIP_DEVIATIONS, FLIP_SIZE, MAX_FLIPS = 4.0, 2.0, 20
 MIN_GAIN = 4.0
 # Probability of z-scores of no effects to be as small as those given, below which they are none;
 # and the probability of one score to be between 0 and 1, as p-values are.
-MIN_NULL_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, 0.3413
+MIN_NULL_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, float(ndtr(1.0) - ndtr(0.0))
 # Correlations of features, and their different moduli, from which one decimal is no coincidence.
 MIN_CORRELATIONS, MIN_MODULI = 10, 4
 
@@ -67,13 +67,18 @@ class Summary(NamedTuple):
     def _mismatch(self):
         if self.share <= NOTABLE_SHARE and not len(self.flipped):
             return
-        text = f"R does not fit z: {self.share:.2g} of the variance of z is not of correlations R"
+        faults = []
+        if self.share > 0:
+            faults.append(
+                f"{self.share:.2g} of the variance of z is not of correlations R, which was drawn "
+                "to the identity by as much"
+            )
         if len(self.flipped):
             listed = ", ".join(map(str, self.flipped[:10]))
-            text += f", and the z-scores of features {listed} have the wrong sign"
+            faults.append(f"the z-scores of features {listed} have the wrong sign")
         yield (
-            f"{text}. R was drawn to the identity by as much; give the R of the rows of z, and "
-            "check the coding of the features."
+            f"R does not fit z: {', and '.join(faults)}. Give the R of the rows of z, and check "
+            "the coding of the features."
         )
 
 
@@ -120,11 +125,11 @@ def too_small(z, blocks):
     """Say so of values that are too small for z-scores."""
     n_independent = len(z) ** 2 / sum(float(np.square(block).sum()) for _, block in blocks)
     probability, kind = float(chdtr(n_independent, n_independent * np.mean(z * z))), "coefficients"
-    if (z >= 0).all() and (z <= 1).all():
-        probability, kind = (
-            min(probability, PROBABILITY_OF_UNIT_INTERVAL**n_independent),
-            "p-values",
-        )
+    if (z >= 0).all() and (z <= 1).all() and z.any():
+        # Between 0 and 1, and the smallest one as near to 0 as it is, as p-values of effects are.
+        beyond = ndtr(1.0) - ndtr(z[z > 0].min())
+        in_unit = PROBABILITY_OF_UNIT_INTERVAL**n_independent - beyond**n_independent
+        probability, kind = min(probability, in_unit), "p-values"
     if probability < MIN_NULL_PROBABILITY:
         yield (
             f"z seem to be {kind}, not z-scores: they are from {z.min():.3g} to {z.max():.3g}, and "

@@ -125,3 +125,36 @@ def test_a_warning_is_one_line(monkeypatch, capsys):
         warnings.simplefilter("default")
         assert main(["info", "x.npz"]) == 0
     assert capsys.readouterr().err == "fastmf: warning: look out\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train", "rbm", "f.npz:X", "--output", "./f.npz"],
+     ["train", "rbm", "x.npy", "--output", "f.npz", "--checkpoint", "f.npz"],
+     ["score", "m.npz", "f.npy", "-o", "f.npy"], ["score", "f.npz", "x.npy", "-o", "f.npz"],
+     ["sample", "f.npz", "-o", "f.npz"], ["impute", "m.npz", "f.csv", "-o", "f.csv"],
+     ["denoise", "m.npz", "f.npy", "--flip-probability", "0.1", "-o", "f.npy"],
+     ["dca", "x.fa", "--distances", "f.csv", "--out", "f.csv"],
+     ["dca", "x.fa", "--out", "other.csv", "--model", "f.npz", "--distances", "f.npz"],
+     ["mutants", "m.npz", "f.csv", "-o", "f.csv"], ["regress", "f.csv", "-o", "f.csv"],
+     ["regress", "x.csv", "--target", "f.csv", "-o", "../{}/f.csv"],
+     ["network", "f.csv", "-o", "f.html"], ["tap", "m.uai", "--evidence", "f.csv", "-o", "f.csv"]],
+)  # fmt: skip
+def test_no_output_replaces_a_file_that_is_read(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    files = [tmp_path / f"f.{suffix}" for suffix in ("csv", "npy", "npz")]
+    for file in files:
+        file.write_text("1,2\n")
+    assert main([argument.format(tmp_path.name) for argument in arguments]) == 1
+    assert "would replace a file that is read" in capsys.readouterr().err
+    assert {file.read_text() for file in tmp_path.iterdir()} == {"1,2\n"}
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_two_outputs_have_two_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["regress", "x.csv", "-o", "../" + tmp_path.name + "/y.csv", "--model", "m.npz"])
+    assert "x.csv: there is no such file" in capsys.readouterr().err
+    (tmp_path / "link.pdf").symlink_to(tmp_path / "m.npz")
+    assert main(["regress", "x.csv", "--plot", "link.pdf", "--model", "m.npz"])
+    assert "would replace another output" in capsys.readouterr().err

@@ -60,8 +60,8 @@ def test_page_in_html_holds_everything(table, capsys):
 @pytest.mark.parametrize("name", ["t.html", "./t.md"])
 def test_the_table_is_not_overwritten(table, capsys, name):
     before = table.read_text()
-    assert run("--output", name) != 0
-    assert "would replace the table" in capsys.readouterr().err
+    assert run("--output", name) == 1
+    assert "would replace a file that is read" in capsys.readouterr().err
     assert table.read_text() == before and len(list(table.parent.iterdir())) == 1
 
 
@@ -122,6 +122,7 @@ def test_binary_items_and_rows_that_are_summed_over(table):
         (["--group", "age"], "no column 'age'"),
         (["--output", "n.pdf"], "html or .md"),
         (["--permutations", "-1"], "--permutations"),
+        (["--permutations", "9"], "--group"),
         (["--weight", "who"], "must hold numbers"),
         (["--ignore", "mood", "sleep", "pain | back"], "at least two items"),
         ([], "column 'energy'"),
@@ -162,7 +163,7 @@ def test_tables_that_are_none(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("begin", ["", "\ufeff", "# by hand\n"])
 def test_items_of_other_programs(tmp_path, separator, end, begin):
-    lines = ['"müde"', "b, c", "d"], ["1", '"?"', "none"], ["0", '"2"', '"so; so"']
+    lines = ['"müde"', "b, c", '"d; e"'], ["1", '"?"', "none"], ["0", '"2"', '"so; so"']
     lines = [
         separator.join(f'"{cell}"' if "," in cell else cell for cell in line) for line in lines
     ]
@@ -170,9 +171,39 @@ def test_items_of_other_programs(tmp_path, separator, end, begin):
     for name, convert in (("t.tsv", bytes), ("t.csv.gz", gzip.compress)):
         (tmp_path / name).write_bytes(convert(text.encode()))
         names, columns = read_items(tmp_path / name)
-        assert names == ["müde", "b, c", "d"]
+        assert names == ["müde", "b, c", "d; e"]
         # "none" is an answer beside words, and a missing value beside numbers.
-        assert columns == {"müde": ["1", "0"], "b, c": [None, "2"], "d": ["none", "so; so"]}
+        assert columns == {
+            "müde": ["1", "0"], "b, c": [None, "2"], "d; e": ["none", "so; so"],
+        }  # fmt: skip
+
+
+def test_decimal_commas_are_numbers(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X = ratings(200)[:, [0, 2, 3]]
+    lines = [";".join(f"{x + 8},5" for x in row) for row in X]  # 8,5 before 10,5
+    (tmp_path / "t.csv").write_text("\n".join(["a;b;c", *lines]))
+    assert read_items("t.csv")[1]["a"] == [f"{x + 8}.5" for x in X[:, 0]]
+    assert main(["network", "t.csv", "-q"]) == 0 and "warning" not in capsys.readouterr().err
+    with open("network.csv", newline="") as file:
+        found = [float(row["mean"]) for row in csv.DictReader(file)]
+    expected = mf.OrdinalMachine().fit(X).edge_inclusion().mean[np.triu_indices(3, 1)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("code", [99, -9])
+def test_codes_of_missing_values_are_noticed(tmp_path, monkeypatch, capsys, code):
+    monkeypatch.chdir(tmp_path)
+    X = ratings(200)[:, [0, 2, 3]]
+    X[:6, 1] = code
+    lines = [",".join(map(str, row)) for row in X]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c", *lines]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main(["network", "t.csv", "-q"]) == 0
+    error = capsys.readouterr().err
+    assert error.count("warning") == 1 and "not evenly spaced, in column 'b'" in error
+    assert f"{code}" in error
 
 
 def test_names_of_rows_and_separators_at_the_end_are_no_items(tmp_path):

@@ -40,6 +40,8 @@ def checked_table(estimator, X, *, reset, missing=False):
             raise TypeError(f"X must hold numbers, booleans or strings, got {named}.")
     elif X.dtype.kind not in "fiubU":
         raise TypeError(f"X must hold numbers, booleans or strings, got dtype {X.dtype}.")
+    if X.dtype.kind == "f" and X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)  # half and extended precision, which kernels do not take
     return X
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from fastmf._common.names import check_order
+
 
 def pandas():
     """The module pandas.
@@ -26,6 +28,13 @@ def feature_names(estimator):
     if names is None:
         names = [f"x{j}" for j in range(estimator.n_features_in_)]
     return np.asarray(names, object)
+
+
+def check_options(estimator, *options):
+    """Raise if options that pandas names by feature have another order than the features."""
+    for name in options:
+        names = getattr(estimator, "feature_names_in_", None)
+        check_order(name, [getattr(estimator, name)], names, "X")
 
 
 def square_frame(estimator, matrix):

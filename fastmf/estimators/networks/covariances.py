@@ -50,18 +50,37 @@ class NodeCovariances(NamedTuple):
         return out
 
 
-def shrunk(sandwich, naive, n_rows):
+def shrunk(sandwich, naive, n_rows, sets=None):
     """Covariance with the variances of the sandwich, and correlations between both.
 
     The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large in
     the directions in which rows happen to vary little. Its correlations are therefore mixed with
     those of the naive covariance, with weight p / (p + n): probabilities of edges are then
     calibrated for few rows, too, and fewer rows than couplings do no harm.
+
+    Coordinates that belong together, `sets` of int arrays, keep their covariance instead of their
+    variances: whichever coordinates a set has, the result is the same.
     """
     p = len(sandwich)
-    ratio = np.sqrt(sandwich.diagonal() / naive.diagonal())
     weight = p / (p + n_rows)
-    return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
+    if sets is None:
+        ratio = np.sqrt(sandwich.diagonal() / naive.diagonal())
+        return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
+    ratio = np.zeros((p, p))
+    for own in sets:
+        block = np.ix_(own, own)
+        ratio[block] = _ratio(sandwich[block], naive[block])
+    return (1 - weight) * sandwich + weight * ratio @ naive @ ratio
+
+
+def _ratio(sandwich, naive):
+    """The positive semidefinite matrix M with M naive M = sandwich."""
+    values, vectors = linalg.eigh(naive)
+    values = np.maximum(values, np.finfo(float).eps * values[-1])
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    inverse = (vectors / np.sqrt(values)) @ vectors.T
+    values, vectors = linalg.eigh(root @ sandwich @ root)
+    return inverse @ (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T @ inverse
 
 
 def singular(covariance):

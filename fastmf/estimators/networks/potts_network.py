@@ -235,7 +235,7 @@ class PottsNetwork:
             warn_of_penalty(float(self.l2) * sandwich.objective.total * covariance.diagonal())
         if errors == "sandwich":
             own = contrasts @ sandwich.covariance() @ contrasts.T
-            covariance = shrunk(own, covariance, sandwich.effective_rows)
+            covariance = shrunk(own, covariance, sandwich.effective_rows, of_pairs)
 
         def unpacked(values):
             return self._by_position(sandwich.objective.unpacked(contrasts.T @ values)[0], 2)

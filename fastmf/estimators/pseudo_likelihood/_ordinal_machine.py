@@ -112,8 +112,11 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
 
     def _conditionals(self, X):
         """Result of `OrdinalLikelihood.conditionals` for rows."""
-        scores, thresholds = self._scores(X), self._objective.thresholds
-        rows = OrdinalLikelihood(scores, np.ones(len(scores)), thresholds, n_threads=self.n_threads)
+        scores, fitted = self._scores(X), self._objective
+        rows = OrdinalLikelihood(
+            scores, np.ones(len(scores)), fitted.thresholds, pairs=fitted.pairs,
+            n_threads=self.n_threads,
+        )  # fmt: skip
         return rows.conditionals(self._parameters)
 
     def score_samples(self, X):

@@ -99,8 +99,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Units that may be coupled: an adjacency matrix of shape (n_features, n_features), pairs of
         shape (n_edges, 2), or a graph with `nodes` and `edges`, whose units are numbers of columns
-        or their names. All other couplings are exactly 0, and errors and tests are those of the
-        couplings that are there. For the solvers "newton", "lbfgs" and "gradient".
+        or their names; a data frame must name them in their order. All other couplings are exactly
+        0, and errors and tests are those of the couplings that are there. For the solvers "newton",
+        "lbfgs" and "gradient".
     ebic_gamma : float
         Weight of the number of units in "ebic": 0 is BIC, and more leaves out more couplings.
     rule : {None, "and", "or"}

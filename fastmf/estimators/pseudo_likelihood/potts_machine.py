@@ -71,8 +71,9 @@ class PottsMachine(BasePottsMachine):
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Positions that may be coupled: an adjacency matrix of shape (n_groups, n_groups), pairs of
         shape (n_edges, 2), or a graph with `nodes` and `edges`, whose positions are numbers of
-        columns or their names. All other couplings are exactly 0, and errors and tests are those of
-        the couplings that are there. It needs `symmetric`.
+        columns or their names; a data frame must name them in their order. All other couplings are
+        exactly 0, and errors and tests are those of the couplings that are there. It needs
+        `symmetric`.
     missing : {"absent", "available", "em"}
         "absent" leaves missing labels out: such a position has no term of its own, and no part in
         the probabilities of others, which is biased where the graph has loops. "available" takes

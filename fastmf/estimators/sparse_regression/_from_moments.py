@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._reports import MIN_REPORTED_WEIGHT
@@ -9,6 +10,14 @@ from fastmf.estimators.sparse_regression._unpenalised import projected_parts
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Loci, Regression
 from fastmf.models import _moments, _z_scores
+
+
+def _names(name, matrix, other, vector):
+    """Names of the features, if the vector or the matrix has some, in the same order."""
+    parts = matrix if isinstance(matrix, list | tuple) else [matrix]
+    names = names_along(other, [vector])
+    check_order(name, parts, names, other)
+    return names_along(name, parts) if names is None else names
 
 
 class FromMoments:
@@ -48,7 +57,7 @@ class FromMoments:
         >>> model.fit_moments(X.T @ X, X.T @ y, y @ y, 40).coef_[[3, 7]].round(1)
         array([ 2., -1.])
         """
-        blocks = _moments.blocks_of(gram)
+        blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
         moment = np.asarray(moment, np.float64)
         n_features = sum(len(units) for units, _ in blocks)
         if moment.shape != (n_features,):
@@ -58,7 +67,7 @@ class FromMoments:
             block, of_block, y_square, n = _moments.checked_moments(block, moment[own], y_square, n)
             units.append(own)
             rows.append(_moments.rows_of_moments(block, of_block, y_square)[:2])
-        return self._fit_parts(units, rows, y_square, n)
+        return self._fit_parts(units, rows, y_square, n, names)
 
     def fit_summary(self, z, R, n):
         """Learn from z-scores of single features and the correlations of the features.
@@ -68,9 +77,10 @@ class FromMoments:
         z : array of shape (n_features,)
             z-scores (t-statistics) of the regressions on each feature alone, with a constant.
         R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
-            Correlations of the features. A list holds those of blocks that are not correlated with
-            each other; they are found in a sparse matrix. Blocks share the parameters only, and
-            cost little: take one for each locus.
+            Correlations of the features. A series z or data frames R of pandas name the features,
+            which must be in the same order. A list holds those of blocks that are not correlated
+            with each other; they are found in a sparse matrix. Blocks share the parameters only,
+            and cost little: take one for each locus.
         n : float
             Number of rows.
 
@@ -96,15 +106,18 @@ class FromMoments:
         >>> model.inclusion_probability_.round()
         array([1., 0., 0.])
         """
+        names = _names("R", R, "z", z)
         found = _z_scores.summary_of(z, R, n)
         if (message := found.message()) is not None:
             warn_user(message)
-        return self._fit_parts(found.units, found.rows, float(n), float(n), found)
+        return self._fit_parts(found.units, found.rows, float(n), float(n), names, found)
 
-    def _fit_parts(self, units, rows, y_square, n, summary=None):
+    def _fit_parts(self, units, rows, y_square, n, names, summary=None):
         """Fit to rows with the moments of the data, of independent parts of the features."""
         self.n_features_in_ = sum(map(len, units))
         self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)
         self._check_options()
         groups, n_groups = self._groups(self.n_features_in_)
         self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)

@@ -12,7 +12,7 @@ from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.frames import feature_names, pandas
+from fastmf.estimators.common.frames import check_options, feature_names, pandas
 from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
@@ -417,6 +417,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     def _groups(self, n_features):
         """The number of the group of every feature, and the number of groups."""
         self._keep_unpenalised(Unpenalised.none(n_features))
+        check_options(self, "inclusion_probability", "unpenalised", "groups", "blocks")
         if _is_array(self.inclusion_probability):
             return np.arange(n_features), n_features
         if self.groups is None:

@@ -87,8 +87,9 @@ def tap(
         External tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every
         layer's, shape (n_units,) or (n_rows, n_units).
     clamp : array or tuple of arrays, optional
-        Clamped units: a boolean mask (True: stay at the start), or values with NaN where free. A
-        row with a masked unit that starts outside its support has log-partition -inf.
+        Clamped units: values with NaN where free, or a boolean mask (True: stay at the start). A
+        row with a masked unit that starts outside its support has log-partition -inf; without
+        `init` such masks are refused, as they may be values.
     damping : float in [0, 1), optional
         Weight of the old value. None: undamped until a row oscillates; then the Onsager term of
         that row is treated half-implicitly (see the notes), and if it still oscillates the row is

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.sparse import coo_array, issparse
 
+from fastmf._common.names import check_order
+
 _EXPECTED = (
     "graph must be an adjacency matrix of shape ({0}, {0}), pairs of units, or a graph of "
     "networkx; got {1}."
@@ -31,9 +33,11 @@ def edges_of(graph, n_units, names=None):
     Raises
     ------
     ValueError
-        If an adjacency matrix is not symmetric, or a pair does not name two different units.
+        If an adjacency matrix is not symmetric, or names units in another order; or a pair does
+        not name two different units.
     """
     if issparse(graph) or _shape(graph) == (n_units, n_units):
+        check_order("graph", [graph], names, "X")
         first, second = _of_matrix(graph, n_units)
     else:
         pairs = graph.edges if hasattr(graph, "nodes") else graph

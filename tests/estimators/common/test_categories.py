@@ -18,6 +18,8 @@ TWO_VALUED = {
     "objects": WORDS.astype(object),
     "frame": pd.DataFrame(WORDS, columns=list("abcd")),
     "codes": CHAIN + 1,
+    "half precision": CHAIN.astype(np.float16),
+    "extended precision": CHAIN.astype(np.longdouble),
     "booleans": CHAIN > 0,
     "nullable": pd.DataFrame(CHAIN).astype("Int64"),
     "categories": pd.DataFrame(
@@ -128,3 +130,13 @@ def test_arrays_keep_the_kind_of_their_values():
     assert decoded(np.array([[0, 1]]), [as_array(["a", "b"]), as_array([3, 4])]).tolist() == [
         ["a", 4]
     ]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_labels_in_half_and_extended_precision(dtype):
+    expected = mf.PottsMachine(l2=0.1).fit(CHAIN)
+    labels = CHAIN.astype(dtype)
+    labels[0, 1] = np.nan
+    machine = mf.PottsMachine(l2=0.1).fit(CHAIN.astype(dtype))
+    np.testing.assert_array_equal(machine.couplings_, expected.couplings_)
+    np.testing.assert_array_equal(machine.impute(labels), expected.impute(labels.astype(float)))

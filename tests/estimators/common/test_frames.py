@@ -105,3 +105,28 @@ def test_transformers_take_and_return_data_frames(machine, library):
     assert list(features.columns) == list(machine.get_feature_names_out())
     expected = machine.set_output(transform="default").transform(X)
     np.testing.assert_array_equal(features.to_numpy(), expected)
+
+
+OF_FEATURES = {
+    "inclusion_probability": [0.05, 0.1, 0.2, 0.3], "groups": list("ppqq"), "blocks": [0, 0, 1, 1],
+    "unpenalised": [True, False, False, False],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["SpikeSlabRegressor", "SpikeSlabClassifier"])
+@pytest.mark.parametrize("option", OF_FEATURES)
+def test_series_of_features_have_their_order(kind, option):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(40, 4)), columns=NAMES)
+    y = X["b"] + 0.3 * rng.normal(size=40)
+    y = y if kind == "SpikeSlabRegressor" else y > 0
+    values = np.array(OF_FEATURES[option])
+    given = pd.Series(values, index=NAMES)
+    model = getattr(mf, kind)(**{option: given}).fit(X, y)
+    expected = getattr(mf, kind)(**{option: values}).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    with pytest.raises(ValueError, match=f"^{option} must name the features in the order of X"):
+        model.set_params(**{option: given.iloc[::-1]}).fit(X, y)
+    if option != "unpenalised":
+        model.set_params(**{option: pd.Series(values)}).fit(X, y)  # numbered, not named
+        np.testing.assert_array_equal(model.coef_, expected.coef_)

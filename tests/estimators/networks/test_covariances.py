@@ -23,6 +23,22 @@ def test_mixed_covariances_have_the_variances_of_the_sandwich():
     ratio = np.sqrt(A[0, 0] * A[1, 1] / (B[0, 0] * B[1, 1]))
     assert found[0, 1] == pytest.approx((1 - weight) * A[0, 1] + weight * ratio * B[0, 1])
     np.testing.assert_allclose(shrunk(A, B, 1e12), A)
+    alone = [np.array([k]) for k in range(3)]
+    np.testing.assert_allclose(shrunk(A, B, 9, alone), found, rtol=1e-12)
+
+
+def test_mixed_covariances_of_sets_do_not_depend_on_their_coordinates():
+    rng = np.random.default_rng(0)
+    A, B = (np.cov(rng.normal(size=(5, 40))) for _ in range(2))
+    sets = [np.arange(2), np.arange(2, 5)]
+    found = shrunk(A, B, 9, sets)
+    for own in sets:
+        np.testing.assert_allclose(found[np.ix_(own, own)], A[np.ix_(own, own)], rtol=1e-10)
+    turn = np.zeros((5, 5))
+    for own in sets:
+        turn[np.ix_(own, own)] = np.linalg.qr(rng.normal(size=(len(own), len(own))))[0]
+    turned = shrunk(turn @ A @ turn.T, turn @ B @ turn.T, 9, sets)
+    np.testing.assert_allclose(turned, turn @ found @ turn.T, atol=1e-12)
 
 
 def test_covariances_of_each_feature_are_blocks():

@@ -90,6 +90,19 @@ def test_l1_and_names_of_columns():
     assert machine.graph_.tolist() == [[0, 1], [1, 2], [3, 4]]
     assert not machine.couplings_[0, 3]
     assert clone(machine).graph == graph
+    adjacent = pandas.DataFrame(np.zeros((5, 5), int), index=X.columns, columns=X.columns)
+    for first, second in graph:
+        adjacent.loc[first, second] = adjacent.loc[second, first] = 1
+    again = FullyVisibleBoltzmannMachine(graph=adjacent, l1=0.05).fit(X)
+    np.testing.assert_array_equal(again.couplings_, machine.couplings_)
+    labels = X.replace(-1, 0).astype(int)
+    for other in (machine, PottsMachine(l2=0.1)):
+        other.set_params(graph=adjacent.iloc[::-1, ::-1])
+        with pytest.raises(ValueError, match="graph must name the features in the order of X"):
+            other.fit(labels)
+        other.fit(labels.to_numpy())  # without names to compare with
+        with pytest.raises(ValueError, match=r"take graph\.loc"):
+            other.set_params(graph=adjacent.iloc[::-1]).fit(labels)
 
 
 @pytest.mark.parametrize("options", [

@@ -142,7 +142,12 @@ def probabilities(machine):
     return states, np.exp(logs - np.logaddexp.reduce(logs))
 
 
-def test_conditionals(data, machine):
+@pytest.mark.parametrize("options", [{}, {"l1": "ebic"}, {"l1": "ebic", "rule": "or"}, {"l1": 0.2}])
+def test_conditionals(data, options):
+    if options:  # some items are uncoupled
+        data = np.column_stack([data[:, :2], np.random.default_rng(0).permutation(data[:, 2])])
+    machine = mf.OrdinalMachine(**options, tol=1e-8).fit(data)
+    assert (machine.couplings_[np.triu_indices(3, 1)] == 0).any() == bool(options)
     states, p = probabilities(machine)
     found = machine.conditional_proba(states)
     first = np.cumsum([0, *SIZES])

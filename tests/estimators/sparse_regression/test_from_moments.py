@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from kernel_cases.regression import problem
 from scipy import sparse
@@ -84,6 +85,34 @@ def test_correlations_of_other_features_are_diagnosed_and_not_followed():
     # Several effects take the place of one that R cannot explain.
     assert other.inclusion_probability_.sum() > 1.5
     assert other.mismatch_ > 0.02 and other.noise_variance_ == 1
+
+
+def test_names_of_features_are_those_of_pandas():
+    """Of z or R; another order would be another problem."""
+    names = list("abcdef")
+    model, _ = problem(60, 6)
+    R = pd.DataFrame(model.X, columns=names).corr()
+    z = pd.Series(np.linspace(-2, 6, 6), index=names)
+    expected = mf.SpikeSlabRegressor().fit_summary(z.to_numpy(), R.to_numpy(), 60)
+    halves = [R.iloc[:3, :3], R.iloc[3:, 3:]]
+    for own, matrix in ((z, R), (z, R.to_numpy()), (z.to_numpy(), R), (z, halves)):
+        ours = mf.SpikeSlabRegressor().fit_summary(own, matrix, 60)
+        assert ours.as_frame().index.tolist() == names
+        if matrix is not halves:
+            np.testing.assert_array_equal(ours.coef_, expected.coef_)
+    for matrix in (R.iloc[::-1, ::-1], halves[::-1], R.iloc[:5, :5]):
+        with pytest.raises(ValueError, match="R must name the features in the order of z"):
+            mf.SpikeSlabRegressor().fit_summary(z, matrix, 60)
+    with pytest.raises(ValueError, match=r"take R\.loc"):
+        mf.SpikeSlabRegressor().fit_summary(z.to_numpy(), R.iloc[::-1], 60)
+    chosen = mf.SpikeSlabRegressor(unpenalised=["c"]).fit_summary(z, R, 60)
+    assert chosen.inclusion_probability_[2] == 1
+    moments = 60 * R, 60 * z / 10, 60.0, 60
+    ours = mf.SpikeSlabRegressor(**KNOWN).fit_moments(*moments)
+    assert ours.as_frame().index.tolist() == names
+    with pytest.raises(ValueError, match="gram must name the features in the order of moment"):
+        ours.fit_moments(60 * R, 6 * z.iloc[::-1], 60.0, 60)
+    assert ours.fit_summary(z.to_numpy(), R.to_numpy(), 60).as_frame().index[0] == "x0"
 
 
 def test_many_blocks_that_explain_more_than_there_is():

@@ -93,3 +93,19 @@ def test_a_single_row_has_no_axis_of_rows():
     assert found.log_partition is None
     assert found.mean[0].shape == (3,) and found.b[1].shape == (2,)
     assert np.ndim(found.converged) == 0 and found.history.shape == (1,)
+
+
+def test_booleans_without_a_start_may_be_values():
+    """As a mask they would keep units at means that these do not have."""
+    values = np.array([True, False, True])
+    for clamp in (values, np.array([values, ~values]), (None, values[:2])):
+        with pytest.raises(ValueError, match=r"clamp of booleans is a mask.*astype"):
+            mf.tap(MODEL, clamp=clamp)
+    numbers = values.astype(float)
+    expected = mf.tap(MODEL, clamp=numbers).log_partition
+    assert mf.tap(MODEL, numbers, clamp=np.ones(3, bool)).log_partition == expected
+    assert mf.belief_propagation(MODEL, clamp=values).log_partition == pytest.approx(expected)
+    # Nothing is masked, or units have any value.
+    assert mf.tap(MODEL, clamp=np.zeros(3, bool)).converged
+    real = mf.RBM(np.ones((3, 2)), mf.Gaussian(np.zeros(3), np.full(3, 9.0)), MODEL.hidden)
+    assert mf.tap(real, clamp=values).converged
