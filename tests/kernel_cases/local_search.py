@@ -7,7 +7,7 @@ from fastmf.kernels.bp.local_search import ClimbSettings
 from kernel_cases.case import Case, chosen, with_options
 
 
-def climb_arguments(size, dtype, rows=None, joint=False):
+def climb_arguments(size, dtype, rows=None, joint=False, n_annealed=0):
     """Arguments of `climb`: frustrated weights, random starts."""
     rng = np.random.default_rng(9)
     weights = rng.normal(size=(size.n_visible, size.n_hidden)).astype(dtype)
@@ -20,7 +20,9 @@ def climb_arguments(size, dtype, rows=None, joint=False):
     fields = visible_field.astype(dtype), hidden_field.astype(dtype)
     problem = BPProblem(weights, exponentials, weights[:0], weights.sum(1), *fields)
     outcome = visible, np.zeros(len(rows)), np.zeros(len(rows), bool)
-    settings = ClimbSettings(joint, max_factors, 1 + abs(weights).sum(1))
+    temperatures = np.linspace(5, 0.5, n_annealed)
+    scale, logs = 1 + abs(weights).sum(1), np.log1p(-rng.random(10_000))
+    settings = ClimbSettings(joint, max_factors, scale, temperatures, logs)
     workspaces = np.empty((8, 3, size.n_hidden))
     return settings, problem, workspaces, *outcome, np.zeros(2, np.int64)
 
@@ -31,7 +33,13 @@ def of_climb(arguments):
 
 
 CASES = [
-    Case("bp.local_search.climb", name, with_options(climb_arguments, joint=joint), of_climb,
-         {"float64": 1e-9}, ("visible", "optimal"), large=True, dtypes=("float64",))
-    for name, joint in (("marginal", False), ("joint", True))
+    Case("bp.local_search.climb", name, with_options(climb_arguments, **options), of_climb,
+         {"float64": 1e-9}, ("visible", "optimal"), large=not options.get("n_annealed"),
+         dtypes=("float64",), any_rows=not options.get("n_annealed"))
+    for name, options in (
+        ("marginal", {"joint": False}),
+        ("joint", {"joint": True}),
+        ("annealed-marginal", {"joint": False, "n_annealed": 3}),
+        ("annealed-joint", {"joint": True, "n_annealed": 3}),
+    )
 ]  # fmt: skip

@@ -5,16 +5,22 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import generator
-from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.bp._block_moves import best_assignments, objective_of, problem_of
+from fastmf.inference.bp._assignments import (
+    best_assignments,
+    climbed,
+    margin_of,
+    objective_of,
+    problem_of,
+)
 from fastmf.inference.fixed_point import ending_of, replaced, with_check
-from fastmf.kernels.bp.arguments import BPProblem, BPRecord
-from fastmf.kernels.bp.local_search import ClimbSettings, climb
+from fastmf.kernels.bp.arguments import BPRecord
 
-# Multiple of the sweeps of moves of layers with which a check looks for better assignments.
-CHECK_EFFORT = 8
+# Chains with which a check looks for better assignments, the multiple of their rounds, and the
+# number of chains that must end at the best one for it to be reliable.
+CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
 IS_BEST = "; no assignment is more probable: all states of a layer were compared"
 BETTER = "another assignment is more probable, by {:.3g} nats; take n_restarts=20"
+FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
 # The bound is valid after any number of power iterations.
 MAX_POWER_ITERATIONS = 200
 
@@ -49,7 +55,7 @@ def set_visible(units, record, rows, visible):
     record.hidden[rows, : weights.shape[1]] += sums.astype(np.float64) * units.factor
 
 
-def polish_rows(options, units, settings, problem, record):
+def polish_rows(options, units, fields, record):
     """Make the best assignment of each row a local maximum, all in float64.
 
     Returns
@@ -57,27 +63,14 @@ def polish_rows(options, units, settings, problem, record):
     bool array of shape (n_rows,)
         Whether no flip of one visible unit improves the assignment.
     """
-    weights, joint = units.weights(), options.algorithm == "max"
-    (n, m), n_rows = weights.shape, len(record.best)
-    problem = BPProblem(
-        weights=weights,
-        exponentials=np.exp(weights[:0] if joint else weights),
-        starts=weights[:0],
-        row_sums=weights.sum(1),
-        visible_field=problem.visible_field,
-        hidden_field=np.ascontiguousarray(problem.hidden_field[:, :m]),
-    )
-    optimal, queue = np.zeros(n_rows, bool), np.zeros(2, np.int64)
-    n_workers = workers_for(n_rows, 20 * n_rows * n * m, options.n_threads)
-    climbing = ClimbSettings(joint, settings.max_factors, 1 + abs(weights).sum(1))
-    workspaces = np.empty((n_workers, 3, m))
-    outcome = record.best, record.objective, optimal
-    in_parallel(climb, (climbing, problem, workspaces, *outcome, queue), n_workers)
+    joint, n_threads = options.algorithm == "max", options.n_threads
+    problem = units.weights(), fields, joint, record.best
+    record.objective[:], optimal = climbed(*problem, n_threads=n_threads)
     return optimal
 
 
 def assigned_rows(options, units, ends, n_starts, moves):
-    """Decoded rows that are polished, the best of several starts, and moved layer by layer.
+    """Decoded rows that are polished, the best of several starts, and of annealed chains.
 
     Parameters
     ----------
@@ -87,7 +80,7 @@ def assigned_rows(options, units, ends, n_starts, moves):
         Rows that have ended, `n_starts` for each row of `units`.
     n_starts : int
     moves : bool
-        Whether layers are moved where assignments are polished.
+        Whether chains are annealed where assignments are polished.
 
     Returns
     -------
@@ -96,10 +89,11 @@ def assigned_rows(options, units, ends, n_starts, moves):
     is_best : bool
         Whether no assignment is more probable, as all states of a layer were compared.
     """
-    settings, problem, record = ends
+    _, problem, record = ends
     optimal, is_best = None, False
     if options.polishes:
-        optimal = polish_rows(options, units, settings, problem, record)
+        fields = problem.visible_field, problem.hidden_field[:, : units.model.weights.shape[1]]
+        optimal = polish_rows(options, units, fields, record)
     if n_starts > 1:
         record, optimal = best_of(record, optimal, n_starts)
     moved = None
@@ -107,8 +101,7 @@ def assigned_rows(options, units, ends, n_starts, moves):
         moved = best_assignments(units, options.algorithm == "max", record.best)
     if moved is not None:
         record.best[:] = moved.visible
-        here = dict(zip(("visible_field", "hidden_field"), units.fields, strict=True))
-        optimal = polish_rows(options, units, settings, problem._replace(**here), record)
+        optimal = polish_rows(options, units, units.fields, record)
         is_best = moved.is_best
     return record, optimal, is_best
 
@@ -143,13 +136,15 @@ class AssignmentCheck(NamedTuple):
         bits = self.units.is_one(np.atleast_2d(found.assignment[0]))
         if self.is_best:
             return [""] * len(bits)
-        others = best_assignments(self.units, self.joint, bits, rng=1, effort=CHECK_EFFORT)
+        size = CHECKED_CHAINS, CHECK_EFFORT
+        others = best_assignments(self.units, self.joint, bits, *size, rng=1)
         if others is None:
             return None
         own = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
-        rise = others.objective - own
-        margin = 1e-9 * (1 + abs(own))
-        return [BETTER.format(x) if x > y else "" for x, y in zip(rise, margin, strict=True)]
+        rise, n = others.objective - own, others.n_agreeing
+        few = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+        better = rise > margin_of(own)
+        return [BETTER.format(x) if y else z for x, y, z in zip(rise, better, few, strict=True)]
 
 
 def best_of(record, optimal, n_starts):

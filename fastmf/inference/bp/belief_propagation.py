@@ -192,9 +192,11 @@ def belief_propagation(
     Decoding: max- and mixed-product are heuristics; a polished assignment is a local maximum under
     single flips. Without `init` it is compared with all states of a layer, where these are few
     (2^24 numbers for all rows together), and is the most probable one then; elsewhere, of layers
-    that are not large, with chains in which whole layers are annealed. Reading `reliable` does so
-    for eight times as long. Polishing costs about five sweeps, and the memory of the weights in
-    float64 (for mixed-product twice); a restart as much as decoding without one.
+    that are not large, with 16 annealed chains of single flips. Reading `reliable` anneals 64 for
+    longer; it is False if one ends higher, or fewer than 4 as high. Of 40 machines of 100 x 40
+    units 40 (max) and 39 (mixed) were solved, none poor and reliable; 200 x 100: 1 of 18 (max) was.
+    Polishing costs about five sweeps, and the memory of the weights in float64 (for mixed-product
+    twice); a restart as much as decoding without one.
 
     With Categorical visible units means and variances are flat and the visible assignment consists
     of labels, (n_rows, n_groups). Their messages are computed in float64; `init`, `messages`,

@@ -13,7 +13,7 @@ import numpy as np
 from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
 from fastmf.inference.mean_field.second_solutions import is_discrete, widths
 from fastmf.models import BoltzmannMachine
-from fastmf.models._elimination import Tables, sum_over_states
+from fastmf.models._elimination import Marginals, Tables, sum_over_states
 from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._narrow_graphs import n_entries_of, reduction_of, sum_in_rounds
@@ -256,6 +256,8 @@ def _eliminated(sides, tilt, values):
         found = eliminated(Tables(own, graph.edges, couplings), MAX_ENTRIES / n_rows, plans)
         if found is None:
             return None
+        if found.units is None:  # no state is possible
+            continue
         log_partition[k] = found.log_partition
         if isinstance(states, np.ndarray):
             mean[k] = (found.units * states[:, :, 0]).sum(1)
@@ -298,7 +300,7 @@ def is_small(graph, n_rows=1):
 
 
 def eliminated(tables, max_entries, plans):
-    """Exact `Marginals` of a graph; None if they are large, or no state is possible.
+    """Exact `Marginals` of a graph, with -inf alone if no state is possible; None if they are large.
 
     Parameters
     ----------
@@ -313,15 +315,14 @@ def eliminated(tables, max_entries, plans):
     ]  # fmt: skip
     n_allowed = np.fromiter(map(np.count_nonzero, allowed), np.int64, len(allowed))
     if not n_allowed.all():
-        return None
+        return Marginals(-np.inf, None, None)
     key = n_allowed.tobytes()
     if key not in plans:
         plans[key] = _plan(n_allowed, tables.edges, max_entries)
     if plans[key] is None:
         return None
     left = restricted(tables, allowed)
-    found = marginals_of_all(left, tables.edges, plans[key](left.tables))
-    return None if found.log_partition == -np.inf else found
+    return marginals_of_all(left, tables.edges, plans[key](left.tables))
 
 
 def _plan(n_allowed, edges, max_entries):

@@ -1,4 +1,7 @@
-"""One-flip local search between two layers of {0, 1} units with couplings W and fields b, c.
+"""Single flips of {0, 1} units between two layers with couplings W and fields b, c.
+
+While temperatures T are given, a flip is taken with probability min(1, exp(gain / T)) (simulated
+annealing, Kirkpatrick et al. 1983); then only those that raise the objective are (local search).
 
 The objective of visible units v, with H_j = c_j + sum_i v_i W_ij, is
 
@@ -14,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._jit.argument_types import Float64
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task, stopped
@@ -26,6 +30,8 @@ GAIN_TOLERANCE = 1e-11
 # Rounds over all visible units: rounding errors of couplings of many orders of magnitude may exceed
 # the tolerance.
 MAX_ROUNDS = 1000
+# Entries of `logs` by which each row begins after the one before.
+LOG_STRIDE = 7919
 # Rows of a workspace after the log-odds of hidden units: the probabilities of 0 and 1 they give.
 ZERO, ONE = 1, 2
 
@@ -41,11 +47,18 @@ class ClimbSettings(NamedTuple):
         Number of factors between 1 and exp(weight) whose product is a number in float64.
     scale : float64 array of shape (n_visible,)
         1 plus the sum of the absolute weights of each unit.
+    temperatures : float64 array of shape (n_annealed,)
+        Temperature of each round over all units before the local search.
+    logs : float64 array
+        Logarithms of uniform random numbers, read in a circle from another place for each row; not
+        read without temperatures.
     """
 
     joint: bool
     max_factors: int
-    scale: np.ndarray
+    scale: Float64[1]
+    temperatures: Float64[1]
+    logs: Float64[1]
 
 
 @kernel(mode="merged")
@@ -99,14 +112,16 @@ def _gain(joint, problem, unit, is_one, field, max_factors, workspaces, w):
 
 
 @kernel(mode="merged")
-def _climb_row(settings, problem, fields, visible, workspaces, w, queue):
+def _climb_row(settings, problem, fields, visible, workspaces, place, queue):
     """Flip units of one row; returns whether no single flip helps."""
-    (joint, max_factors, scale), (n_visible, n) = settings, problem.weights.shape
+    joint, max_factors, scale, temperatures, logs = settings
+    (n_visible, n), (w, index) = problem.weights.shape, place
     log_odds = row(workspaces, (w, LOG_ODDS, 0), n)
     p, q = row(workspaces, (w, ONE, 0), n), row(workspaces, (w, ZERO, 0), n)
+    n_annealed = temperatures.shape[0] * n_visible
     n_tried = n_rejected = np.int64(0)
     changed = True
-    while n_rejected < n_visible and n_tried < MAX_ROUNDS * n_visible:
+    while n_rejected < n_visible and n_tried < n_annealed + MAX_ROUNDS * n_visible:
         if changed and not joint:
             for j in range(n):
                 p[j], q[j] = sigmoid_pair(log_odds[j])
@@ -115,7 +130,11 @@ def _climb_row(settings, problem, fields, visible, workspaces, w, queue):
             break
         is_one = visible[i]
         gain = _gain(joint, problem, i, is_one, fields[i], max_factors, workspaces, w)
-        changed = gain > GAIN_TOLERANCE * (scale[i] + abs(fields[i]))
+        least = GAIN_TOLERANCE * (scale[i] + abs(fields[i]))
+        if n_tried < n_annealed:
+            u = logs[(n_tried + index * LOG_STRIDE) % logs.shape[0]]
+            least, n_rejected = temperatures[n_tried // n_visible] * u, np.int64(-1)
+        changed = gain > least
         n_tried, n_rejected = n_tried + 1, n_rejected + 1
         if changed:
             n_rejected, sign = np.int64(0), -1.0 if is_one else 1.0
@@ -136,9 +155,10 @@ def _hidden_objective(joint, log_odds):
 
 @kernel(fastmath=REORDER, views=True)
 def climb(settings, problem, workspaces, visible, objective, optimal, queue):
-    """Flip visible units, one after another, while that raises the objective.
+    """Flip visible units, one after another, at falling temperatures and while that helps.
 
-    Sequential mixed-product (or max-product, if `joint`): a row ends where no single flip helps.
+    Without temperatures sequential mixed-product (or max-product, if `joint`): a row ends where no
+    single flip helps.
 
     Parameters
     ----------
@@ -170,7 +190,8 @@ def climb(settings, problem, workspaces, visible, objective, optimal, queue):
             # At the end anew, without the rounding errors of all flips.
             _set_log_odds(problem.weights, hidden_field, v, log_odds)
             if not ended:
-                optimal[index] = _climb_row(settings, problem, fields, v, workspaces, w, queue)
+                place = w, index
+                optimal[index] = _climb_row(settings, problem, fields, v, workspaces, place, queue)
         total = 0.0
         for i in range(n_visible):
             total += fields[i] if v[i] else 0.0

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fastmf._outcomes import CONVERGED
+from fastmf._outcomes import CONVERGED, INFEASIBLE
 from fastmf.inference.bp.graphs.elimination import eliminated_units
 from fastmf.inference.bp.graphs.results import graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved
@@ -53,9 +53,9 @@ def _exact(options, units, n_rows):
         rows.append(eliminated_units(units.row(k), MAX_TABLE_ENTRIES / n_rows, plans))
         if rows[-1] is None:
             return None
-    zeros = np.zeros(n_rows)
+    zeros, values = np.zeros(n_rows), [row.log_partition for row in rows]
     record = {
-        "status": np.full(n_rows, CONVERGED), "n_iter": zeros.astype(np.int64),
+        "status": np.where(np.isneginf(values), INFEASIBLE, CONVERGED), "n_iter": zeros.astype(np.int64),
         "residual": zeros, "damping": zeros,
     }  # fmt: skip
     values, beliefs, pairs = map(np.array, zip(*rows, strict=True))
@@ -64,7 +64,7 @@ def _exact(options, units, n_rows):
 
 def _certain(found):
     """The same beliefs, which need no check."""
-    message = np.full(np.shape(found.converged), "exact, by elimination")
+    message = np.where(found.converged, "exact, by elimination", found.message)
     found = replaced(found, method="elimination", message=message[()])
     found.__dict__["_loops"] = lambda found: np.zeros(np.size(found.converged))
     return with_check(found, lambda found: [""] * np.size(found.converged))

@@ -38,7 +38,7 @@ def eliminated_units(units, max_entries, plans):
     Returns
     -------
     Eliminated or None
-        None if there are more entries, or if no state is possible.
+        None if there are more entries. If no state is possible, -inf and probabilities of 0.
     """
     sizes, edges = units.graph.n_states, units.graph.edges
     flat = np.empty(units.first_state[-1])
@@ -56,6 +56,8 @@ def eliminated_units(units, max_entries, plans):
     found = eliminated(Tables(fields, edges, tables), max_entries, plans)
     if found is None:
         return None
+    if found.units is None:
+        return Eliminated(-np.inf, np.zeros_like(flat), np.zeros_like(values))
     units, pairs = (_joined(parts) for parts in (found.units, found.pairs))
     return Eliminated(found.log_partition, units, pairs)
 

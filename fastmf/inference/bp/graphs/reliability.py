@@ -28,6 +28,7 @@ MAX_VALUES = 2_000_000
 # Nats of the loop correction up to which a naive mean-field solution elsewhere is no reason, if no
 # start leads elsewhere: such solutions are common where phases overlap.
 SMALL_LOOPS = 0.05
+NO_STATES = "no state is possible, as exact sums say: the log-partition is -inf"
 DAMPED = (
     "its messages settle with damping only, as where cycles are frustrated, and the marginals may "
     "be far off"
@@ -85,6 +86,9 @@ class GraphCheck(NamedTuple):
             return None
         for row in rows:
             wrong = None
+            if exact is not None and exact[row].log_partition == -np.inf:
+                reasons[row] = NO_STATES
+                continue
             if exact is not None:
                 beliefs = np.exp(_log_weights(found, row)) @ self.beliefs[row]
                 sums = exact[row].log_partition - values[row], exact[row].beliefs - beliefs

@@ -78,3 +78,25 @@ def test_checks_of_layers_are_kept():
     clamp = np.r_[1.0, np.full(29, np.nan)]
     fixed = mf.belief_propagation(model, clamp=(clamp, None))
     assert fixed.reliable is not None and np.isfinite(fixed.loop_correction)
+
+
+def colouring(n_units, n_colours):
+    """All units coupled, no two of one colour."""
+    same = np.kron(1 - np.eye(n_units), np.eye(n_colours)) > 0
+    prior = mf.Categorical(np.zeros((n_units, n_colours)))
+    return mf.BoltzmannMachine(np.where(same, -np.inf, 0.0), prior)
+
+
+def test_a_colouring_that_does_not_exist_is_infeasible():
+    """Three units that all differ, of two colours; with three there are six states."""
+    found = mf.belief_propagation(colouring(3, 2), algorithm="auto")
+    assert not found.converged and not found.reliable and found.log_partition == -np.inf
+    assert "infeasible" in found.message and not found.mean.any()
+    summed = mf.belief_propagation(colouring(3, 2))
+    assert not summed.reliable and "no state is possible" in summed.message
+    possible = mf.belief_propagation(colouring(3, 3), algorithm="auto")
+    assert possible.reliable and np.isclose(possible.log_partition, np.log(6))
+    rows = np.array([[np.nan] * 3, [0, 0, np.nan], [1, np.nan, np.nan]])
+    some = mf.belief_propagation(colouring(3, 3), algorithm="auto", clamp=rows)
+    assert some.converged.tolist() == [True, False, True]
+    assert np.allclose(np.exp(some.log_partition), [6, 0, 2])

@@ -29,7 +29,8 @@ def test_nothing_where_tables_are_large_or_no_state_is_left():
         _forbidden(),
         mf.Categorical(np.zeros((2, 2))),
     )
-    assert elimination.eliminated_units(GraphUnits(impossible), 2**20, {}) is None
+    found = elimination.eliminated_units(GraphUnits(impossible), 2**20, {})
+    assert found.log_partition == -np.inf and not found.beliefs.any() and not found.pairs.any()
 
 
 def _forbidden():

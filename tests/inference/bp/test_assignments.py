@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.bp import _block_moves as module
+from fastmf.inference.bp import _assignments as module
+from fastmf.inference.bp._assignments import best_assignments
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._block_moves import best_assignments
 
 
 def strong_machine(n, m, strength, seed, prior=mf.Bernoulli, dtype=np.float64):
@@ -65,7 +65,7 @@ def test_rows_of_fields_and_huge_fields():
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_moves_of_layers_find_what_enumeration_finds(joint, monkeypatch):
+def test_annealed_chains_find_what_enumeration_finds(joint, monkeypatch):
     missed = worse = 0
     for seed in range(20):
         model = strong_machine(14, 11, 1.5, seed, dtype=np.float32 if seed % 2 else np.float64)
@@ -79,7 +79,63 @@ def test_moves_of_layers_find_what_enumeration_finds(joint, monkeypatch):
         missed += found.objective[0] < known.objective[0] - 1e-6
         again = best_assignments(units, joint, known.visible)
         worse += (again.visible != known.visible).any()
-    assert missed <= 3 and worse == 0
+        assert 1 <= found.n_agreeing[0] <= module.N_ANNEALED_CHAINS
+    assert missed == 0 and worse == 0
+
+
+@pytest.mark.parametrize("algorithm", ["max", "mixed"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_planted_states_of_large_machines_are_found(algorithm, turned):
+    """Weights and fields whose terms are all largest in one state, but for some that are turned."""
+    n, m = (40, 100) if turned else (100, 40)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        s, t = rng.choice((-1.0, 1.0), n), rng.choice((-1.0, 1.0), m)
+        W = (
+            np.outer(s, t)
+            * abs(rng.normal(size=(n, m)))
+            * rng.choice((-1, 1), (n, m), p=(0.2, 0.8))
+        )
+        model = mf.RBM(W, mf.Ising(1e-3 * s), mf.Ising(1e-3 * t))
+        found = mf.belief_propagation(model, algorithm=algorithm)
+        # Each unit's field is far to its side: a state of few other units cannot be as good.
+        assert (s * (W @ t) > 0).all() and (t * (W.T @ s) > 0).all()
+        np.testing.assert_array_equal(found.assignment[0], s)
+        assert found.reliable == found.converged
+
+
+def test_glassy_machines_are_decoded_as_by_exact_sums_of_a_layer(monkeypatch):
+    """Of 16 hidden units all states are compared; chains alone find the best of all, too."""
+    monkeypatch.setattr(module, "MAX_LAYER", 0)
+    for seed in range(6):
+        model = strong_machine(80, 16, 3.0, seed)
+        found = mf.belief_propagation(model, algorithm="max")
+        monkeypatch.setattr(module, "MAX_LAYER", 20)
+        units, v = BinaryUnits(model, (None, None)), found.assignment[0][None] > 0
+        known = best_assignments(units, True, v)
+        monkeypatch.setattr(module, "MAX_LAYER", 0)
+        assert known.is_best
+        assert found.objective == pytest.approx(known.objective[0], rel=1e-12)
+
+
+def test_a_best_state_that_few_chains_find_is_not_reliable(monkeypatch):
+    """Of a large glassy machine with too few rounds each chain ends elsewhere."""
+    rng = np.random.default_rng(0)
+    model = mf.RBM(rng.normal(size=(200, 150)), mf.Ising(np.zeros(200)), mf.Ising(np.zeros(150)))
+    monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 2e8)
+    monkeypatch.setattr(module, "MIN_ROUNDS", 1)
+    found = mf.belief_propagation(model, algorithm="max", max_iter=2)
+    assert not found.reliable
+    assert "chains found it" in found.message or "more probable, by" in found.message
+
+
+def test_rounds_of_many_rows_are_bounded():
+    weights = np.ones((100, 40))
+    assert (
+        module._rounds(weights, True, 16, 1) == 160 and module._rounds(weights, False, 16, 1) == 400
+    )
+    assert module._rounds(weights, False, 16 * 10**4, 1) < module.MIN_ROUNDS
+    assert module._rounds(weights[:0], True, 16, 1) == 0
 
 
 def test_poor_states_are_not_reliable(monkeypatch):
@@ -88,10 +144,10 @@ def test_poor_states_are_not_reliable(monkeypatch):
     poor = flagged = false = 0
     for seed in range(20):
         model = strong_machine(20, 10, 3.0, seed)
-        moves = module.MAX_BLOCK_PRODUCTS
-        monkeypatch.setattr(module, "MAX_BLOCK_PRODUCTS", 0)
+        moves = module.MAX_ANNEALED_PRODUCTS
+        monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 0)
         found = mf.belief_propagation(model, algorithm="mixed")
-        monkeypatch.setattr(module, "MAX_BLOCK_PRODUCTS", moves)
+        monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", moves)
         monkeypatch.setattr(module, "MAX_LAYER", 20)
         best = mf.belief_propagation(model, algorithm="mixed").objective
         monkeypatch.setattr(module, "MAX_LAYER", 0)
@@ -110,5 +166,5 @@ def test_large_layers_and_given_starts_are_left_alone(monkeypatch):
     one = mf.belief_propagation(model, algorithm="mixed", init=start, max_iter=1)
     assert one.local_maximum.all()
     monkeypatch.setattr(module, "MAX_LAYER", 0)
-    monkeypatch.setattr(module, "MAX_BLOCK_PRODUCTS", 0)
+    monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 0)
     assert mf.belief_propagation(model, algorithm="max").reliable is None

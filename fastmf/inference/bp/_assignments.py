@@ -1,0 +1,218 @@
+"""Most probable assignments of two layers of binary units, by enumeration or simulated annealing.
+
+Where one layer has few states, each is completed by the best state of the other, so that the best
+assignment is found. Otherwise chains of single flips are annealed, with units of the other layer
+maximised or summed out at each flip. If the other layer is maximised, too, the smaller of both is
+flipped.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
+from fastmf.kernels.bp.arguments import BPProblem
+from fastmf.kernels.bp.local_search import ClimbSettings, climb
+
+# Numbers of all states of a layer, and all rows, up to which these are enumerated.
+MAX_LAYER_NUMBERS, MAX_LAYER = 1 << 24, 20
+# Field of a unit beyond all of its weights that decides on its state.
+DECISIVE = 50.0
+# Chains of each row, their rounds for each unit, the most and fewest rounds, and the first
+# temperature relative to the fields.
+N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MAX_ROUNDS, MIN_ROUNDS, FIRST_TEMPERATURE = 16, 4, 1000, 50, 0.2
+# Random numbers that all chains share.
+N_RANDOM = 1 << 17
+# Products of all rows that bound the rounds, and numbers in the chains of some rows.
+MAX_ANNEALED_PRODUCTS, _CHAIN_NUMBERS = 2e9, 1 << 20
+# Temperatures and random numbers of a local search alone.
+CLIMB_ONLY = np.empty(0), np.zeros(1)
+
+
+class Assignments(NamedTuple):
+    """Visible {0, 1} units of rows.
+
+    Parameters
+    ----------
+    visible : bool array of shape (n_rows, n_visible)
+    objective : float64 array of shape (n_rows,)
+    is_best : bool
+        Whether all states of a layer were compared; none is more probable then.
+    n_agreeing : int array of shape (n_rows,), optional
+        Number of chains that ended at such an objective.
+    """
+
+    visible: np.ndarray
+    objective: np.ndarray
+    is_best: bool
+    n_agreeing: np.ndarray | None = None
+
+
+@one_blas_thread()
+def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, rng=0):
+    """Assignments that are as probable as given ones, or more.
+
+    Parameters
+    ----------
+    units : BinaryUnits
+    joint : bool
+        Whether hidden units are maximised, too; otherwise they are summed out.
+    visible : bool array of shape (n_rows, n_visible)
+        Given {0, 1} units.
+    chains : int
+        Chains of each row.
+    effort : int
+        Multiple of their rounds.
+    rng : int
+
+    Returns
+    -------
+    Assignments, or None if the layers are large
+    """
+    weights, fields = problem_of(units, len(visible))
+    n_rows, own = len(visible), objective_of(weights, fields, joint, visible)
+    found = _enumerated(weights, fields, joint)
+    if found is not None:
+        # Where they are as probable, the given ones stay.
+        same = found.objective <= own + margin_of(own) / 1000
+        return found._replace(visible=np.where(same[:, None], visible, found.visible))
+    rounds = _rounds(weights, joint, chains * n_rows, effort)
+    if rounds < MIN_ROUNDS:
+        return None
+    best, objective, n_agreeing = visible.copy(), own.copy(), np.zeros(n_rows, int)
+    step = max(1, _CHAIN_NUMBERS // (chains * sum(weights.shape)))
+    for first in range(0, n_rows, step):
+        rows = slice(first, first + step)
+        some = [f[rows] for f in fields]
+        new = _annealed(weights, some, joint, (chains, rounds), np.random.default_rng(rng))
+        values = objective_of(weights, [f[:, None] for f in some], joint, new)
+        top = values.argmax(1)[:, None]
+        highest = np.take_along_axis(values, top, 1)[:, 0]
+        better = highest > objective[rows]
+        best[rows][better] = np.take_along_axis(new, top[:, :, None], 1)[better, 0]
+        objective[rows][better] = highest[better]
+        lowest = objective[rows] - margin_of(objective[rows])
+        n_agreeing[rows] = (values >= lowest[:, None]).sum(1)
+    return Assignments(best, objective, False, n_agreeing)
+
+
+def margin_of(objective):
+    """Differences of objectives that are rounding."""
+    return 1e-9 * (1 + abs(objective))
+
+
+def problem_of(units, n_rows):
+    """Weights of {0, 1} units, and fields of all rows.
+
+    Fields that decide on a unit whatever the others are do not drown the weights in their sums.
+    """
+    weights, fields = units.weights(), []
+    for axis, field in enumerate(units.fields):
+        decisive = 2 * abs(weights).sum(1 - axis) + DECISIVE
+        clipped = np.clip(field, -decisive, decisive)
+        fields.append(np.broadcast_to(clipped, (n_rows, field.shape[1])))
+    return weights, fields
+
+
+def objective_of(weights, fields, joint, visible):
+    """Exponent of visible states with the best hidden ones, or log p(v) without its constant.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+    fields : pair of arrays of shape (n_rows, n_units)
+    joint : bool
+    visible : array of shape (n_rows, n_visible)
+    """
+    b = fields[1] + visible @ weights
+    return (visible * fields[0]).sum(-1) + _of_hidden(b, joint)
+
+
+def _of_hidden(b, joint):
+    return np.maximum(b, 0).sum(-1) if joint else np.logaddexp(0, b).sum(-1)
+
+
+def _enumerated(weights, fields, joint):
+    """The best `Assignments` by all states of one layer; None where these are many."""
+    n, m = weights.shape
+    n_rows = len(fields[0])
+    by_hidden = joint and m < n
+    size = m if by_hidden else n
+    if size > MAX_LAYER or n_rows * 2.0**size * (n + m) > MAX_LAYER_NUMBERS:
+        return None
+    states = ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
+    sums = states @ (weights.T if by_hidden else weights)
+    best = np.empty((n_rows, n), bool)
+    for k in range(n_rows):
+        own, other = (f[k] for f in (fields[::-1] if by_hidden else fields))
+        top = (states @ own + _of_hidden(sums + other, joint)).argmax()
+        best[k] = sums[top] + other > 0 if by_hidden else states[top] > 0
+    return Assignments(best, objective_of(weights, fields, joint, best), True)
+
+
+def _rounds(weights, joint, n_chains, effort):
+    """Rounds over all units of chains, as many as time allows; 0 without weights."""
+    if not weights.size:
+        return 0
+    units = min(weights.shape) if joint else len(weights)
+    wanted = min(max(ROUNDS_PER_UNIT * units, 2 * MIN_ROUNDS), MAX_ROUNDS)
+    return min(effort * wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
+
+
+def _annealed(weights, fields, joint, size, rng):
+    """Visible units at the ends of chains, of shape (n_rows, n_chains, n_visible)."""
+    (chains, rounds), (n, m), n_rows = size, weights.shape, len(fields[0])
+    hot = FIRST_TEMPERATURE * np.sqrt((weights**2).sum() / min(n, m))
+    by_hidden = joint and m < n
+    flipped, other = fields[::-1] if by_hidden else fields
+    states = rng.random((n_rows * chains, flipped.shape[1])) < 0.5
+    climbed(
+        np.ascontiguousarray(weights.T) if by_hidden else weights,
+        (np.repeat(flipped, chains, axis=0), np.repeat(other, chains, axis=0)),
+        joint,
+        states,
+        annealing=(hot * (1 - np.arange(rounds) / rounds), np.log1p(-rng.random(N_RANDOM))),
+    )
+    if by_hidden:
+        states = states @ weights.T + np.repeat(other, chains, axis=0) > 0
+    return states.reshape(n_rows, chains, n)
+
+
+def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=None):
+    """Flip units of rows, which are changed in place, until no single flip helps.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (n_visible, n_hidden)
+    fields : pair of float64 arrays of shape (1 or n_rows, n_units)
+    joint : bool
+    visible : bool array of shape (n_rows, n_visible)
+    annealing : pair of float64 arrays, optional
+        Temperatures and random numbers of `ClimbSettings`.
+    n_threads : int or None
+
+    Returns
+    -------
+    objective : float64 array of shape (n_rows,)
+    optimal : bool array of shape (n_rows,)
+        Whether no flip of one visible unit improves the assignment.
+    """
+    (n, m), n_rows, sums = weights.shape, len(visible), abs(weights).sum(1)
+    problem = BPProblem(
+        weights=weights,
+        exponentials=np.exp(weights[:0] if joint else weights),
+        starts=weights[:0],
+        row_sums=weights.sum(1),
+        visible_field=np.ascontiguousarray(fields[0]),
+        hidden_field=np.ascontiguousarray(fields[1]),
+    )
+    max_weight = max(0.1, abs(weights).max(initial=0))
+    max_factors = max(1, int(MAX_LOG_OF_PRODUCT[weights.dtype] / max_weight))
+    settings = ClimbSettings(joint, max_factors, 1 + sums, *annealing)
+    objective, optimal = np.empty(n_rows), np.zeros(n_rows, bool)
+    n_rounds = 10 + len(annealing[0])
+    n_workers = workers_for(n_rows, 2 * n_rounds * n_rows * n * m, n_threads)
+    memory, queue = np.empty((n_workers, 3, m)), np.zeros(2, np.int64)
+    in_parallel(climb, (settings, problem, memory, visible, objective, optimal, queue), n_workers)
+    return objective, optimal
