@@ -33,11 +33,14 @@ class FoundBlocks(NamedTuple):
         How often two of them may be joined: 0 for those that were cut.
     deepens : bool
         Whether patterns include more features where they need to.
+    sites : array of shape (2, n_units), optional
+        Single sites of the fit by which they were found, from which a solve without `init` starts.
     """
 
     labels: np.ndarray
     max_joins: int
     deepens: bool = True
+    sites: np.ndarray | None = None
 
 
 def blocks_of(X, blocks, n_rows=None, scores=None):
@@ -51,7 +54,7 @@ def blocks_of(X, blocks, n_rows=None, scores=None):
         How many rows the rows stand for.
     scores : callable, optional
         Function of no arguments: how likely each feature is to have an effect, of which "auto"
-        makes use.
+        makes use if features correlate.
 
     Returns
     -------
@@ -66,7 +69,7 @@ def blocks_of(X, blocks, n_rows=None, scores=None):
             raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
         # Threads of BLAS would spin into what follows.
         with one_blas_thread(len(X)):
-            return correlated_blocks(X, None if scores is None else scores(), n_rows)
+            return correlated_blocks(X, scores, n_rows)
     return members_of(checked_labels(blocks, X.shape[1]))
 
 

@@ -21,6 +21,8 @@ MAX_FEATURES, SMALLEST_PART = 60, 0.5
 # Leads whose correlations are computed at a time; and all of them, for each row: they cost as much
 # as ten iterations. Of few rows at least the other number.
 LEADS_AT_A_TIME, LEADS_PER_ROW, MIN_LEADS = 512, 10, 2000
+# Features whose correlations with all others are computed at a time, to see whether there are any.
+PAIRS_AT_A_TIME = 64
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
@@ -33,8 +35,9 @@ def correlated_blocks(X, scores=None, n_rows=None):
     ----------
     X : array of shape (n_samples, n_features)
         Correlations are cosines of columns: center them first where there is an intercept.
-    scores : array of shape (n_features,), optional
-        How likely each feature is to have an effect, on any scale: features lead in this order.
+    scores : array of shape (n_features,) or callable, optional
+        How likely each feature is to have an effect, on any scale: features lead in this order. Or
+        a function of no arguments that returns this, called only if features correlate.
     n_rows : float, optional
         How many rows the rows stand for.
 
@@ -57,8 +60,14 @@ def correlated_blocks(X, scores=None, n_rows=None):
     columns = unit_columns(X)
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
     threshold = max(MIN_BLOCK_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
-    order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
-    blocks, links = _clumps(columns, order, threshold)
+    # A pair at the threshold may be in or out: in single precision this takes half the time.
+    single = columns if isinstance(columns, StoredColumns) else columns.astype(np.float32)
+    blocks, links = [], np.empty((2, 0), np.int64)
+    n_leads = max(MIN_LEADS, LEADS_PER_ROW * len(columns))
+    if not (callable(scores) and p <= n_leads) or _any_pair(single, threshold):
+        scores = scores() if callable(scores) else scores
+        order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
+        blocks, links = _clumps(single, order, threshold, n_leads)
     few = min(n - 1, MAX_DEPENDENT)
     for units in [np.arange(p)] if p <= few else _components(links, p):
         # More columns than rows all depend on each other.
@@ -67,17 +76,23 @@ def correlated_blocks(X, scores=None, n_rows=None):
     return [block for block in blocks if len(block) > 1]
 
 
-def _clumps(columns, order, threshold):
+def _any_pair(columns, threshold):
+    """Whether any two of these columns correlate by more than the threshold."""
+    for start in range(0, columns.shape[1], PAIRS_AT_A_TIME):
+        rest = columns[:, start:]
+        if (np.triu(abs(rest[:, :PAIRS_AT_A_TIME].T @ rest), 1) > threshold).any():
+            return True
+    return False
+
+
+def _clumps(columns, order, threshold, n_left):
     """Blocks about leads, in this order, and all pairs of a lead and a feature that correlate."""
     p, free = columns.shape[1], np.ones(columns.shape[1], bool)
-    n_left = max(MIN_LEADS, LEADS_PER_ROW * len(columns))
-    # A pair at the threshold may be in or out: in single precision this takes half the time.
-    single = columns if isinstance(columns, StoredColumns) else columns.astype(np.float32)
     blocks, links = [], [np.empty((2, 0), np.int64)]
     while n_left > 0 and len(order := order[free[order]]):
         leads, order = order[: min(LEADS_AT_A_TIME, n_left)], order[LEADS_AT_A_TIME:]
         n_left -= len(leads)
-        products = abs(single.T @ single[:, leads]).T
+        products = abs(columns.T @ columns[:, leads]).T
         row, other = np.divmod(np.flatnonzero(products > threshold), p)
         ends = np.searchsorted(row, np.arange(len(leads) + 1))
         for k, lead in enumerate(leads):

@@ -168,8 +168,11 @@ def expectation_propagation(
     if site_precision_min is not None:
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    members = blocks_of(model.X, blocks, scores=lambda: lead_scores(model, options[-1]))
+    leads = Leads(model, options[-1])
+    members = blocks_of(model.X, blocks, scores=leads)
     if members:
+        if init is None and bound == -np.inf:
+            init = blocks.sites if isinstance(blocks, FoundBlocks) else leads.sites
         deepens = blocks.deepens if isinstance(blocks, FoundBlocks) else True
         settings = schedule, damping, bool(history), deepens
         options = bound, *options
@@ -191,17 +194,33 @@ def expectation_propagation(
     return with_check(result, PosteriorCheck(model))
 
 
-def lead_scores(model, n_threads=None):
+class Leads:
     """How likely each feature is to have an effect, by a few iterations with single sites.
 
-    Log-odds of inclusion, or squared means over variances where there is no spike.
+    Parameters
+    ----------
+    model : SparseLinearModel
+    n_threads : int, optional
+
+    Attributes
+    ----------
+    sites : array of shape (2, n_units), or None
+        The sites, once there are any: those of blocks are most often near.
     """
-    options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": n_threads}
-    found, prior = expectation_propagation(model, **options), parts_of(model.prior)[0]
-    if not isinstance(prior, GaussBernoulli):
-        return (found.mean**2 / found.var)[: model.n_features]
-    n = n_units(prior)
-    return prior.tilted_log_odds(found.b[:n], found.a[:n])[: model.n_features]
+
+    def __init__(self, model, n_threads=None):
+        self._model, self._n_threads, self.sites = model, n_threads, None
+
+    def __call__(self):
+        """Log-odds of inclusion, or squared means over variances where there is no spike."""
+        options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": self._n_threads}
+        found = expectation_propagation(self._model, **options)
+        prior, n_features = parts_of(self._model.prior)[0], self._model.n_features
+        self.sites = found.sites
+        if not isinstance(prior, GaussBernoulli):
+            return (found.mean**2 / found.var)[:n_features]
+        n = n_units(prior)
+        return prior.tilted_log_odds(found.b[:n], found.a[:n])[:n_features]
 
 
 def _with_absent(constant, result):
@@ -241,7 +260,7 @@ def _with_blocks(model, members, n_joins, init, settings, options):
     schedule, damping, history, deepens = settings
     if schedule == "convergent" or options[0] > -np.inf:
         n_joins = 0
-    with one_blas_thread(model.n_units):
+    with one_blas_thread(order_of(model)):
         while True:
             trace, name = EPTrace(history), "parallel" if n_joins else schedule
             patience = JOIN_PATIENCE if n_joins else MAX_BARREN_ITERATIONS

@@ -11,7 +11,7 @@ from fastmf.inference.ep.block_partition import (
     full_blocks,
     without_full_blocks,
 )
-from fastmf.inference.ep.expectation_propagation import lead_scores
+from fastmf.inference.ep.expectation_propagation import Leads
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Loci, Regression
 
@@ -71,25 +71,24 @@ def with_blocks(task, blocks, start=None, n_threads=None):
         n = len(part.groups)
         X = part.X if n == part.X.shape[1] else part.X[:, :n]
         if auto:
-            members = _found_blocks(part, X, task.total_rows, start, n_threads)
+            part = part._replace(blocks=_found_blocks(part, X, task.total_rows, start, n_threads))
         else:
             members = blocks_of(X, own)
-        labels = labels_of(members, part.X.shape[1]) if members else None
-        parts.append(
-            part._replace(blocks=FoundBlocks(labels, SEARCH_JOINS) if members and auto else labels)
-        )
+            part = part._replace(blocks=labels_of(members, part.X.shape[1]) if members else None)
+        parts.append(part)
     return _with_parts(task, parts)
 
 
 def _found_blocks(part, X, n_rows, start, n_threads):
-    """Blocks of correlated features of a part, about those that seem to have effects."""
-    if start is None:
-        return blocks_of(X, "auto", n_rows)
-
-    def scores():
-        return lead_scores(part.model(start), n_threads)[: X.shape[1]]
-
-    return blocks_of(X, "auto", n_rows, scores)
+    """Blocks of correlated features of a part, about those that seem to have effects, or None."""
+    leads, n = None, X.shape[1]
+    if start is not None:
+        leads = Leads(part.model(start), n_threads)
+    members = blocks_of(X, "auto", n_rows, None if leads is None else lambda: leads()[:n])
+    if not members:
+        return None
+    sites = None if leads is None else leads.sites
+    return FoundBlocks(labels_of(members, part.X.shape[1]), SEARCH_JOINS, sites=sites)
 
 
 def with_blocks_of(task, results):

@@ -22,7 +22,7 @@ from fastmf.learning.quasi_newton import SearchPoint, minimise
 EVIDENCE_TOL = 2e-3
 # Tolerance of fixed points, in units of that at the end, until a step is expected to raise the
 # log-evidence by less than this; patterns of blocks stay small as long.
-LOOSENESS, LARGE_GAIN = 5.0, 1.0
+LOOSENESS, LARGE_GAIN = 25.0, 1.0
 # Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
 # above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
 # wide before the inclusion has fallen fixed points are hard to find.

@@ -14,6 +14,7 @@ from fastmf.inference.ep.block_partition import (
     may_stay_whole,
 )
 from fastmf.inference.ep.correlated import MAX_FEATURES
+from fastmf.inference.ep.expectation_propagation import Leads
 
 
 def by_enumeration(model):
@@ -79,6 +80,22 @@ def test_joined_blocks_lead_to_the_posterior():
     found = mf.expectation_propagation(model, blocks=blocks, max_iter=200)
     assert found.converged
     np.testing.assert_allclose(found.inclusion_probability, exact, atol=0.05)
+
+
+def test_blocks_start_from_the_sites_with_which_they_were_found():
+    model = two_places(1)
+    leads = Leads(model)
+    assert leads.sites is None
+    assert leads().argmax() in (0, 1)
+    blocks = FoundBlocks(np.array([0, 0, 1, 2, 3, 4]), 3)
+    cold, warm = (
+        mf.expectation_propagation(model, blocks=own)
+        for own in (blocks, blocks._replace(sites=leads.sites))
+    )
+    assert warm.converged
+    assert warm.n_iter < cold.n_iter
+    np.testing.assert_allclose(warm.mean, cold.mean, atol=1e-7)
+    np.testing.assert_allclose(warm.inclusion_probability, by_enumeration(model), atol=0.01)
 
 
 @pytest.mark.parametrize(
