@@ -9,6 +9,7 @@ from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
+from fastmf.inference.mean_field.lower_bound import lower_bound
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -19,6 +20,7 @@ from fastmf.inference.sampling.annealing import (
     refined,
 )
 from fastmf.inference.sampling.annealing_visible import VisiblePath
+from fastmf.inference.sampling.phases import Phases
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import as_states
@@ -36,6 +38,9 @@ MIN_EXPLORATION = 50
 # Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
 # longer for fewer.
 MAX_DENSE_CHAIN_UNITS = 100
+# Phases of which each has chains of its own, nats by which their mean-field bounds are lower than the
+# largest at most, and chains for each at least.
+MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 # Steps that the message asks for, as a multiple of those done.
 SUGGESTED_FACTOR = 4
 
@@ -63,6 +68,9 @@ class AnnealedEstimate(NamedTuple):
         Steps of the annealing that was accepted: more than those asked for if they were doubled.
     tolerance : float
         Largest gap at which the two ends count as closed, in nats.
+    lower_bound : float
+        The log-partition is certainly not lower: the bound of naive mean field, or a sum over
+        states. An estimate that is lower is wrong.
 
     Attributes
     ----------
@@ -71,8 +79,8 @@ class AnnealedEstimate(NamedTuple):
     effective_size, reverse_effective_size : float
         Effective number of chains that contribute to either estimate.
     converged : bool
-        Whether abs(gap) <= tolerance and both effective sizes are at least 10 (or half of the
-        chains, if there are fewer than 20).
+        Whether abs(gap) <= tolerance, neither end is lower than `lower_bound - tolerance`, and both
+        effective sizes are at least 10 (or half of the chains, if there are fewer than 20).
     message : str
         How it ended, and if it has not converged, what to raise and to how much.
 
@@ -94,6 +102,7 @@ class AnnealedEstimate(NamedTuple):
     samples: np.ndarray
     n_steps: int = 0
     tolerance: float = 0.5
+    lower_bound: float = -np.inf
 
     @property
     def gap(self):
@@ -115,7 +124,14 @@ class AnnealedEstimate(NamedTuple):
         """Whether the ends are closed and enough chains contribute to both."""
         enough = min(MIN_EFFECTIVE_SIZE, len(self.log_weights) / 2)
         smallest = min(self.effective_size, self.reverse_effective_size)
-        return bool(abs(self.gap) <= self.tolerance and smallest >= enough)
+        closed = abs(self.gap) <= self.tolerance and self.lacking <= self.tolerance
+        return bool(closed and smallest >= enough)
+
+    @property
+    def lacking(self):
+        """Nats by which the lower end is certainly too low; 0 if that is not known."""
+        lower_end = min(self.log_partition, self.reverse)
+        return max(0.0, self.lower_bound - lower_end)
 
     @property
     def message(self):
@@ -128,6 +144,13 @@ class AnnealedEstimate(NamedTuple):
         if self.converged:
             return f"converged: {found}"
         n_steps = SUGGESTED_FACTOR * self.n_steps
+        if self.lacking > self.tolerance:
+            found += (
+                f", and {self.lacking:.3g} nats below {self.lower_bound:.6g}, a certain lower bound "
+                "of the log-partition: chains miss the states of most weight, as happens where "
+                "training has diverged. Pass rows of these states as data, or train with a smaller "
+                "learning rate; otherwise"
+            )
         return (
             f"not converged: {found}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
             f"double the {self.n_steps} steps until the ends close, and if that does not close "
@@ -157,6 +180,7 @@ class AnnealedEstimate(NamedTuple):
             ("gap", f"{self.gap:.3g} (tolerance {self.tolerance:g})"),
             ("chains", f"{len(self.log_weights)}"),
             ("steps", f"{self.n_steps}"),
+            ("lower bound", f"{self.lower_bound:.6g}"),
             ("message", self.message),
         ]
         return html.section("AnnealedEstimate", html.table(estimates, header), html.table(rows))
@@ -327,8 +351,10 @@ class Exploration:
 
     Attributes
     ----------
-    base : list of arrays
-        By layer, the tilt of the independent units.
+    phases : Phases
+        The independent units.
+    lower_bound : float
+        Of the log-partition.
     leg : Leg
         The last forward annealing from there.
     best : array of shape (n_chains,)
@@ -344,37 +370,60 @@ class Exploration:
         betas = np.linspace(0, 1, n_steps + 1)
         first = path.forward(self.neutral, betas)
         samples = path.sample(self.neutral, first.ends, n_steps)
-        self.base = base_between(path, self.neutral, samples)
-        self.leg = path.forward(self.base, betas)
+        self.phases = Phases(path, [base_between(path, self.neutral, samples)])
+        self.leg = self.phases.forward(betas)
         self.from_data = None
         if starts is not None:
             self.from_data = path.sample(self.neutral, starts, n_steps)
-            base = base_between(path, self.neutral, self.from_data)
-            leg = path.forward(base, betas)
-            if _is_better(leg.log_weights, self.leg.log_weights):
-                self.base, self.leg = base, leg
+            self._take_better([base_between(path, self.neutral, self.from_data)], betas)
         self.best = _higher(self.leg.log_weights, first.log_weights)
+        self._bound([first.ends, samples] if starts is None else [starts, samples])
+        if self.lower_bound > log_mean(self.best)[0]:
+            self._take_better(self._bases_of_phases(), betas)
+            self.best = _higher(self.leg.log_weights, self.best)
+
+    def _take_better(self, bases, betas):
+        """Anneal from other units, and keep them if that is better."""
+        phases = Phases(self.path, bases)
+        leg = phases.forward(betas)
+        if _is_better(leg.log_weights, self.leg.log_weights):
+            self.phases, self.leg = phases, leg
+
+    def _bound(self, starts):
+        """Bound the log-partition from below."""
+        self._bounded = lower_bound(self.path.model, starts)
+        self.lower_bound = self.path.shift + self._bounded.value
+
+    def _bases_of_phases(self):
+        """Units of the mean-field solutions of largest weight."""
+        found, model = self._bounded, self.path.model
+        most = max(1, min(MAX_PHASES, self.path.n_chains // MIN_CHAINS_OF_PHASE))
+        near = [k for k in found.phases if found.bounds[k] > found.bounds[0] - MAX_FALL_OF_PHASE]
+        ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
+        return [np.split(found.b[k].astype(model.dtype), ends) for k in near[:most]]
 
     def estimate(self, n_steps, tolerance, *, reverse=True):
         """Anneal in both directions, or with NaN in the place of the reverse estimate."""
-        path, base, betas = self.path, self.base, refined(self.leg, n_steps)
-        explored, self.leg = self.best, path.forward(base, betas)
+        path, betas = self.path, refined(self.leg, n_steps)
+        explored, self.leg = self.best, self.phases.forward(betas)
         self.best = _higher(self.leg.log_weights, explored)
         forward = log_mean(self.best)
         if not reverse:
             nothing = np.full(path.n_chains, np.nan)
             return AnnealedEstimate(
-                *forward, np.nan, np.nan, self.best, nothing, self.leg.ends, n_steps, tolerance
-            )
+                *forward, np.nan, np.nan, self.best, nothing, self.leg.ends, n_steps, tolerance,
+                self.lower_bound,
+            )  # fmt: skip
         if self.from_data is None or _agree(explored, self.leg.log_weights):
-            samples = path.sample(base, self.leg.ends, max(1, n_steps // 2))
+            samples = path.sample(self.neutral, self.leg.ends, max(1, n_steps // 2))
         else:
-            samples = self.from_data = path.sample(base, self.from_data, n_steps)
-        backward = path.backward(base, betas, samples)
+            samples = self.from_data = path.sample(self.neutral, self.from_data, n_steps)
+        backward = self.phases.backward(betas, samples)
         value, error = log_mean(-backward)
         return AnnealedEstimate(
-            *forward, -value, error, self.best, backward, samples, n_steps, tolerance
-        )
+            *forward, -value, error, self.best, backward, samples, n_steps, tolerance,
+            self.lower_bound,
+        )  # fmt: skip
 
 
 def _is_reliable(error):

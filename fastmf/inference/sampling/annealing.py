@@ -100,7 +100,7 @@ class Path(NamedTuple):
 
     def forward(self, base, betas):
         """Anneal from independent units; log_weights are estimates of the log-partition."""
-        leg = self.anneal(base, betas, _draw(self.model, base, self.n_chains, self.rng))
+        leg = self.anneal(base, betas, draw_units(self.model, base, self.n_chains, self.rng))
         return leg._replace(log_weights=self.start(base) + leg.log_weights)
 
     def backward(self, base, betas, samples):
@@ -116,8 +116,8 @@ class Path(NamedTuple):
         """Samples of the model: Gibbs sweeps from `v`."""
         return self.walk(base, np.ones(n_sweeps + 1), v)[1]
 
-    def anneal(self, base, betas, v):
-        """Take the chains `v` along the path, with resampling."""
+    def anneal(self, base, betas, v, log_weight_of_ends=None):
+        """Take the chains `v` along the path, with resampling; ends may have weights in addition."""
         n_steps = len(betas) - 1
         edges = np.unique(np.linspace(0, n_steps, min(N_SEGMENTS, n_steps) + 1).astype(int))
         variances = np.empty(len(edges) - 1)
@@ -129,6 +129,8 @@ class Path(NamedTuple):
             population.add(added)
             if last < n_steps and population.effective_size() < RESAMPLE_BELOW * len(v):
                 v = v[population.resample(self.rng)]
+        if log_weight_of_ends is not None:
+            population.add(log_weight_of_ends(v))
         log_weights = population.by_start()
         return Leg(log_weights, v[population.resample(self.rng)], betas, edges, variances)
 
@@ -323,7 +325,8 @@ def walk(model, base, betas, v, rng, n_threads, packed=None):
     return log_weights, v
 
 
-def _draw(model, base, n_rows, rng):
+def draw_units(model, base, n_rows, rng):
+    """States of the first layer under its tilt in `base`."""
     b = np.broadcast_to(base[0], (n_rows, len(base[0])))
     return sample(model.layers[0], b, np.zeros_like(b), rng)
 
