@@ -9,7 +9,7 @@ from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
-from fastmf.inference.mean_field.lower_bound import lower_bound
+from fastmf.inference.mean_field.lower_bound import lower_bound, spread_states
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -41,6 +41,10 @@ MAX_DENSE_CHAIN_UNITS = 100
 # Phases of which each has chains of its own, nats by which their mean-field bounds are lower than the
 # largest at most, and chains for each at least.
 MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
+# Sweeps of the chains that start all over the machine.
+MAX_SPREAD_SWEEPS = 100
+# Times that phases are looked for at most, while the estimate is lower than the bound.
+MAX_ROUNDS = 3
 # Steps that the message asks for, as a multiple of those done.
 SUGGESTED_FACTOR = 4
 
@@ -364,7 +368,7 @@ class Exploration:
     """
 
     def __init__(self, path, two_valued, starts, n_steps):
-        self.path = path
+        self.path, self.lower_bound, self._bounded = path, -np.inf, None
         self.neutral = neutral_base(path.model, two_valued)
         n_steps = max(min(n_steps, MIN_EXPLORATION), n_steps // 2)
         betas = np.linspace(0, 1, n_steps + 1)
@@ -377,10 +381,14 @@ class Exploration:
             self.from_data = path.sample(self.neutral, starts, n_steps)
             self._take_better([base_between(path, self.neutral, self.from_data)], betas)
         self.best = _higher(self.leg.log_weights, first.log_weights)
-        self._bound([first.ends, samples] if starts is None else [starts, samples])
-        if self.lower_bound > log_mean(self.best)[0]:
-            self._take_better(self._bases_of_phases(), betas)
-            self.best = _higher(self.leg.log_weights, self.best)
+        spread = path.sample(
+            self.neutral, spread_states(path.model, path.rng), min(n_steps, MAX_SPREAD_SWEEPS)
+        )
+        self._bound([spread, first.ends if starts is None else starts, samples])
+        for _ in range(MAX_ROUNDS):
+            if self.lower_bound <= log_mean(self.best)[0]:
+                break
+            self._anneal_from_phases(betas)
 
     def _take_better(self, bases, betas):
         """Anneal from other units, and keep them if that is better."""
@@ -389,10 +397,19 @@ class Exploration:
         if _is_better(leg.log_weights, self.leg.log_weights):
             self.phases, self.leg = phases, leg
 
+    def _anneal_from_phases(self, betas):
+        """Anneal from the phases of mean field, as the estimate so far is certainly too low."""
+        phases = Phases(self.path, self._bases_of_phases())
+        leg = phases.forward(betas)
+        if log_mean(leg.log_weights)[0] > log_mean(self.best)[0]:
+            self.phases, self.leg, self.best = phases, leg, leg.log_weights
+        self._bound([leg.ends])
+
     def _bound(self, starts):
         """Bound the log-partition from below."""
-        self._bounded = lower_bound(self.path.model, starts)
-        self.lower_bound = self.path.shift + self._bounded.value
+        bounded = lower_bound(self.path.model, starts)
+        if self.path.shift + bounded.value > self.lower_bound:
+            self.lower_bound, self._bounded = self.path.shift + bounded.value, bounded
 
     def _bases_of_phases(self):
         """Units of the mean-field solutions of largest weight."""

@@ -20,7 +20,6 @@ from fastmf.inference.mean_field.naive_bound import (
     layout_of_checks,
     naive_bound,
     naive_solutions,
-    random_starts,
     sides_of,
 )
 from fastmf.inference.mean_field.second_solutions import extreme_starts, is_discrete
@@ -28,14 +27,14 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import has_log_prob, parts_of, sample
+from fastmf.priors._protocol import as_dtype, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states
 
 # Sweeps of naive mean field, rows of each kind of starts, and random ones.
-N_SWEEPS, MAX_GIVEN_STARTS, N_RANDOM_STARTS = 200, 100, 24
+N_SWEEPS, MAX_GIVEN_STARTS, N_RANDOM_STARTS = 200, 100, 10
 # Fractions of the units of random starts that are at their highest value, the others at the lowest.
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
-STARTS_OF_FRACTION = 3
+STARTS_OF_FRACTION = 5
 # Solutions that are mixed at most, and states drawn from each of them.
 MAX_COMPONENTS, N_DRAWS = 50, 20
 # States times units of a side of which all states are summed.
@@ -75,8 +74,7 @@ def lower_bound(model, starts=(), rng=0):
         Values or means of the first units, such as data and samples. Of each array the first
         `MAX_GIVEN_STARTS` rows are used.
     rng : numpy.random.Generator or int, default 0
-        For the starts that are added: units at random, at their means, and with all fractions of
-        units at their highest value.
+        For the starts that are added: `spread_states`, and units at their means.
 
     Returns
     -------
@@ -84,7 +82,7 @@ def lower_bound(model, starts=(), rng=0):
     """
     rng, sides = generator(rng), sides_of(model)
     given = [np.asarray(rows, model.dtype)[:MAX_GIVEN_STARTS] for rows in starts]
-    starts = np.vstack([*given, *_spread_starts(model, rng)])
+    starts = np.vstack([*given, spread_states(model, rng), _means(model)])
     layout, n = layout_of_checks(model), sum(s.stop - s.start for s in sides.slices)
     tilt = Tilt(np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, n), bool))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -103,18 +101,45 @@ def lower_bound(model, starts=(), rng=0):
     return LowerBound(float(value), b, bounds, phases)
 
 
-def _spread_starts(model, rng):
-    """Starts of the first units that do not depend on data."""
-    prior = model.layers[0]
-    yield random_starts(model, N_RANDOM_STARTS, rng)
-    if not is_discrete(prior):
-        return
-    extremes = extreme_starts(prior).astype(model.dtype)
-    yield extremes
-    if not has_groups(prior):
-        low, high = extremes[0], extremes[-1]
-        fractions = np.repeat(FRACTIONS, STARTS_OF_FRACTION)[:, None]
-        yield np.where(rng.random((len(fractions), len(low))) < fractions, high, low)
+def _means(model):
+    """Means of the first units, not coupled, as a row."""
+    zero = model.dtype.type(0)
+    return model.layers[0].moments(zero, zero)[0].astype(model.dtype)
+
+
+def spread_states(model, rng):
+    """States of the first units from all over a machine, which do not depend on data.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array of shape (n_states, n_visible)
+        Units at random, with all fractions of units at their highest value, and, drawn with the
+        couplings of the model, given such hidden units.
+    """
+    states = _spread(model.layers[0], rng).astype(model.dtype)
+    if len(model.layers) == 1:
+        return states
+    fields = _spread(model.layers[1], rng).astype(model.dtype) @ model.weights.T
+    given = sample(model.layers[0], fields, np.zeros_like(fields), rng)
+    return np.vstack([states, given.astype(model.dtype)])
+
+
+def _spread(prior, rng):
+    """Values of uncoupled units, and of discrete ones with all fractions at the highest value."""
+    zeros = np.zeros((N_RANDOM_STARTS, n_units(prior)))
+    states = [sample(as_dtype(prior, np.float64), zeros, zeros, rng)]
+    if is_discrete(prior):
+        states.append(extreme_starts(prior))
+        if not has_groups(prior):
+            low, high = states[1][[0, -1]]
+            fractions = np.repeat(FRACTIONS, STARTS_OF_FRACTION)[:, None]
+            states.append(np.where(rng.random((len(fractions), len(low))) < fractions, high, low))
+    return np.vstack(states)
 
 
 def mixture_bound(sides, b, bounds):
