@@ -10,6 +10,7 @@ from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
 from fastmf.inference.mean_field.lower_bound import lower_bound, spread_states
+from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -24,7 +25,7 @@ from fastmf.inference.sampling.phases import Phases
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import as_states
-from fastmf.priors._protocol import n_units
+from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
@@ -41,6 +42,8 @@ MAX_DENSE_CHAIN_UNITS = 100
 # Phases of which each has chains of its own, nats by which their mean-field bounds are lower than the
 # largest at most, and chains for each at least.
 MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
+# Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
+MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine.
 MAX_SPREAD_SWEEPS = 100
 # Times that phases are looked for at most, while the estimate is lower than the bound.
@@ -234,7 +237,8 @@ def annealed_importance_sampling(
     Raises
     ------
     ValueError, TypeError
-        If the model is of another class, a coupling is -inf, or an argument is invalid.
+        If the model is of another class, a coupling is -inf, a coupling or field of discrete units
+        exceeds 1e12 (fields that only decide a unit of an RBM or DBM may), or an argument is invalid.
     FloatingPointError
         If the samples diverge (units whose distribution cannot be normalised).
 
@@ -267,8 +271,16 @@ def annealed_importance_sampling(
        can differ. So the reverse chains start from them only if few chains contribute to the
        forward estimate, or it is lower than the exploration's.
 
-    That both ends agree does not prove that they are right: phases that no chain visits are missing
-    from both.
+    6. Naive mean field from data, samples and states from all over the machine bounds the
+       log-partition from below (a mixture of its solutions, or a sum over the states that are drawn
+       from them; all states where they are few). Machines whose training has diverged have phases
+       that annealing from independent units without bias does not reach, by hundreds of nats. If
+       the exploration's estimate is below the bound, chains start from the units of the mean-field
+       solutions of largest weight, and each counts by the probability that its end belongs to its
+       phase. An estimate that remains below the bound is not converged.
+
+    That both ends agree and exceed the bound does not prove that they are right: phases that neither
+    chains nor mean field visit are missing from all. `data` help where a machine was trained.
 
     Examples
     --------
@@ -289,6 +301,7 @@ def annealed_importance_sampling(
     starts = None if data is None else _starts(model, data, n_chains)
     rng = generator(rng, optional=True)
     problem, starts, values = annealed_model(model, starts, rng)
+    _check_sizes(problem[0])
     if isinstance(model, BoltzmannMachine):
         kind, problem = VisiblePath, (_dense_if_small(problem[0]), *problem[1:])
     else:
@@ -310,6 +323,23 @@ def annealed_importance_sampling(
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
     return estimate._replace(samples=samples[:, :n_visible])
+
+
+def _check_sizes(model):
+    """Raise a ValueError for discrete units whose energies are too large to be told to a nat."""
+    couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
+    parts = [part for layer in model.layers for part in parts_of(layer)]
+    if not all(map(is_discrete, parts)):
+        return
+    fields = [np.asarray(getattr(part, "field", 0.0), np.float64).ravel() for part in parts]
+    sizes = np.abs(np.concatenate([getattr(couplings, "data", couplings).ravel(), *fields]))
+    largest = sizes[np.isfinite(sizes)].max(initial=0.0)
+    if largest > MAX_PARAMETER:
+        raise ValueError(
+            f"model must have couplings and fields of at most {MAX_PARAMETER:g} to be annealed, got "
+            f"{largest:.3g}: sums of these are not known to a nat in double precision. Divide them "
+            "by a number, or fix the units that they decide, and take fastmf.log_partition_bounds."
+        )
 
 
 def _dense_if_small(model):

@@ -27,6 +27,8 @@ from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 # Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
 # grow from sweep to sweep, and do so long before anything overflows.
 MAX_LOG_WEIGHT = 1e15
+# Field at which one state of a unit has no weight in double precision.
+DECIDED = 750.0
 # Parts of the path between which chains may be resampled.
 N_SEGMENTS = 50
 # Chains are resampled when their effective number falls below this fraction.
@@ -422,5 +424,17 @@ def zeros_and_ones(model):
     hidden = logs[1][1] - logs[1][0] + (h_high - h_low) * v_low * weights.sum(0)
     shift = logs[0][0].sum() + logs[1][0].sum() + v_low * h_low * weights.sum()
     couplings = (v_high - v_low) * (h_high - h_low) * weights
+    visible, v_constant = _bounded_fields(visible, abs(couplings).sum(1))
+    hidden, h_constant = _bounded_fields(hidden, abs(couplings).sum(0))
+    shift += v_constant + h_constant
     couplings, visible, hidden = (x.astype(model.dtype) for x in (couplings, visible, hidden))
     return RBM(couplings, Bernoulli(visible), Bernoulli(hidden)), float(shift)
+
+
+def _bounded_fields(field, of_couplings):
+    """Fields that decide a unit and no more, so that sums stay small, and the log-weight left out.
+
+    A unit whose field is larger than those that all couplings can make, by `DECIDED`, has one state.
+    """
+    limit = of_couplings + DECIDED
+    return np.clip(field, -limit, limit), np.maximum(field - limit, 0).sum()
