@@ -46,8 +46,8 @@ MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine.
 MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most, while the estimate is lower than the bound.
-MAX_ROUNDS = 3
+# Times that phases are looked for at most, while the estimate is so many nats below the bound.
+MAX_ROUNDS, MIN_LACKING = 3, 0.5
 # Steps that the message asks for, as a multiple of those done.
 SUGGESTED_FACTOR = 4
 
@@ -332,7 +332,8 @@ def _check_sizes(model):
     if not all(map(is_discrete, parts)):
         return
     fields = [np.asarray(getattr(part, "field", 0.0), np.float64).ravel() for part in parts]
-    sizes = np.abs(np.concatenate([getattr(couplings, "data", couplings).ravel(), *fields]))
+    values = couplings.data if issparse(couplings) else couplings.ravel()
+    sizes = np.abs(np.concatenate([values, *fields]))
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
     if largest > MAX_PARAMETER:
         raise ValueError(
@@ -416,7 +417,7 @@ class Exploration:
         )
         self._bound([spread, first.ends if starts is None else starts, samples])
         for _ in range(MAX_ROUNDS):
-            if self.lower_bound <= log_mean(self.best)[0]:
+            if self.lower_bound <= log_mean(self.best)[0] + MIN_LACKING:
                 break
             self._anneal_from_phases(betas)
 

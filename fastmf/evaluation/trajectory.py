@@ -166,7 +166,7 @@ class TrajectoryAnnealing:
         else:
             size = self._anneal_from_last(model)
             difference = self._compare_with_fresh(model)
-            if self._lacking(model) > 0:
+            if self._lacking(model) > MAX_LACKING:
                 size = self._anneal_from_units(model)
         self._model = model
         if X is not None:
