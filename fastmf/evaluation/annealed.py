@@ -9,6 +9,8 @@ from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
+from fastmf.inference.mean_field.lower_bound import lower_bound, spread_states
+from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -19,10 +21,11 @@ from fastmf.inference.sampling.annealing import (
     refined,
 )
 from fastmf.inference.sampling.annealing_visible import VisiblePath
+from fastmf.inference.sampling.phases import Phases
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import as_states
-from fastmf.priors._protocol import n_units
+from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
@@ -36,6 +39,15 @@ MIN_EXPLORATION = 50
 # Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
 # longer for fewer.
 MAX_DENSE_CHAIN_UNITS = 100
+# Phases of which each has chains of its own, nats by which their mean-field bounds are lower than the
+# largest at most, and chains for each at least.
+MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
+# Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
+MAX_PARAMETER = 1e12
+# Sweeps of the chains that start all over the machine.
+MAX_SPREAD_SWEEPS = 100
+# Times that phases are looked for at most, while the estimate is so many nats below the bound.
+MAX_ROUNDS, MIN_LACKING = 3, 0.5
 # Steps that the message asks for, as a multiple of those done.
 SUGGESTED_FACTOR = 4
 
@@ -63,6 +75,9 @@ class AnnealedEstimate(NamedTuple):
         Steps of the annealing that was accepted: more than those asked for if they were doubled.
     tolerance : float
         Largest gap at which the two ends count as closed, in nats.
+    lower_bound : float
+        The log-partition is certainly not lower: the bound of naive mean field, or a sum over
+        states. An estimate that is lower is wrong.
 
     Attributes
     ----------
@@ -71,8 +86,8 @@ class AnnealedEstimate(NamedTuple):
     effective_size, reverse_effective_size : float
         Effective number of chains that contribute to either estimate.
     converged : bool
-        Whether abs(gap) <= tolerance and both effective sizes are at least 10 (or half of the
-        chains, if there are fewer than 20).
+        Whether abs(gap) <= tolerance, neither end is lower than `lower_bound - tolerance`, and both
+        effective sizes are at least 10 (or half of the chains, if there are fewer than 20).
     message : str
         How it ended, and if it has not converged, what to raise and to how much.
 
@@ -94,6 +109,7 @@ class AnnealedEstimate(NamedTuple):
     samples: np.ndarray
     n_steps: int = 0
     tolerance: float = 0.5
+    lower_bound: float = -np.inf
 
     @property
     def gap(self):
@@ -115,7 +131,14 @@ class AnnealedEstimate(NamedTuple):
         """Whether the ends are closed and enough chains contribute to both."""
         enough = min(MIN_EFFECTIVE_SIZE, len(self.log_weights) / 2)
         smallest = min(self.effective_size, self.reverse_effective_size)
-        return bool(abs(self.gap) <= self.tolerance and smallest >= enough)
+        closed = abs(self.gap) <= self.tolerance and self.lacking <= self.tolerance
+        return bool(closed and smallest >= enough)
+
+    @property
+    def lacking(self):
+        """Nats by which the lower end is certainly too low; 0 if that is not known."""
+        lower_end = min(self.log_partition, self.reverse)
+        return max(0.0, self.lower_bound - lower_end)
 
     @property
     def message(self):
@@ -128,6 +151,13 @@ class AnnealedEstimate(NamedTuple):
         if self.converged:
             return f"converged: {found}"
         n_steps = SUGGESTED_FACTOR * self.n_steps
+        if self.lacking > self.tolerance:
+            found += (
+                f", and {self.lacking:.3g} nats below {self.lower_bound:.6g}, a certain lower bound "
+                "of the log-partition: chains miss the states of most weight, as happens where "
+                "training has diverged. Pass rows of these states as data, or train with a smaller "
+                "learning rate; otherwise"
+            )
         return (
             f"not converged: {found}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
             f"double the {self.n_steps} steps until the ends close, and if that does not close "
@@ -157,6 +187,7 @@ class AnnealedEstimate(NamedTuple):
             ("gap", f"{self.gap:.3g} (tolerance {self.tolerance:g})"),
             ("chains", f"{len(self.log_weights)}"),
             ("steps", f"{self.n_steps}"),
+            ("lower bound", f"{self.lower_bound:.6g}"),
             ("message", self.message),
         ]
         return html.section("AnnealedEstimate", html.table(estimates, header), html.table(rows))
@@ -206,7 +237,8 @@ def annealed_importance_sampling(
     Raises
     ------
     ValueError, TypeError
-        If the model is of another class, a coupling is -inf, or an argument is invalid.
+        If the model is of another class, a coupling is -inf, a coupling or field of discrete units
+        exceeds 1e12 (fields that only decide a unit of an RBM or DBM may), or an argument is invalid.
     FloatingPointError
         If the samples diverge (units whose distribution cannot be normalised).
 
@@ -239,8 +271,16 @@ def annealed_importance_sampling(
        can differ. So the reverse chains start from them only if few chains contribute to the
        forward estimate, or it is lower than the exploration's.
 
-    That both ends agree does not prove that they are right: phases that no chain visits are missing
-    from both.
+    6. Naive mean field from data, samples and states from all over the machine bounds the
+       log-partition from below (a mixture of its solutions, or a sum over the states that are drawn
+       from them; all states where they are few). Machines whose training has diverged have phases
+       that annealing from independent units without bias does not reach, by hundreds of nats. If
+       the exploration's estimate is below the bound, chains start from the units of the mean-field
+       solutions of largest weight, and each counts by the probability that its end belongs to its
+       phase. An estimate that remains below the bound is not converged.
+
+    That both ends agree and exceed the bound does not prove that they are right: phases that neither
+    chains nor mean field visit are missing from all. `data` help where a machine was trained.
 
     Examples
     --------
@@ -261,6 +301,7 @@ def annealed_importance_sampling(
     starts = None if data is None else _starts(model, data, n_chains)
     rng = generator(rng, optional=True)
     problem, starts, values = annealed_model(model, starts, rng)
+    _check_sizes(problem[0])
     if isinstance(model, BoltzmannMachine):
         kind, problem = VisiblePath, (_dense_if_small(problem[0]), *problem[1:])
     else:
@@ -282,6 +323,24 @@ def annealed_importance_sampling(
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
     return estimate._replace(samples=samples[:, :n_visible])
+
+
+def _check_sizes(model):
+    """Raise a ValueError for discrete units whose energies are too large to be told to a nat."""
+    couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
+    parts = [part for layer in model.layers for part in parts_of(layer)]
+    if not all(map(is_discrete, parts)):
+        return
+    fields = [np.asarray(getattr(part, "field", 0.0), np.float64).ravel() for part in parts]
+    values = couplings.data if issparse(couplings) else couplings.ravel()
+    sizes = np.abs(np.concatenate([values, *fields]))
+    largest = sizes[np.isfinite(sizes)].max(initial=0.0)
+    if largest > MAX_PARAMETER:
+        raise ValueError(
+            f"model must have couplings and fields of at most {MAX_PARAMETER:g} to be annealed, got "
+            f"{largest:.3g}: sums of these are not known to a nat in double precision. Divide them "
+            "by a number, or fix the units that they decide, and take fastmf.log_partition_bounds."
+        )
 
 
 def _dense_if_small(model):
@@ -327,8 +386,10 @@ class Exploration:
 
     Attributes
     ----------
-    base : list of arrays
-        By layer, the tilt of the independent units.
+    phases : Phases
+        The independent units.
+    lower_bound : float
+        Of the log-partition.
     leg : Leg
         The last forward annealing from there.
     best : array of shape (n_chains,)
@@ -338,43 +399,79 @@ class Exploration:
     """
 
     def __init__(self, path, two_valued, starts, n_steps):
-        self.path = path
+        self.path, self.lower_bound, self._bounded = path, -np.inf, None
         self.neutral = neutral_base(path.model, two_valued)
         n_steps = max(min(n_steps, MIN_EXPLORATION), n_steps // 2)
         betas = np.linspace(0, 1, n_steps + 1)
         first = path.forward(self.neutral, betas)
         samples = path.sample(self.neutral, first.ends, n_steps)
-        self.base = base_between(path, self.neutral, samples)
-        self.leg = path.forward(self.base, betas)
+        self.phases = Phases(path, [base_between(path, self.neutral, samples)])
+        self.leg = self.phases.forward(betas)
         self.from_data = None
         if starts is not None:
             self.from_data = path.sample(self.neutral, starts, n_steps)
-            base = base_between(path, self.neutral, self.from_data)
-            leg = path.forward(base, betas)
-            if _is_better(leg.log_weights, self.leg.log_weights):
-                self.base, self.leg = base, leg
+            self._take_better([base_between(path, self.neutral, self.from_data)], betas)
         self.best = _higher(self.leg.log_weights, first.log_weights)
+        spread = path.sample(
+            self.neutral, spread_states(path.model, path.rng), min(n_steps, MAX_SPREAD_SWEEPS)
+        )
+        self._bound([spread, first.ends if starts is None else starts, samples])
+        for _ in range(MAX_ROUNDS):
+            if self.lower_bound <= log_mean(self.best)[0] + MIN_LACKING:
+                break
+            self._anneal_from_phases(betas)
+
+    def _take_better(self, bases, betas):
+        """Anneal from other units, and keep them if that is better."""
+        phases = Phases(self.path, bases)
+        leg = phases.forward(betas)
+        if _is_better(leg.log_weights, self.leg.log_weights):
+            self.phases, self.leg = phases, leg
+
+    def _anneal_from_phases(self, betas):
+        """Anneal from the phases of mean field, as the estimate so far is certainly too low."""
+        phases = Phases(self.path, self._bases_of_phases())
+        leg = phases.forward(betas)
+        if log_mean(leg.log_weights)[0] > log_mean(self.best)[0]:
+            self.phases, self.leg, self.best = phases, leg, leg.log_weights
+        self._bound([leg.ends])
+
+    def _bound(self, starts):
+        """Bound the log-partition from below."""
+        bounded = lower_bound(self.path.model, starts)
+        if self.path.shift + bounded.value > self.lower_bound:
+            self.lower_bound, self._bounded = self.path.shift + bounded.value, bounded
+
+    def _bases_of_phases(self):
+        """Units of the mean-field solutions of largest weight."""
+        found, model = self._bounded, self.path.model
+        most = max(1, min(MAX_PHASES, self.path.n_chains // MIN_CHAINS_OF_PHASE))
+        near = [k for k in found.phases if found.bounds[k] > found.bounds[0] - MAX_FALL_OF_PHASE]
+        ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
+        return [np.split(found.b[k].astype(model.dtype), ends) for k in near[:most]]
 
     def estimate(self, n_steps, tolerance, *, reverse=True):
         """Anneal in both directions, or with NaN in the place of the reverse estimate."""
-        path, base, betas = self.path, self.base, refined(self.leg, n_steps)
-        explored, self.leg = self.best, path.forward(base, betas)
+        path, betas = self.path, refined(self.leg, n_steps)
+        explored, self.leg = self.best, self.phases.forward(betas)
         self.best = _higher(self.leg.log_weights, explored)
         forward = log_mean(self.best)
         if not reverse:
             nothing = np.full(path.n_chains, np.nan)
             return AnnealedEstimate(
-                *forward, np.nan, np.nan, self.best, nothing, self.leg.ends, n_steps, tolerance
-            )
+                *forward, np.nan, np.nan, self.best, nothing, self.leg.ends, n_steps, tolerance,
+                self.lower_bound,
+            )  # fmt: skip
         if self.from_data is None or _agree(explored, self.leg.log_weights):
-            samples = path.sample(base, self.leg.ends, max(1, n_steps // 2))
+            samples = path.sample(self.neutral, self.leg.ends, max(1, n_steps // 2))
         else:
-            samples = self.from_data = path.sample(base, self.from_data, n_steps)
-        backward = path.backward(base, betas, samples)
+            samples = self.from_data = path.sample(self.neutral, self.from_data, n_steps)
+        backward = self.phases.backward(betas, samples)
         value, error = log_mean(-backward)
         return AnnealedEstimate(
-            *forward, -value, error, self.best, backward, samples, n_steps, tolerance
-        )
+            *forward, -value, error, self.best, backward, samples, n_steps, tolerance,
+            self.lower_bound,
+        )  # fmt: skip
 
 
 def _is_reliable(error):

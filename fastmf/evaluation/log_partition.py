@@ -234,7 +234,8 @@ def log_partition_report(
     entries.add(
         LogPartitionEntry(
             "AIS", ais.log_partition, ais.error, seconds,
-            f"low on average; effectively {ais.effective_size:.0f} of {n_chains} chains",
+            f"low on average; effectively {ais.effective_size:.0f} of {n_chains} chains; the "
+            f"log-partition is at least {ais.lower_bound:.6g}",
         ),
         LogPartitionEntry(
             "reverse AIS", ais.reverse, ais.reverse_error, seconds,
@@ -270,8 +271,11 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
         if not len(values):
             entries.add(LogPartitionEntry(name, -np.inf, None, seconds, "diverged: " + remark))
             continue
+        total = log_partition_estimate(solutions)
+        if total < ais.lower_bound - ais.tolerance:
+            remark += f", wrong: at least {ais.lower_bound - total:.3g} nats too low"
         for kind, value in (
-            ("log-sum-exp", log_partition_estimate(solutions)),
+            ("log-sum-exp", total),
             ("largest", float(values.max())),
             ("mean", log_partition_estimate(solutions, "mean")),
         ):

@@ -8,6 +8,7 @@ from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
 from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
 from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.mean_field.lower_bound import lower_bound
 from fastmf.inference.sampling.annealing import (
     RESAMPLE_BELOW,
     Path,
@@ -28,6 +29,8 @@ from fastmf.priors._protocol import n_units
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR = 3
 MIN_SQUARED_ERROR = 1e-12
+# Nats by which a record may be below the bound of naive mean field.
+MAX_LACKING = 0.5
 
 
 class TrajectoryAnnealing:
@@ -88,7 +91,8 @@ class TrajectoryAnnealing:
     Warns
     -----
     UserWarning
-        If fewer than ten chains contribute to a record, effectively.
+        If fewer than ten chains contribute to a record, effectively, or it is below a certain lower
+        bound of the log-partition.
 
     See Also
     --------
@@ -162,6 +166,8 @@ class TrajectoryAnnealing:
         else:
             size = self._anneal_from_last(model)
             difference = self._compare_with_fresh(model)
+            if self._lacking(model) > MAX_LACKING:
+                size = self._anneal_from_units(model)
         self._model = model
         if X is not None:
             log_likelihoods = log_likelihood(model_of_data, X, self._value)
@@ -172,6 +178,12 @@ class TrajectoryAnnealing:
         self.difference.append(float(difference))
         self.effective_size.append(float(size))
         self.seconds.append(time.perf_counter() - start)
+        if (lacking := self._lacking(model)) > MAX_LACKING:
+            warn_user(
+                f"annealing along the trajectory: the log-partition of epoch {epoch} is at least "
+                f"{lacking:.3g} nats too low: chains miss the states of most weight, as happens "
+                "where training diverges. Train with a smaller learning rate."
+            )
         if size < min(MIN_EFFECTIVE_SIZE, self.n_chains / 2):
             warn_user(
                 f"annealing along the trajectory: effectively {size:.1f} of {self.n_chains} chains "
@@ -211,6 +223,11 @@ class TrajectoryAnnealing:
             self._value += variances[0] / variances.sum() * difference
             self._variance = variances.prod() / variances.sum() * max(1, in_errors**2)
         return difference
+
+    def _lacking(self, model):
+        """Nats by which the estimate is below a certain lower bound, or a negative number."""
+        path, chains, _ = self._path(model, self.chains)
+        return path.shift + lower_bound(path.model, [chains]).value - self._value
 
     def _path(self, model, chains=None):
         """The path to a model, chains as states of its units, and the two values of these if so."""

@@ -17,6 +17,7 @@ from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._sampling import LayeredSampling
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
+from fastmf.inference.mean_field.lower_bound import lower_bound
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, log_likelihood
@@ -27,6 +28,9 @@ from fastmf.models._io import prior_to_arrays
 from fastmf.priors._protocol import n_units
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
+
+# Nats by which an estimate of the log-partition may be below a lower bound.
+MAX_LACKING = 0.5
 
 
 class LayeredMachine(
@@ -136,6 +140,12 @@ class LayeredMachine(
         ValueError
             With "exact", if the model has too many states.
 
+        Warns
+        -----
+        ConvergenceWarning
+            If the estimate is unknown, or below a certain lower bound of the log-partition, by
+            naive mean field from `starts_` and from states all over the machine.
+
         Examples
         --------
         >>> import numpy as np, fastmf as mf
@@ -162,7 +172,23 @@ class LayeredMachine(
                 "have no moments. Use how='auto' or `fastmf.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )
+        elif how == ESTIMATES[0]:
+            self._warn_if_certainly_low(found)
         return found
+
+    def _warn_if_certainly_low(self, found):
+        """Warn if a lower bound shows that a log-partition by mean-field solutions is too low."""
+        model = self.model_.bipartite()
+        starts = () if self.model_.deep else (self.starts_,)
+        bound = lower_bound(model, starts).value
+        if bound > found + MAX_LACKING:
+            warn_user(
+                f"the log-partition {found:.6g} is at least {bound - found:.3g} nats too low, and "
+                "log-likelihoods too high: the mean-field solutions from starts_ miss the states of "
+                "most weight, as happens where training has diverged. Train with a smaller "
+                "learning_rate, or take `fastmf.annealed_importance_sampling`.",
+                ConvergenceWarning,
+            )
 
     def score(self, X, y=None):
         """Average of `score_samples`.

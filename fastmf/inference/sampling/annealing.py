@@ -27,6 +27,8 @@ from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 # Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
 # grow from sweep to sweep, and do so long before anything overflows.
 MAX_LOG_WEIGHT = 1e15
+# Field at which one state of a unit has no weight in double precision.
+DECIDED = 750.0
 # Parts of the path between which chains may be resampled.
 N_SEGMENTS = 50
 # Chains are resampled when their effective number falls below this fraction.
@@ -100,7 +102,7 @@ class Path(NamedTuple):
 
     def forward(self, base, betas):
         """Anneal from independent units; log_weights are estimates of the log-partition."""
-        leg = self.anneal(base, betas, _draw(self.model, base, self.n_chains, self.rng))
+        leg = self.anneal(base, betas, draw_units(self.model, base, self.n_chains, self.rng))
         return leg._replace(log_weights=self.start(base) + leg.log_weights)
 
     def backward(self, base, betas, samples):
@@ -116,8 +118,8 @@ class Path(NamedTuple):
         """Samples of the model: Gibbs sweeps from `v`."""
         return self.walk(base, np.ones(n_sweeps + 1), v)[1]
 
-    def anneal(self, base, betas, v):
-        """Take the chains `v` along the path, with resampling."""
+    def anneal(self, base, betas, v, log_weight_of_ends=None):
+        """Take the chains `v` along the path, with resampling; ends may have weights in addition."""
         n_steps = len(betas) - 1
         edges = np.unique(np.linspace(0, n_steps, min(N_SEGMENTS, n_steps) + 1).astype(int))
         variances = np.empty(len(edges) - 1)
@@ -129,6 +131,8 @@ class Path(NamedTuple):
             population.add(added)
             if last < n_steps and population.effective_size() < RESAMPLE_BELOW * len(v):
                 v = v[population.resample(self.rng)]
+        if log_weight_of_ends is not None:
+            population.add(log_weight_of_ends(v))
         log_weights = population.by_start()
         return Leg(log_weights, v[population.resample(self.rng)], betas, edges, variances)
 
@@ -323,7 +327,8 @@ def walk(model, base, betas, v, rng, n_threads, packed=None):
     return log_weights, v
 
 
-def _draw(model, base, n_rows, rng):
+def draw_units(model, base, n_rows, rng):
+    """States of the first layer under its tilt in `base`."""
     b = np.broadcast_to(base[0], (n_rows, len(base[0])))
     return sample(model.layers[0], b, np.zeros_like(b), rng)
 
@@ -419,5 +424,17 @@ def zeros_and_ones(model):
     hidden = logs[1][1] - logs[1][0] + (h_high - h_low) * v_low * weights.sum(0)
     shift = logs[0][0].sum() + logs[1][0].sum() + v_low * h_low * weights.sum()
     couplings = (v_high - v_low) * (h_high - h_low) * weights
+    visible, v_constant = _bounded_fields(visible, abs(couplings).sum(1))
+    hidden, h_constant = _bounded_fields(hidden, abs(couplings).sum(0))
+    shift += v_constant + h_constant
     couplings, visible, hidden = (x.astype(model.dtype) for x in (couplings, visible, hidden))
     return RBM(couplings, Bernoulli(visible), Bernoulli(hidden)), float(shift)
+
+
+def _bounded_fields(field, of_couplings):
+    """Fields that decide a unit and no more, so that sums stay small, and the log-weight left out.
+
+    A unit whose field is larger than those that all couplings can make, by `DECIDED`, has one state.
+    """
+    limit = of_couplings + DECIDED
+    return np.clip(field, -limit, limit), np.maximum(field - limit, 0).sum()

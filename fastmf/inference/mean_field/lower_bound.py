@@ -1,0 +1,242 @@
+"""Certain lower bounds of log-partitions, by which estimates that are too low are found out.
+
+A product of units q_k gives naive mean field's bound L_k <= log Z. The mixture of several such
+products with weights pi_k in proportion to exp(L_k) gives
+
+    log sum_k exp(L_k) - H(k | x),   H(k | x) <= 2 log(2) sum_{k < l} sqrt(pi_k pi_l) B_kl,
+
+where B_kl, the sum over states of sqrt(q_k q_l), is known for products of tilted units. So phases
+that do not overlap add up. (That H <= 2 log(2) sum of sqrt(p_k p_l) for probabilities p: Lin 1991.)
+The sum of the weights of some distinct states of discrete units is another bound; where one side has
+few states all of them are summed, and the bound is the log-partition.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common.arguments import generator
+from fastmf.inference.mean_field.naive_bound import (
+    layout_of_checks,
+    naive_bound,
+    naive_solutions,
+    sides_of,
+)
+from fastmf.inference.mean_field.second_solutions import extreme_starts, is_discrete
+from fastmf.inference.mean_field.tap import tap
+from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.models.exact import states_of
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import as_dtype, has_log_prob, n_units, parts_of, sample
+from fastmf.priors._queries import number_of_states
+
+# Sweeps of naive mean field, rows of each kind of starts, and random ones.
+N_SWEEPS, MAX_GIVEN_STARTS, N_RANDOM_STARTS = 200, 100, 10
+# Fractions of the units of random starts that are at their highest value, the others at the lowest.
+FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
+STARTS_OF_FRACTION = 5
+# Solutions that are mixed at most, and states drawn from each of them.
+MAX_COMPONENTS, N_DRAWS = 50, 20
+# States times units of a side of which all states are summed.
+MAX_NUMBERS = 2**21
+# Relative error of sums in double precision.
+SUM_ROUNDING = 64 * np.finfo(np.float64).eps
+
+
+class LowerBound(NamedTuple):
+    """Result of `lower_bound`.
+
+    Parameters
+    ----------
+    value : float
+        The log-partition is not lower; -inf if nothing is known.
+    b : float64 array of shape (n_solutions, n_units)
+        Tilts of the mean-field solutions, in the order of `sides_of`, largest bound first.
+    bounds : array of shape (n_solutions,)
+        The bound of each.
+    phases : list of int
+        Solutions that hardly overlap, whose mixture has the largest bound; the largest first.
+    """
+
+    value: float
+    b: np.ndarray
+    bounds: np.ndarray
+    phases: list
+
+
+def lower_bound(model, starts=(), rng=0):
+    """Certain lower bound of the log-partition from naive mean field and sums over states.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+    starts : sequence of arrays of shape (n_starts, n_visible)
+        Values or means of the first units, such as data and samples. Of each array the first
+        `MAX_GIVEN_STARTS` rows are used.
+    rng : numpy.random.Generator or int, default 0
+        For the starts that are added: `spread_states`, and units at their means.
+
+    Returns
+    -------
+    LowerBound
+    """
+    rng, sides = generator(rng), sides_of(model)
+    given = [np.asarray(rows, model.dtype)[:MAX_GIVEN_STARTS] for rows in starts]
+    starts = np.vstack([*given, spread_states(model, rng), _means(model)])
+    layout, n = layout_of_checks(model), sum(s.stop - s.start for s in sides.slices)
+    tilt = Tilt(np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, n), bool))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = naive_solutions(tap, model, layout, starts, tilt, np.zeros((1, n)), N_SWEEPS)
+        b = found.b if isinstance(found.b, tuple) else (found.b,)
+        b = layout.join(b, np.zeros((len(starts), n))).astype(np.float64)
+        # A product of untilted units, too: its bound is finite.
+        b = np.vstack([b[np.isfinite(b).all(1)], np.zeros((1, n))])
+        bounds, sizes = naive_bound(sides, b, tilt)
+        known = np.isfinite(bounds)
+        bounds, b = (bounds - SUM_ROUNDING * sizes)[known], b[known]
+        order = np.argsort(-bounds, kind="stable")
+        bounds, b = bounds[order], b[order]
+        value, phases = mixture_bound(sides, b, bounds)
+        value = max([value, *_sums_over_states(sides, b, rng)])
+    return LowerBound(float(value), b, bounds, phases)
+
+
+def _means(model):
+    """Means of the first units, not coupled, as a row."""
+    zero = model.dtype.type(0)
+    return model.layers[0].moments(zero, zero)[0].astype(model.dtype)
+
+
+def spread_states(model, rng):
+    """States of the first units from all over a machine, which do not depend on data.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array of shape (n_states, n_visible)
+        Units at random, with all fractions of units at their highest value, and, drawn with the
+        couplings of the model, given such hidden units.
+    """
+    states = _spread(model.layers[0], rng).astype(model.dtype)
+    if len(model.layers) == 1:
+        return states
+    fields = _spread(model.layers[1], rng).astype(model.dtype) @ model.weights.T
+    given = sample(model.layers[0], fields, np.zeros_like(fields), rng)
+    return np.vstack([states, given.astype(model.dtype)])
+
+
+def _spread(prior, rng):
+    """Values of uncoupled units, and of discrete ones with all fractions at the highest value."""
+    zeros = np.zeros((N_RANDOM_STARTS, n_units(prior)))
+    states = [sample(as_dtype(prior, np.float64), zeros, zeros, rng)]
+    if is_discrete(prior):
+        states.append(extreme_starts(prior))
+        if not has_groups(prior):
+            low, high = states[1][[0, -1]]
+            fractions = np.repeat(FRACTIONS, STARTS_OF_FRACTION)[:, None]
+            states.append(np.where(rng.random((len(fractions), len(low))) < fractions, high, low))
+    return np.vstack(states)
+
+
+def mixture_bound(sides, b, bounds):
+    """Bound by a mixture of products of units, of which each is added if that makes it larger.
+
+    Parameters
+    ----------
+    sides : Sides
+    b : float64 array of shape (n_solutions, n_units)
+        Tilts of the products.
+    bounds : array of shape (n_solutions,)
+        Bound of each, the largest first.
+
+    Returns
+    -------
+    value : float
+    chosen : list of int
+        The products that are mixed.
+    """
+    if not len(bounds):
+        return -np.inf, []
+    first = np.unique(np.round(bounds, 6), return_index=True)[1][::-1][:MAX_COMPONENTS]
+    b, bounds = b[first], bounds[first]
+    logs = log_overlaps(sides, b)
+    chosen, best = [0], bounds[0]
+    for k in range(1, len(bounds)):
+        value = _value_of_mixture(bounds, logs, [*chosen, k])
+        if value > best:
+            chosen, best = [*chosen, k], value
+    return best - SUM_ROUNDING * abs(best), [int(first[k]) for k in chosen]
+
+
+def _value_of_mixture(bounds, logs, chosen):
+    """Bound of the mixture of some products."""
+    total = np.logaddexp.reduce(bounds[chosen])
+    half = (bounds[chosen] - total) / 2
+    terms = np.exp(half[:, None] + half + logs[np.ix_(chosen, chosen)])
+    return total - np.log(2) * (terms.sum() - np.trace(terms))
+
+
+def log_overlaps(sides, b):
+    """Log of the sum over states of sqrt(q_k q_l) of products of units, at least.
+
+    Parameters
+    ----------
+    sides : Sides
+    b : float64 array of shape (n_solutions, n_units)
+
+    Returns
+    -------
+    array of shape (n_solutions, n_solutions)
+        Rounded upwards, at most 0.
+    """
+    out, zero = np.zeros((len(b), len(b))), np.float64(0)
+    for prior, units in zip(sides.priors, sides.slices, strict=True):
+        own = prior.log_partition(b[:, units], zero)
+        for k in range(len(b)):
+            middle = prior.log_partition((b[k, units] + b[:, units]) / 2, zero)
+            ends = (own[k] + own) / 2
+            out[k] += (middle - ends).sum(1) + SUM_ROUNDING * (abs(middle) + abs(ends)).sum(1)
+    return np.minimum(np.where(np.isnan(out), 0, out), 0)
+
+
+def _sums_over_states(sides, b, rng):
+    """By side of discrete units, the log of the sum of the weights of states of the solutions."""
+    for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
+        if not (is_discrete(prior) and all(map(has_log_prob, parts_of(prior)))):
+            continue
+        if number_of_states(prior) * b.shape[1] <= MAX_NUMBERS:
+            x = np.vstack(list(states_of(prior, 1)))
+        else:
+            tilts = np.repeat(b[:MAX_COMPONENTS, units], N_DRAWS, axis=0)
+            x = np.unique(sample(prior, tilts, np.zeros_like(tilts), rng), axis=0)
+        yield log_sum_of_weights(sides, k, x)
+
+
+def log_sum_of_weights(sides, k, x):
+    """Log of the sum of the weights of distinct states of a side, the other one summed.
+
+    Parameters
+    ----------
+    sides : Sides
+    k : int
+        The side whose states are given.
+    x : float64 array of shape (n_states, n_units of the side)
+
+    Returns
+    -------
+    float
+        Rounded downwards.
+    """
+    own = sides.priors[k].log_prob(x)
+    fields = x @ (sides.couplings.T if k else sides.couplings)
+    if len(sides.priors) == 1:
+        others = fields * x / 2
+    else:
+        others = sides.priors[1 - k].log_partition(fields, np.float64(0))
+    total, size = own.sum(1) + others.sum(1), abs(own).sum(1) + abs(others).sum(1)
+    total = (total - SUM_ROUNDING * size)[np.isfinite(total)]
+    return np.logaddexp.reduce(total) if len(total) else -np.inf
