@@ -138,7 +138,7 @@ def parser():
     add("--search-epochs", type=int, default=10, metavar="N", help="of each of these [10]")
     add("--search-part", type=float, default=0.1, metavar="PART", help="of the images [0.1]")
     add("--search-validation", type=int, metavar="N",
-        help="validation images of a search: those of all take longer than to learn [all]")  # fmt: skip
+        help="validation images of a search; all may take longer than to learn [all]")  # fmt: skip
     add("--patience", type=int, default=5, help="epochs without a smaller error [5]")
     add("--threads", type=int, metavar="N", help="[all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
