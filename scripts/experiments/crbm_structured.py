@@ -137,6 +137,8 @@ def parser():
         help="batch sizes to choose from by validation [none]")  # fmt: skip
     add("--search-epochs", type=int, default=10, metavar="N", help="of each of these [10]")
     add("--search-part", type=float, default=0.1, metavar="PART", help="of the images [0.1]")
+    add("--search-validation", type=int, metavar="N",
+        help="validation images of a search; all may take longer than to learn [all]")  # fmt: skip
     add("--patience", type=int, default=5, help="epochs without a smaller error [5]")
     add("--threads", type=int, metavar="N", help="[all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
@@ -237,6 +239,7 @@ def searched(task, method, train, validation, options, folder):
     path = folder / f"{task}-{method}-search.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     few = [part[: max(1, round(options.search_part * len(part)))] for part in train]
+    validation = tuple(part[: options.search_validation] for part in validation)
     init = None
     if method != "LR" and options.start == "logistic":
         init = logistic_of_few(task, train, few, validation, options, folder)

@@ -163,6 +163,7 @@ PICTURES = {
     "tap_likelihood_faces": ("tap_likelihood_faces", _HIDDEN),
     "tap_deep": ("tap_deep", partial(learning_curves, column="layers", what="hidden units")),
     "tap_solutions": ("tap_solutions", by_solutions),
+    "tap_solutions_grey": ("tap_solutions_grey", by_solutions),
     "tap_denoising": ("tap_denoising", denoising),
     "tap_denoising_starts": ("tap_denoising_starts", denoising),
     "landscape_quality": ("landscape_quality", by_epoch),

@@ -14,9 +14,9 @@ MNIST or on faces and writes, as PNG and CSV, into a folder:
                  colours are epochs (Fig. 6); map-E those of epoch E with images
   data-map       Isomap of data, of some digits, and the solutions to which they lead (Fig. 7)
   data-E         the solutions most data fall to, each followed by some of these data
-  quality        log-likelihood of test images per unit by TAP (log-sum-exp, and the paper's mean
-                 over solutions), by annealed importance sampling, and the pseudo-likelihood, by
-                 epoch (binary images only)
+  quality        log-likelihood per unit by TAP of the images to start from and of test images, by
+                 epoch: by the paper's Eq. 39, the mean over solutions, and by log-sum-exp; of
+                 binary test images by annealed importance sampling, and the pseudo-likelihood, too
 
 and the machine as rbm.npz, that of each epoch which is followed as machine-E.npz, and what was
 found of it as found-E.npz. A run that was stopped resumes if it is started again with the same
@@ -85,8 +85,7 @@ def main(argv=None):
     maps(shown, X[: options.starts], train.shape, folder)
     labels = None if train.labels is None else train.labels[: options.starts]
     data_map(found[-1], X[: options.starts], labels, options, folder)
-    if options.dataset == "binary":
-        quality(found, folder)
+    quality(found, folder)
 
 
 def parser():
@@ -108,6 +107,7 @@ def parser():
         help="on the map of data [3 6 7]")  # fmt: skip
     add("--method", default="tap", metavar="NAME", help="gradient: tap, mean_field, cd, pcd [tap]")
     add("--starts", type=int, default=3000, metavar="N", help="images to start from [3000]")
+    add("--tol", type=float, default=1e-6, help="to which solutions are solved [1e-6]")
     add("--steps", type=int, default=300, metavar="N", help="of annealed importance sampling [300]")
     add("--maps", type=int, default=3, metavar="N", help="epochs that maps are drawn of [3]")
     add("--threads", type=int, metavar="N", help="[all]")
@@ -120,14 +120,15 @@ def parser():
 
 
 class Found(NamedTuple):
-    """What is known of the machine of an epoch; the measures of binary images only."""
+    """What is known of the machine of an epoch; from `annealed` on of binary images only."""
 
     epoch: int
     landscape: Solutions
+    unnormalised: float
+    unnormalised_train: float
     annealed: float = np.nan
     reverse: float = np.nan
     error: float = np.nan
-    unnormalised: float = np.nan
     pseudo: float = np.nan
 
 
@@ -195,17 +196,19 @@ def followed(epoch, model, X, X_test, options, folder):
         landscape = Solutions(*(values.pop(name) for name in Solutions._fields))
         return Found(epoch, landscape, **{name: float(value) for name, value in values.items()})
     starts, threads = X[: options.starts], {"n_threads": options.threads}
-    landscape = solutions(model, starts, tol=1e-6, **threads)
-    values = {}
+    landscape = solutions(model, starts, tol=options.tol, **threads)
+    values = {
+        "unnormalised": log_likelihood(model, X_test, 0.0).mean(),
+        "unnormalised_train": log_likelihood(model, starts, 0.0).mean(),
+    }
     if options.dataset == "binary":
         annealed = mf.annealed_importance_sampling(
             model, n_steps=options.steps, data=starts, rng=options.seed, **threads
         )
-        values = {
+        values |= {
             "annealed": annealed.log_partition,
             "reverse": annealed.reverse,
             "error": annealed.error,
-            "unnormalised": log_likelihood(model, X_test, 0.0).mean(),
             "pseudo": mf.pseudo_log_likelihood(model, X_test[:PSEUDO_ROWS]).mean(),
         }
     np.savez(path, **landscape._asdict(), **values)
@@ -336,23 +339,30 @@ def quality(found, folder):
     """Likelihoods by TAP and by annealing, and the pseudo-likelihood, nats per unit."""
     landscapes, epochs = [each.landscape for each in found], [each.epoch for each in found]
     n_units = landscapes[0].visible.shape[1] + landscapes[0].hidden.shape[1]
-    log_partitions = {
-        "TAP, log-sum-exp": [np.logaddexp.reduce(each.log_partition) for each in landscapes],
-        "TAP, mean": [each.log_partition.mean() for each in landscapes],
-        "AIS": [each.annealed for each in found],
-        "reverse AIS": [each.reverse for each in found],
+    columns = {
+        name: np.array([getattr(each, name) for each in found]) for name in Found._fields[2:]
     }
-    numerator = np.array([each.unnormalised for each in found])
-    curves = {name: (numerator - z) / n_units for name, z in log_partitions.items()}
-    curves["pseudo-likelihood"] = np.array([each.pseudo for each in found]) / n_units
-    errors = {"AIS": [each.error / n_units for each in found]}
+    sums = np.array([np.logaddexp.reduce(each.log_partition) for each in landscapes])
+    means = np.array([each.log_partition.mean() for each in landscapes])
+    test, train = columns["unnormalised"], columns["unnormalised_train"]
+    curves = {
+        "TAP, log-sum-exp": test - sums,
+        "TAP, mean": test - means,
+        "training, log-sum-exp": train - sums,
+        "training, mean": train - means,
+        "AIS": test - columns["annealed"],
+        "reverse AIS": test - columns["reverse"],
+        "pseudo-likelihood": columns["pseudo"],
+    }
+    curves = {name: curve / n_units for name, curve in curves.items() if np.isfinite(curve).any()}
+    errors = {"AIS": columns["error"] / n_units} if "AIS" in curves else None
     experiment.picture(
         plotting.curves_by_epoch(epochs, curves, errors=errors), folder / "quality.png"
     )
     rows = zip(epochs, *curves.values(), strict=True)
     experiment.table(folder / "quality.csv", ("epoch", *curves), rows)
     for name, curve in curves.items():
-        print(f"{name:18}" + "".join(f"{value * n_units:9.2f}" for value in curve))
+        print(f"{name:22}" + "".join(f"{value * n_units:9.2f}" for value in curve))
 
 
 if __name__ == "__main__":

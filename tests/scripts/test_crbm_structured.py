@@ -91,11 +91,14 @@ def test_a_search_takes_what_validation_prefers_and_goes_on(script, mnist):
     command = ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
                "--logistic-epochs", "2", "--tasks", "mnist-noisy-20", "--methods", "LR", "CD-1",
                "--search-rates", "1e-9", "0.5", "--search-batch-sizes", "2", "5",
-               "--search-epochs", "3", "--sampling-epochs", "4", "--threads", "1"]  # fmt: skip
+               "--search-epochs", "3", "--search-validation", "1", "--sampling-epochs", "4",
+               "--threads", "1"]  # fmt: skip
     script.main(command)
     path = folder / "mnist-noisy-20-CD-1-search.json"
     found = json.loads(path.read_text())
     assert set(found) == {"2 1e-09", "2 0.5", "5 1e-09", "5 0.5"}
+    # Percent of the 16 pixels of one image.
+    assert all(0.16 * error == pytest.approx(round(0.16 * error)) for error in found.values())
     best = min(found, key=found.get)
     machine = mf.ConditionalRBM.load(folder / "mnist-noisy-20-CD-1.npz")
     assert f"{machine.batch_size} {machine.learning_rate:g}" == best

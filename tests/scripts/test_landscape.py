@@ -14,6 +14,11 @@ def test_faces(script, tmp_path, capsys):
     )  # fmt: skip
     assert (folder / "free-energy.png").read_bytes().startswith(b"\x89PNG")
     assert "epoch 1: " in capsys.readouterr().out
+    names = "TAP, log-sum-exp", "TAP, mean", "training, log-sum-exp", "training, mean"
+    header, values = rows(folder / "quality.csv")
+    assert header == ["epoch", *names]
+    # Training and test images are the same, and there is one solution.
+    assert len(set(values[1:])) == 1
 
 
 def rows(path):
@@ -40,6 +45,14 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
     header, *measures = quality = rows(folder / "quality.csv")
     assert header[0] == "epoch"
     assert len(measures) == 2
+    # Couplings are weak: one solution, whose log-partition is the sum over all states but little.
+    of_last = dict(zip(header, map(float, measures[1]), strict=True))
+    model, n_units = script.mf.load(folder / "machine-2.npz"), 16 + 3
+    for name, split, n in (("training", "train", 30), ("TAP", "test", 20)):
+        images = script.experiment.images("binary", mnist, split).X[:n]
+        exact = script.log_likelihood(model, images, script.mf.exact(model).log_partition).mean()
+        for measure in ("mean", "log-sum-exp"):
+            assert of_last[f"{name}, {measure}"] * n_units == pytest.approx(exact, abs=0.01)
     of_solutions = rows(folder / "solutions.csv")
     for _, n, _, share, mean, lowest, highest, modes in of_solutions[1:]:
         assert int(n) >= int(modes) >= 1 and float(share) == int(n) / 30
