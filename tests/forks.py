@@ -40,6 +40,8 @@ for line in requests:
         try:
             run(**json.loads(line))
             status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
         except BaseException:
             traceback.print_exc()
         finally:

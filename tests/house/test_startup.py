@@ -32,6 +32,14 @@ def python(code, *arguments):
     return json.loads(done.stdout)
 
 
+def forked(folder, code, *arguments, imports=("numba",)):
+    """The same in a process that has imported some packages, but not this one."""
+    options = {"out": folder, "environment": ENVIRONMENT, "imports": imports}
+    done = forks.python(code, *arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 IMPORT = """
 import json, sys, time
 start = time.process_time()
@@ -76,8 +84,8 @@ print(json.dumps([before, count.compiled, extras]))
 """
 
 
-def test_using_every_name_compiles_nothing_and_needs_no_extra():
-    compiled, with_one_function, extras = python(USE, *OPTIONAL)
+def test_using_every_name_compiles_nothing_and_needs_no_extra(tmp_path):
+    compiled, with_one_function, extras = forked(tmp_path, USE, *OPTIONAL)
     assert compiled == 0
     assert with_one_function > 0  # the count counts
     assert extras == []
@@ -102,11 +110,8 @@ LIGHT = {"sklearn.utils.multiclass", "sklearn.utils._unique"}
     "name", [name for name, part in fastmf._HOME.items() if part == "estimators"]
 )
 def test_estimators_import_little_more_than_their_base_class(name, tmp_path):
-    options = {"out": tmp_path, "environment": ENVIRONMENT, "imports": BASE}
     for _ in range(3):  # on a machine that is busy
-        done = forks.python(ESTIMATOR, name, **options)
-        assert done.returncode == 0, done.stderr
-        seconds, imported = json.loads(done.stdout)
+        seconds, imported = forked(tmp_path, ESTIMATOR, name, imports=BASE)
         if seconds < 1:
             break
     assert seconds < 1
@@ -133,7 +138,7 @@ print(json.dumps([heavy, mode, type(sys.modules["scipy.stats"]).__name__]))
     version("scikit-learn").startswith("1.6."), reason="scikit-learn 1.6 itself imports them"
 )
 @pytest.mark.parametrize("name", ["FullyVisibleBoltzmannMachine", "GeneralizedRBM"])
-def test_estimators_leave_statistics_out_until_they_are_used(name):
-    heavy, mode, type_ = python(STATISTICS, name)
+def test_estimators_leave_statistics_out_until_they_are_used(name, tmp_path):
+    heavy, mode, type_ = forked(tmp_path, STATISTICS, name)
     assert heavy == []
     assert (mode, type_) == (2, "module")

@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 from collections import Counter, defaultdict
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,15 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "fastmf"
-TREES = {
-    path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
+FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
 # Words that a text begins with whose noun is elsewhere.
 WITHOUT_NOUN = re.compile(r"(Of|Those|That|What)\b")
+
+
+@cache
+def trees():
+    """Syntax trees of the package's files, parsed by the process that needs them."""
+    return {name: ast.parse((PACKAGE / name).read_text(encoding="utf-8")) for name in FILES}
 
 
 def indentation(line):
@@ -55,7 +59,7 @@ def test_docstrings_and_parameters_begin_with_a_noun():
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef
     found = [
         f"{name}: {line}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, kinds)
         for line in without_noun(ast.get_docstring(node, clean=False) or "-")
@@ -65,7 +69,10 @@ def test_docstrings_and_parameters_begin_with_a_noun():
 
 def test_names_of_classes_occur_once():
     counts = Counter(
-        node.name for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)
+        node.name
+        for tree in trees().values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
     )
     assert {name: n for name, n in counts.items() if n > 1} == {}
 
@@ -93,7 +100,7 @@ def module_of(name):
 
 def test_a_constant_that_occurs_twice_has_one_value():
     values = defaultdict(set)
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for constant in constants(tree) - REQUIRED:
             values[constant].add(repr(getattr(module_of(name), constant)))
     assert {constant for constant, found in values.items() if len(found) > 1} <= LEFT
@@ -103,7 +110,7 @@ def test_a_constant_that_occurs_twice_has_one_value():
 
 NAME = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
 MODULES = defaultdict(list)
-for file in TREES:
+for file in FILES:
     parts = ["fastmf", *Path(file).with_suffix("").parts]
     path = ".".join(parts).removesuffix(".__init__")
     MODULES[path.rpartition(".")[-1]].append(path)
@@ -156,6 +163,6 @@ def test_a_name_that_does_not_exist_is_found(text, found):
     assert list(unknown_names(text)) == found
 
 
-@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("name", FILES)
 def test_names_in_texts_exist(name):
     assert list(unknown_names((PACKAGE / name).read_text(encoding="utf-8"))) == []
