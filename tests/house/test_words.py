@@ -5,7 +5,6 @@ import io
 import re
 import tokenize
 from collections import Counter, defaultdict
-from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +17,9 @@ FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("
 WITHOUT_NOUN = re.compile(r"(Of|Those|That|What)\b")
 
 
-@cache
+@pytest.fixture(scope="module")
 def trees():
-    """Syntax trees of the package's files, parsed by the process that needs them."""
+    """Syntax trees of the package's files, which are many: not kept after these tests."""
     return {name: ast.parse((PACKAGE / name).read_text(encoding="utf-8")) for name in FILES}
 
 
@@ -55,11 +54,11 @@ def test_texts_without_a_noun_are_found(docstring, n_found):
     assert len(without_noun(docstring)) == n_found
 
 
-def test_docstrings_and_parameters_begin_with_a_noun():
+def test_docstrings_and_parameters_begin_with_a_noun(trees):
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef
     found = [
         f"{name}: {line}"
-        for name, tree in trees().items()
+        for name, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, kinds)
         for line in without_noun(ast.get_docstring(node, clean=False) or "-")
@@ -67,13 +66,9 @@ def test_docstrings_and_parameters_begin_with_a_noun():
     assert not found
 
 
-def test_names_of_classes_occur_once():
-    counts = Counter(
-        node.name
-        for tree in trees().values()
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    )
+def test_names_of_classes_occur_once(trees):
+    nodes = [node for tree in trees.values() for node in tree.body]
+    counts = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
     assert {name: n for name, n in counts.items() if n > 1} == {}
 
 
@@ -98,9 +93,9 @@ def module_of(name):
     return import_module(path.removesuffix(".__init__"))
 
 
-def test_a_constant_that_occurs_twice_has_one_value():
+def test_a_constant_that_occurs_twice_has_one_value(trees):
     values = defaultdict(set)
-    for name, tree in trees().items():
+    for name, tree in trees.items():
         for constant in constants(tree) - REQUIRED:
             values[constant].add(repr(getattr(module_of(name), constant)))
     assert {constant for constant, found in values.items() if len(found) > 1} <= LEFT
