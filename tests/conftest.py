@@ -6,8 +6,19 @@ import pytest
 
 # Whether something is compiled depends on the tests before; what a test finds on stderr should not.
 os.environ["FASTMF_QUIET"] = "1"
+# Dask's workers are forks of a process that has imported it.
+if hasattr(os, "fork"):
+    os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
 from fastmf.learning.training import trainer
+
+# Files that take long: begun at the end, one would keep a single process busy.
+LONG = "test_documentation.py", "test_docstrings.py"
+
+
+def pytest_collection_modifyitems(items):
+    """Let the long files come first."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture(autouse=True)

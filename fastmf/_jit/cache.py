@@ -63,12 +63,12 @@ _PROCESSOR = llvmlite.binding.get_host_cpu_features().flatten()
 WAIT = "fastmf:wait"
 
 
-def _fingerprint():
-    """Version of the package, and hash of all code that compiled code can depend on.
+def _fingerprint(package):
+    """Version of a package in a folder, and hash of all code that compiled code can depend on.
 
     None where that code cannot be read: different versions would share one folder.
     """
-    modules = dict(_modules(Path(__file__).parents[1], ROOMS))
+    modules = dict(_modules(package, ROOMS))
     if not modules or None in modules.values():
         return None
     digest = hashlib.sha256(repr(_COMPILERS).encode())
@@ -143,7 +143,7 @@ def _cache_folder():
     A folder that cannot be written serves as well if there is code in it. None if no folder can be
     used, or what is loaded cannot be read.
     """
-    name = _fingerprint()
+    name = _fingerprint(Path(__file__).parents[1])
     if name is None:
         return None
     for parent in (_user_cache, _temporary_cache):

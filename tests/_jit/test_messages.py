@@ -6,12 +6,15 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
+import forks
 import numba
 import pytest
 from new_kernels import compile_for, new_kernel
 from numba.core import event
 
+import fastmf
 from fastmf._jit import cache, messages
 from fastmf._jit.messages import announced, seconds_compiling
 
@@ -263,12 +266,8 @@ mf.Bernoulli(np.zeros(100_000)).moments(np.zeros(100_000), 0.0)
 
 def test_a_first_call_says_so_once_and_from_the_cache_nothing(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", SLOW_CALL], env=environment, capture_output=True, text=True
-        )
-        for _ in range(2)
-    ]
+    environment["PYTHONPATH"] = str(Path(fastmf.__file__).parents[1])
+    said = [forks.python(SLOW_CALL, out=tmp_path, environment=environment) for _ in range(2)]
     assert [done.returncode for done in said] == [0, 0]
     assert said[0].stderr.count("fastmf: compiling kernels") == 1
     assert said[1].stderr == ""

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forks
 import pytest
 
 import fastmf
@@ -33,13 +34,18 @@ def test_letters_that_a_console_lacks_are_escaped():
     assert done.returncode == 1 and "gr\\xf6\\xdfe.npz" in done.stderr
 
 
-def test_an_error_is_one_line_and_a_traceback_can_be_had():
-    done = python_m("info", "nowhere.npz")
+def test_an_error_is_one_line_and_a_traceback_can_be_had(tmp_path):
+    def forked(*arguments, **environment):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        code = "import runpy; runpy.run_module('fastmf', run_name='__main__')"
+        return forks.python(code, *arguments, out=tmp_path, environment=environment)
+
+    done = forked("info", "nowhere.npz")
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("fastmf: error: ") and "nowhere.npz" in line
-    assert "Traceback" in python_m("info", "nowhere.npz", FASTMF_DEBUG="1").stderr
+    assert "Traceback" in forked("info", "nowhere.npz", FASTMF_DEBUG="1").stderr
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,12 @@ def imports(tree):
                 yield module, node not in inside
 
 
+@cache
+def imports_of(path):
+    """The same of a file, which several tests read."""
+    return tuple(imports(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def violations(package):
     """One line for each import in `package` that the tables above do not allow."""
     for path in sorted(package.rglob("*.py")):
@@ -143,7 +150,7 @@ def violations(package):
         if part is not None and part not in ARROWS:
             yield f"{where}: {part} is not in the table ARROWS of the parts of the package"
             continue
-        for name, at_top in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for name, at_top in imports_of(path):
             if not allowed(part, name, at_top):
                 yield f"{where}: imports {name}" + (" at the top" if at_top else " in a function")
 
@@ -182,7 +189,7 @@ def room_arrows(package, part):
         if room == "__init__":
             continue
         targets = arrows.setdefault(room, set())
-        for name, _ in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for name, _ in imports_of(path):
             top, *inner = name.split(".")
             if top == "fastmf" and inner[:1] == [part] and len(inner) > 1 and inner[1] != room:
                 targets.add(inner[1])
@@ -203,7 +210,7 @@ def part_arrows(package):
         part = part_of(package, path)
         if part is None:
             continue
-        names = [name for name, _ in imports(ast.parse(path.read_text(encoding="utf-8")))]
+        names = [name for name, _ in imports_of(path)]
         inner = [name.split(".")[1] for name in names if name.startswith("fastmf.")]
         targets = {fastmf._HOME.get(name, name).partition(".")[0] for name in inner}
         arrows.setdefault(part, set()).update(targets - {part, "__version__"})
@@ -236,14 +243,13 @@ def test_floors_are_counted():
 def test_a_folder_inside_a_room_imports_none_of_its_users(folder):
     path, name = PACKAGE / folder, "fastmf." + folder.replace("/", ".")
     imported = {
-        file.stem: {name for name, _ in imports(ast.parse(file.read_text(encoding="utf-8")))}
-        for file in path.parent.glob("*.py")
+        file.stem: {name for name, _ in imports_of(file)} for file in path.parent.glob("*.py")
     }
     users = {file for file, names in imported.items() if any(n.startswith(name) for n in names)}
     assert users == FOLDERS[folder]
     inside = set()
     for file in path.glob("*.py"):
-        inside |= {name for name, _ in imports(ast.parse(file.read_text(encoding="utf-8")))}
+        inside |= {name for name, _ in imports_of(file)}
     room = name.rpartition(".")[0]
     assert not [n for n in inside for user in users if n.startswith(f"{room}.{user}.")]
 
@@ -310,7 +316,7 @@ def test_what_is_allowed_is_not_reported(tmp_path, file, line):
 
 def test_scripts_do_not_lean_on_the_reference():
     found = {
-        path.name: [name for name, _ in imports(ast.parse(path.read_text(encoding="utf-8")))]
+        path.name: [name for name, _ in imports_of(path)]
         for path in (PACKAGE.parent / "scripts").rglob("*.py")
     }
     leaning = [file for file, names in found.items() if any("fastmf.reference" in n for n in names)]

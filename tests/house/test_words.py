@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "fastmf"
-TREES = {
-    path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
+FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
 # Words that a text begins with whose noun is elsewhere.
 WITHOUT_NOUN = re.compile(r"(Of|Those|That|What)\b")
+
+
+@pytest.fixture(scope="module")
+def trees():
+    """Syntax trees of the package's files, which are many: not kept after these tests."""
+    return {name: ast.parse((PACKAGE / name).read_text(encoding="utf-8")) for name in FILES}
 
 
 def indentation(line):
@@ -51,11 +54,11 @@ def test_texts_without_a_noun_are_found(docstring, n_found):
     assert len(without_noun(docstring)) == n_found
 
 
-def test_docstrings_and_parameters_begin_with_a_noun():
+def test_docstrings_and_parameters_begin_with_a_noun(trees):
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef
     found = [
         f"{name}: {line}"
-        for name, tree in TREES.items()
+        for name, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, kinds)
         for line in without_noun(ast.get_docstring(node, clean=False) or "-")
@@ -63,10 +66,9 @@ def test_docstrings_and_parameters_begin_with_a_noun():
     assert not found
 
 
-def test_names_of_classes_occur_once():
-    counts = Counter(
-        node.name for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)
-    )
+def test_names_of_classes_occur_once(trees):
+    nodes = [node for tree in trees.values() for node in tree.body]
+    counts = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
     assert {name: n for name, n in counts.items() if n > 1} == {}
 
 
@@ -93,9 +95,9 @@ def module_of(name):
     return import_module(path.removesuffix(".__init__"))
 
 
-def test_a_constant_that_occurs_twice_has_one_value():
+def test_a_constant_that_occurs_twice_has_one_value(trees):
     values = defaultdict(set)
-    for name, tree in TREES.items():
+    for name, tree in trees.items():
         for constant in constants(tree) - REQUIRED:
             values[constant].add(repr(getattr(module_of(name), constant)))
     assert {constant for constant, found in values.items() if len(found) > 1} == set()
@@ -112,7 +114,7 @@ def test_a_constant_is_defined_in_one_file():
 
 NAME = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
 MODULES = defaultdict(list)
-for file in TREES:
+for file in FILES:
     parts = ["fastmf", *Path(file).with_suffix("").parts]
     path = ".".join(parts).removesuffix(".__init__")
     MODULES[path.rpartition(".")[-1]].append(path)
@@ -165,6 +167,6 @@ def test_a_name_that_does_not_exist_is_found(text, found):
     assert list(unknown_names(text)) == found
 
 
-@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("name", FILES)
 def test_names_in_texts_exist(name):
     assert list(unknown_names((PACKAGE / name).read_text(encoding="utf-8"))) == []

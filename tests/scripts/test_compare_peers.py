@@ -38,7 +38,7 @@ def test_the_table_goes_between_its_markers(script, tmp_path):
 
 def test_epochs_beside_those_of_scikit_learn(load, monkeypatch):
     script = load("speed_table")
-    monkeypatch.setattr(script, "images", lambda n: script.np.eye(200, 784, dtype="float32"))
+    monkeypatch.setattr(script, "images", lambda n: script.np.eye(100, 784, dtype="float32"))
     rows = list(script.epoch(3, 1))
     assert len(rows) == 5 and all("times one thread" in row for row in rows)
 

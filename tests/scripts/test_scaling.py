@@ -19,7 +19,8 @@ def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
     for package in ("matplotlib", "threadpoolctl", *(["dask"] * ("distributed" in name))):
         pytest.importorskip(package)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    load(name).main(["--tiny", "--threads", "2", "--output", str(tmp_path)])
+    options = ["--tiny", "--threads", "2", "--repeats", "1", "--output", str(tmp_path)]
+    load(name).main(options)
     with open(tmp_path / f"{name}.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

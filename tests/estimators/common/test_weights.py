@@ -1,5 +1,7 @@
 """Weights of rows are checked by one function, whatever takes them."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -13,21 +15,31 @@ BAD = [np.nan, np.inf, -1.0, 0.0, np.ones(29), np.ones((30, 1)), np.full(30, np.
        "one", 1j, np.ma.masked_array(np.ones(30), np.arange(30) == 3)]  # fmt: skip
 SMALL = {"n_epochs": 1, "random_state": 0}
 FULLY_VISIBLE = mf.FullyVisibleBoltzmannMachine(l2=0.1)
+
+
+@cache
+def crbm():
+    return mf.ConditionalRBM(2, **SMALL).fit(X, Y)
+
+
+@cache
+def regressor():
+    return mf.SpikeSlabRegressor(max_evidence_iter=1).fit(X, X[:, 0])
+
+
 TAKERS = {
     "GeneralizedRBM": mf.GeneralizedRBM(2, **SMALL).fit,
     "DeepBoltzmannMachine": mf.DeepBoltzmannMachine((2,), **SMALL).fit,
     "FullyVisibleBoltzmannMachine": FULLY_VISIBLE.fit,
-    "log_pseudo_likelihood": FULLY_VISIBLE.fit(X).log_pseudo_likelihood,
+    "log_pseudo_likelihood": lambda X, **w: FULLY_VISIBLE.fit(X).log_pseudo_likelihood(X, **w),
     "PottsMachine": mf.PottsMachine(l2=0.1).fit,
     "ConditionalRBM": lambda X, **w: mf.ConditionalRBM(2, **SMALL).fit(X, Y, **w),
-    "ConditionalRBM.score": lambda X, **w: CRBM.score(X, Y, **w),
+    "ConditionalRBM.score": lambda X, **w: crbm().score(X, Y, **w),
     "SpikeSlabRegressor": lambda X, **w: mf.SpikeSlabRegressor().fit(X, X[:, 0], **w),
     "SpikeSlabClassifier": lambda X, **w: mf.SpikeSlabClassifier().fit(X, X[:, 0], **w),
-    "SpikeSlabRegressor.score": lambda X, **w: REGRESSOR.score(X, X[:, 0], **w),
+    "SpikeSlabRegressor.score": lambda X, **w: regressor().score(X, X[:, 0], **w),
     "effective_couplings": lambda X, **w: mf.evaluation.effective_couplings(SITES, X, **w),
 }
-REGRESSOR = mf.SpikeSlabRegressor(max_evidence_iter=1).fit(X, X[:, 0])
-CRBM = mf.ConditionalRBM(2, **SMALL).fit(X, Y)
 SITES = mf.RBM(np.ones((8, 1)), mf.Categorical(np.zeros((4, 2))), mf.Bernoulli([0.0]))
 
 
@@ -43,7 +55,7 @@ def test_a_number_is_the_weight_of_every_row():
     np.testing.assert_allclose(one.couplings_, FULLY_VISIBLE.fit(X).couplings_, rtol=1e-9)
     twice = one.log_pseudo_likelihood(X, sample_weight=2)
     assert twice == pytest.approx(2 * one.log_pseudo_likelihood(X))
-    assert CRBM.score(X, Y, sample_weight=3) == pytest.approx(CRBM.score(X, Y))
+    assert crbm().score(X, Y, sample_weight=3) == pytest.approx(crbm().score(X, Y))
 
 
 def test_background_rows_are_those_with_weights():

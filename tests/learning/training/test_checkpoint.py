@@ -5,6 +5,7 @@ import sys
 import time
 from dataclasses import replace
 
+import forks
 import numpy as np
 import pytest
 
@@ -185,7 +186,8 @@ def test_killed_process_resumes_to_the_same_bits(tmp_path):
     process.kill()
     assert process.wait() != 0
     assert not result.exists()
-    subprocess.run([*command, str(result)], env=environment, check=True)
-    subprocess.run([*command[:3], str(tmp_path / "other"), str(tmp_path / "whole")],
-                   env=environment, check=True)  # fmt: skip
-    assert result.read_bytes() == (tmp_path / "whole").read_bytes()
+    whole = tmp_path / "whole"
+    for files in ((path, result), (tmp_path / "other", whole)):
+        done = forks.python(SCRIPT, *map(str, files), out=tmp_path, environment=environment)
+        assert done.returncode == 0, done.stderr
+    assert result.read_bytes() == whole.read_bytes()
