@@ -98,7 +98,7 @@ def test_modules_in_folders_of_a_watched_room_are_read(tmp_path):
 
 def test_every_kernel_can_be_stopped():
     # Training takes a fifth of a second a call; the others are one sweep of a row, or of few units.
-    short = {"train.train", "belief_propagation.conclude_sweep"}
+    short = {"train.train", "belief_propagation.conclude_sweep", "sparse.products_of_columns"}
     short |= {f"sequential.{name}" for name in ("project_block", "visit_block", "downdate")}
     assert set(endless(PACKAGE)) == short
 
