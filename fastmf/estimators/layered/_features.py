@@ -87,10 +87,14 @@ class FeatureScale(NamedTuple):
 
 def _positive(scale):
     """Standard deviations, with 1 for those that are 0."""
-    if not np.isfinite(scale).all() or (scale > MAX_SCALE).any():
-        column = int(np.argmax(~(scale <= MAX_SCALE)))
+    scale = np.where(scale == 0, 1.0, scale)
+    fits = (scale >= 1 / MAX_SCALE) & (scale <= MAX_SCALE)
+    if not fits.all():
+        column = int(np.argmin(fits))
+        small = scale[column] < 1
         raise ValueError(
-            f"X must have values below {MAX_SCALE:.0e}, got larger ones in column {column}: divide "
-            "it by a constant."
+            f"X must have values {'that differ by more than' if small else 'below'} "
+            f"{1 / MAX_SCALE if small else MAX_SCALE:.0e}, got {'smaller' if small else 'larger'} "
+            f"ones in column {column}: {'multiply' if small else 'divide'} it by a constant."
         )
-    return np.where(scale < 1 / MAX_SCALE, 1.0, scale)
+    return scale

@@ -120,7 +120,8 @@ class PottsMachine(BasePottsMachine):
     graph_ : int array of shape (n_edges, 2)
         The pairs of positions of `graph`; only with it.
     n_missing_, n_dropped_ : int
-        Missing labels, and rows that "em" left out for them, or of which nothing is "available".
+        Missing labels, and rows that "em" left out for them, of which nothing is "available", or
+        without any label.
     n_available_ : array of shape (n_groups,)
         Weight of the rows that have a part in the conditional probability of each position.
     n_features_in_ : int
@@ -219,21 +220,26 @@ class PottsMachine(BasePottsMachine):
         """Keep the rows of the fit, or what they may be."""
         self._labels, self._weights, self.n_dropped_ = labels, weights, 0
         self._sampling = self._completions = None
-        if self.missing == "available" and self.n_missing_:
+        if not self.n_missing_:
+            return
+        if self.missing == "available":
             terms = available(labels, None if self._absent_pairs() is None else self.graph_)
             check_terms(self, terms[weights > 0].any(0))
             kept = terms.any(1)
-            self.n_dropped_ = int((~kept).sum())
-            kept &= weights > 0
-            self._labels, self._weights = labels[kept], weights[kept]
-        if self.missing == "em" and self.n_missing_:
+        elif self.missing == "em":
             kept = summable(labels, self.sizes_)
-            self.n_dropped_ = int((~kept).sum())
-            kept &= weights > 0
-            if not kept.any():
-                raise ValueError("X must have a row with labels, of positive weight.")
+        else:
+            kept = (labels >= 0).any(1)
+        self.n_dropped_ = int((~kept).sum())
+        kept &= weights > 0
+        if not kept.any():
+            if self.missing == "absent":
+                return
+            raise ValueError("X must have a row with labels, of positive weight.")
+        self._labels, self._weights = labels[kept], weights[kept]
+        if self.missing == "em":
             self._completions = Completions.of(
-                labels[kept], weights[kept], self.sizes_, seen_only=not self.l2_field
+                self._labels, self._weights, self.sizes_, seen_only=not self.l2_field
             )
             self._labels, self._weights = self._completions.states, self._completions.weights
 

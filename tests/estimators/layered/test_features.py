@@ -95,6 +95,8 @@ def test_moments():
         made[0, 0] = -made[0, 0]
         with pytest.raises(ValueError, match="larger ones in column 0: divide"):
             FeatureScale.of(made)
+        with pytest.raises(ValueError, match="smaller ones in column 0: multiply"):
+            FeatureScale.of(made * 1e-250)
 
 
 def test_sparse_features_of_any_unit():

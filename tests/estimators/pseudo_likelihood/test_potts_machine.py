@@ -372,3 +372,19 @@ def test_iterations_are_shown_on_demand(monkeypatch, capsys, n_rows):
     assert len(lines) == shown.n_iter_
     value = float(lines[-1].split()[-1])
     assert lines[0].startswith("iteration 1,") and value == pytest.approx(shown.history_[-1])
+
+
+@pytest.mark.parametrize("missing", ["absent", "available", "em"])
+def test_rows_without_labels_make_no_difference(missing):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (120, 4)).astype(float)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[0] = [0, 1, 2, 0]
+    machine = mf.PottsMachine(l2=0.05, l2_field=0.05, missing=missing, tol=1e-8).fit(X)
+    more = np.vstack([np.full((40, 4), np.nan), X])
+    weights = np.append(np.full(40, 3.0), np.ones(120))
+    again = mf.PottsMachine(l2=0.05, l2_field=0.05, missing=missing, tol=1e-8)
+    again.fit(more, sample_weight=weights)
+    np.testing.assert_allclose(again.couplings_, machine.couplings_, atol=1e-6)
+    assert again.log_pseudo_likelihood_ == pytest.approx(machine.log_pseudo_likelihood_)
+    assert again.n_dropped_ == machine.n_dropped_ + 40
