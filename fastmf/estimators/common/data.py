@@ -185,7 +185,8 @@ def _refuse_other_values(X, error):
         "(FullyVisibleBoltzmannMachine, OrdinalMachine and PottsMachine take them as they are)"
     )
     if not isinstance(value, str):
-        raise TypeError(f"X must hold numbers, {text}: {_DATES} ({error}).") from error
+        advice = f": {_DATES}" if hasattr(value, "isoformat") else ""
+        raise TypeError(f"X must hold numbers, {text}{advice} ({error}).") from error
     raise ValueError(f"X must hold numbers, {text}: {advice}.") from error
 
 
@@ -212,4 +213,11 @@ def complete_target(y):
             f"y contains missing values (NaN or None), the first in row {row}: leave such "
             "rows out, or give them labels."
         )
+    if values.dtype == object:
+        words = np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(values).astype(bool)
+        if words.any() and not words.all():
+            raise TypeError(
+                f"y must hold labels of one kind, got {values[words][0]!r:.40} and "
+                f"{values[~words][0]!r:.40}: make all of them strings, or all numbers."
+            )
     return y

@@ -157,6 +157,23 @@ def test_targets_of_regressions_are_numbers():
             mf.SpikeSlabRegressor().fit(X, y)
 
 
+@pytest.mark.parametrize("name", ["ConditionalRBM", "SpikeSlabClassifier"])
+def test_labels_are_of_one_kind(name):
+    labels = np.array(["yes" if label else 0 for label in Y[:, 0]], object)
+    with pytest.raises(TypeError, match="y must hold labels of one kind, got 'yes' and 0"):
+        PREDICTORS[name][0].fit(X, labels)
+    frame = pd.DataFrame({"a": Y[:, 0], "b": np.where(Y[:, 1], "u", "v"), "c": Y[:, 2] > 0})
+    with pytest.raises(TypeError, match="y must hold labels of one kind"):
+        mf.ConditionalRBM(2, **SMALL).fit(X, frame)
+
+
+@pytest.mark.parametrize("given", [{"a": [1, 2]}, (row for row in X), [[1, {}]]])
+def test_only_dates_come_with_advice_on_dates(given):
+    with pytest.raises(TypeError, match="X must hold numbers, got") as error:
+        mf.SpikeSlabRegressor().fit(given, [1.0, 2.0])
+    assert "days since" not in str(error.value)
+
+
 def test_what_units_cannot_take_comes_with_advice():
     with pytest.raises(ValueError, match=r"got 255 in row 0, column 0: .* X / 255"):
         LAYERED["GeneralizedRBM"].fit(np.full((4, 2), 255, np.uint8))
