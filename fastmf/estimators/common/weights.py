@@ -4,6 +4,40 @@ import numpy as np
 
 from fastmf._common.arguments import row_weights
 from fastmf._common.memory import memory_of_the_machine
+from fastmf._common.warning import warn_user
+
+# Total weight up to which numbers of rows are told apart.
+MAX_TOTAL = 2.0**53
+
+
+def check_counts(total, n_rows, option=""):
+    """Warn if weights that count rows add up to next to none, as those that add up to 1 do.
+
+    Parameters
+    ----------
+    total : float
+        Sum of the weights.
+    n_rows : int
+        Rows of positive weight.
+    option : str
+        Of the fit, another remedy.
+
+    Raises
+    ------
+    ValueError
+        If they add up to more rows than can be counted.
+    """
+    if total > MAX_TOTAL:
+        raise ValueError(
+            f"sample_weight counts rows, and must add up to {MAX_TOTAL:.1g} at most, got "
+            f"{total:.3g}: divide by a common factor."
+        )
+    if total < 2 < n_rows:
+        other = f", or fit with {option}" if option else ""
+        warn_user(
+            f"sample_weight counts rows, and {n_rows} rows count as {total:.3g} together: multiply "
+            f"it by {n_rows} over its sum{other}."
+        )
 
 
 def present_rows(X, weights):

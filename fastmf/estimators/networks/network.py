@@ -17,6 +17,7 @@ from fastmf.estimators.common.frames import (
     series,
     square_frame,
 )
+from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.networks.covariances import coupling_covariance, few_rows, warn_of_penalty
 from fastmf.estimators.networks.edge_inclusion import Estimates, checked_prior
 from fastmf.estimators.networks.permutations import PooledRows
@@ -69,6 +70,8 @@ class Network:
                 f"edges are not calibrated: take {MIN_CLUSTERS} clusters or more."
             )
         objective, parameters = self._objective, self._parameters
+        if self._sampling is None:
+            check_counts(objective.total, len(objective.weights), "weights='sampling'")
         if self._penalty_l1:
             objective, parameters = self._without_l1()
             warn_user(

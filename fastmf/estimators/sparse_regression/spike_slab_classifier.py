@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf.estimators.common.data import checked_data, complete_target
-from fastmf.estimators.common.weights import class_factors, whole_weights
+from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
@@ -243,6 +243,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
         if weights is None:
             return X, y, None
+        check_counts(weights.sum(), np.count_nonzero(weights))
         by_powers = self.solver in ("auto", "parallel")
         few = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
         if (weights == np.floor(weights)).all() and (few or not by_powers):

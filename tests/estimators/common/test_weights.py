@@ -1,12 +1,13 @@
 """Weights of rows are checked by one function, whatever takes them."""
 
+import warnings
 from functools import cache
 
 import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.common.weights import class_factors, whole_weights
+from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((30, 4)) < 0.5).astype(float)
@@ -91,3 +92,41 @@ def test_balanced_classes_have_the_same_weight():
 def test_other_factors_of_classes_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         class_factors(given, np.array(["a", "b"]), np.ones(2))
+
+
+def test_counts_of_next_to_no_rows_are_said():
+    for total, n_rows in ((1.0, 1), (1.0, 2), (2.0, 80), (2.0**53, 3)):
+        check_counts(total, n_rows)
+    with pytest.warns(UserWarning, match="80 rows count as 1 together: multiply it by 80"):
+        check_counts(1.0, 80)
+    with pytest.raises(ValueError, match="sample_weight counts rows, and must add up to"):
+        check_counts(1e16, 3)
+
+
+@pytest.mark.parametrize("name", ["SpikeSlabRegressor", "SpikeSlabClassifier"])
+def test_weights_that_add_up_to_one_are_noticed(name):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = X[:, 1] + 0.3 * rng.normal(size=40)
+    y = y if name == "SpikeSlabRegressor" else y > 0
+    model, weights = getattr(mf, name)(inclusion_probability=0.2), np.full(40, 1 / 40)
+    expected = model.fit(X, y).inclusion_probability_
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y, sample_weight=weights)
+    assert "40 rows count as 1 together: multiply it by 40" in str(caught[0].message)
+    found = model.fit(X, y, sample_weight=weights * 40 / weights.sum()).inclusion_probability_
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="must add up to"):
+        model.fit(X, y, sample_weight=np.full(40, 1e300))
+
+
+@pytest.mark.parametrize("name", ["FullyVisibleBoltzmannMachine", "OrdinalMachine"])
+def test_errors_of_weights_that_add_up_to_one_are_noticed(name):
+    X, weights = np.random.default_rng(0).integers(0, 2, (60, 3)), np.full(60, 1 / 60)
+    machine = getattr(mf, name)().fit(X, sample_weight=weights)
+    with pytest.warns(UserWarning, match="count as 1 together.*or fit with weights='sampling'"):
+        machine.test_couplings()
+    machine.set_params(weights="sampling").fit(X, sample_weight=weights)
+    errors = getattr(mf, name)().fit(X).standard_errors()[0]
+    np.testing.assert_allclose(machine.standard_errors()[0], errors, rtol=0.02)
