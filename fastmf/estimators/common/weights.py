@@ -20,7 +20,7 @@ def check_counts(total, n_rows, option=""):
     n_rows : int
         Rows of positive weight.
     option : str
-        Of the fit, another remedy.
+        Option of the fit that is another remedy.
 
     Raises
     ------
