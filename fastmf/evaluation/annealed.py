@@ -47,7 +47,7 @@ MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine.
 MAX_SPREAD_SWEEPS = 100
 # Times that phases are looked for at most, while the estimate is so many nats below the bound.
-MAX_ROUNDS, MIN_LACKING = 3, 0.5
+MAX_ANNEALINGS, MIN_LACKING = 3, 0.5
 # Steps that the message asks for, as a multiple of those done.
 SUGGESTED_FACTOR = 4
 
@@ -389,7 +389,7 @@ class Exploration:
     phases : Phases
         The independent units.
     lower_bound : float
-        Of the log-partition.
+        Lower bound of the log-partition.
     leg : Leg
         The last forward annealing from there.
     best : array of shape (n_chains,)
@@ -416,7 +416,7 @@ class Exploration:
             self.neutral, spread_states(path.model, path.rng), min(n_steps, MAX_SPREAD_SWEEPS)
         )
         self._bound([spread, first.ends if starts is None else starts, samples])
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_ANNEALINGS):
             if self.lower_bound <= log_mean(self.best)[0] + MIN_LACKING:
                 break
             self._anneal_from_phases(betas)

@@ -21,7 +21,8 @@ MAX_LAYER_NUMBERS, MAX_LAYER = 1 << 24, 20
 DECISIVE = 50.0
 # Chains of each row, their rounds for each unit, the most and fewest rounds, and the first
 # temperature relative to the fields.
-N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MAX_ROUNDS, MIN_ROUNDS, FIRST_TEMPERATURE = 16, 4, 1000, 50, 0.2
+N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ROUNDS, FIRST_TEMPERATURE = 16, 4, 50, 0.2
+MAX_ANNEALED_ROUNDS = 1000
 # Random numbers that all chains share.
 N_RANDOM = 1 << 17
 # Products of all rows that bound the rounds, and numbers in the chains of some rows.
@@ -156,7 +157,7 @@ def _rounds(weights, joint, n_chains, effort):
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)
-    wanted = min(max(ROUNDS_PER_UNIT * units, 2 * MIN_ROUNDS), MAX_ROUNDS)
+    wanted = min(max(ROUNDS_PER_UNIT * units, 2 * MIN_ROUNDS), MAX_ANNEALED_ROUNDS)
     return min(effort * wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import generator
+from fastmf.inference.mean_field.exact_check import MAX_NUMBERS
 from fastmf.inference.mean_field.naive_bound import (
     layout_of_checks,
     naive_bound,
@@ -31,14 +32,12 @@ from fastmf.priors._protocol import as_dtype, has_log_prob, n_units, parts_of, s
 from fastmf.priors._queries import number_of_states
 
 # Sweeps of naive mean field, rows of each kind of starts, and random ones.
-N_SWEEPS, MAX_GIVEN_STARTS, N_RANDOM_STARTS = 200, 100, 10
+N_NAIVE_SWEEPS, MAX_GIVEN_STARTS, N_DRAWN_STARTS = 200, 100, 10
 # Fractions of the units of random starts that are at their highest value, the others at the lowest.
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 STARTS_OF_FRACTION = 5
 # Solutions that are mixed at most, and states drawn from each of them.
-MAX_COMPONENTS, N_DRAWS = 50, 20
-# States times units of a side of which all states are summed.
-MAX_NUMBERS = 2**21
+MAX_COMPONENTS, DRAWS_OF_COMPONENT = 50, 20
 # Relative error of sums in double precision.
 SUM_ROUNDING = 64 * np.finfo(np.float64).eps
 
@@ -86,7 +85,7 @@ def lower_bound(model, starts=(), rng=0):
     layout, n = layout_of_checks(model), sum(s.stop - s.start for s in sides.slices)
     tilt = Tilt(np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, n), bool))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = naive_solutions(tap, model, layout, starts, tilt, np.zeros((1, n)), N_SWEEPS)
+        found = naive_solutions(tap, model, layout, starts, tilt, np.zeros((1, n)), N_NAIVE_SWEEPS)
         b = found.b if isinstance(found.b, tuple) else (found.b,)
         b = layout.join(b, np.zeros((len(starts), n))).astype(np.float64)
         # A product of untilted units, too: its bound is finite.
@@ -131,7 +130,7 @@ def spread_states(model, rng):
 
 def _spread(prior, rng):
     """Values of uncoupled units, and of discrete ones with all fractions at the highest value."""
-    zeros = np.zeros((N_RANDOM_STARTS, n_units(prior)))
+    zeros = np.zeros((N_DRAWN_STARTS, n_units(prior)))
     states = [sample(as_dtype(prior, np.float64), zeros, zeros, rng)]
     if is_discrete(prior):
         states.append(extreme_starts(prior))
@@ -211,7 +210,7 @@ def _sums_over_states(sides, b, rng):
         if number_of_states(prior) * b.shape[1] <= MAX_NUMBERS:
             x = np.vstack(list(states_of(prior, 1)))
         else:
-            tilts = np.repeat(b[:MAX_COMPONENTS, units], N_DRAWS, axis=0)
+            tilts = np.repeat(b[:MAX_COMPONENTS, units], DRAWS_OF_COMPONENT, axis=0)
             x = np.unique(sample(prior, tilts, np.zeros_like(tilts), rng), axis=0)
         yield log_sum_of_weights(sides, k, x)
 
