@@ -275,25 +275,26 @@ class Network:
         first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
         if not len(pairs[0]):
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
-        parameters = np.asarray(godambe.parameters)
+        parameters, least = np.asarray(godambe.parameters), 0.0
         if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
-            parameters, godambe = self._without_penalty(godambe, factor / scale)
+            free = self._without_penalty(godambe, factor / scale)
+            parameters, godambe, least = free or (parameters, godambe, FEW_ROWS_RATIO)
         values = factor * parameters[first:]
-        C = coupling_covariance(godambe, errors, MAX_JOINT)
+        C = coupling_covariance(godambe, errors, MAX_JOINT, least)
         return Estimates(values, C * factor**2, pairs, feature_names(self))
 
     def _without_penalty(self, godambe, scale):
-        """Parameters and information free of the penalty, if there are rows enough."""
+        """Parameters and information free of the penalty, and 0; None if rows are few."""
         first, ridge = godambe.objective.n_fields, mode_ridge(godambe.objective, scale)
         try:
             found = expanded(godambe, ridge)
         except LinAlgError:
-            return np.asarray(godambe.parameters), godambe
+            return None
         shares = prior_shares(ridge[first:], found.inverse.diagonal()[first:])
         if few_rows(shares):
-            return np.asarray(godambe.parameters), godambe
+            return None
         warn_of_penalty(shares, "prior")
-        return found.estimates, found.information
+        return found.estimates, found.information, 0.0
 
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Wald tests of every coupling against zero.
@@ -412,8 +413,9 @@ class Network:
         graphs. A penalty `l2` of the fit makes no difference: estimates and covariance are those of
         the quadratic function that the log-pseudo-likelihood without it is near the mode with the
         prior of couplings that are not zero. Only if rows are few (that prior makes up 10 % or more
-        of the information about most couplings), or completed ("em"), the penalty stays, and with
-        very few probabilities are overconfident (50 rows of 6 items: 0.93 is true in 0.83).
+        of the information about most couplings), or completed ("em"), the penalty stays; of few
+        rows variances are at least twice the naive ones, as of independent features (in tables of
+        50 rows of 6 items 0.95 is true in 0.93 of the cases).
         Warnings name penalties or priors that make up 30 % or more of what is known of a coupling.
 
         The couplings of each feature are taken together, with their covariance, where there are
