@@ -143,10 +143,10 @@ def warn_of_penalty(shares, what="penalty"):
         )
 
 
-def coupling_covariance(godambe, errors, max_joint, least=0.0):
+def coupling_covariance(godambe, errors, max_joint, few=False):
     """Covariance of the couplings: of all, or (`NodeCovariances`) of those of each feature.
 
-    Variances of the sandwich are at least `least` times the naive ones.
+    If rows are few, variances are at least `FEW_ROWS_RATIO` times the naive ones.
     """
     first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
     everything, features, edges = np.arange(len(pairs[0])), (), ()
@@ -164,6 +164,6 @@ def coupling_covariance(godambe, errors, max_joint, least=0.0):
     warn_of_penalty(shares[first:])
     if errors == "sandwich":
         n_rows = godambe.effective_rows
-        pairs = zip(sandwich, naive, strict=True)
+        least, pairs = FEW_ROWS_RATIO if few else 0.0, zip(sandwich, naive, strict=True)
         naive = [shrunk(raised(a, b, least), b, n_rows) for a, b in pairs]
     return naive[0] if joint else NodeCovariances(tuple(features.tolist()), edges, tuple(naive))

@@ -275,16 +275,16 @@ class Network:
         first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
         if not len(pairs[0]):
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
-        parameters, least = np.asarray(godambe.parameters), 0.0
+        parameters, few = np.asarray(godambe.parameters), False
         if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
             free = self._without_penalty(godambe, factor / scale)
-            parameters, godambe, least = free or (parameters, godambe, FEW_ROWS_RATIO)
+            parameters, godambe, few = free or (parameters, godambe, True)
         values = factor * parameters[first:]
-        C = coupling_covariance(godambe, errors, MAX_JOINT, least)
+        C = coupling_covariance(godambe, errors, MAX_JOINT, few)
         return Estimates(values, C * factor**2, pairs, feature_names(self))
 
     def _without_penalty(self, godambe, scale):
-        """Parameters and information free of the penalty, and 0; None if rows are few."""
+        """Parameters and information free of the penalty, and False; None if rows are few."""
         first, ridge = godambe.objective.n_fields, mode_ridge(godambe.objective, scale)
         try:
             found = expanded(godambe, ridge)
@@ -294,7 +294,7 @@ class Network:
         if few_rows(shares):
             return None
         warn_of_penalty(shares, "prior")
-        return found.estimates, found.information, 0.0
+        return found.estimates, found.information, False
 
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Wald tests of every coupling against zero.

@@ -28,7 +28,7 @@ MAX_VALUES = 2_000_000
 # Nats of the loop correction up to which a naive mean-field solution elsewhere is no reason, if no
 # start leads elsewhere: such solutions are common where phases overlap.
 SMALL_LOOPS = 0.05
-NO_STATES = "no state is possible, as exact sums say: the log-partition is -inf"
+IMPOSSIBLE = "no state is possible, as exact sums say: the log-partition is -inf"
 DAMPED = (
     "its messages settle with damping only, as where cycles are frustrated, and the marginals may "
     "be far off"
@@ -87,7 +87,7 @@ class GraphCheck(NamedTuple):
         for row in rows:
             wrong = None
             if exact is not None and exact[row].log_partition == -np.inf:
-                reasons[row] = NO_STATES
+                reasons[row] = IMPOSSIBLE
                 continue
             if exact is not None:
                 beliefs = np.exp(_log_weights(found, row)) @ self.beliefs[row]

@@ -47,8 +47,8 @@ def test_layers():
 
 
 def test_several_starts_where_tables_are_large(monkeypatch):
-    for module in (automatic, reliability):
-        monkeypatch.setattr(module, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(automatic, "MAX_TABLE_ENTRIES", 1)
+    monkeypatch.setattr(reliability, "MAX_ENTRIES", 1)
     couplings = (np.ones((10, 10)) - np.eye(10)) / 2
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(10, 0.02)))
     found, exact = mf.belief_propagation(model, algorithm="auto"), mf.exact(model)
