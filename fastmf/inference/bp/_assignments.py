@@ -22,7 +22,7 @@ DECISIVE = 50.0
 # Chains of each row, their rounds for each unit, and the first temperature relative to the fields;
 # the most and the fewest rounds.
 N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, FIRST_TEMPERATURE = 16, 4, 0.2
-MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 50
+MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 100
 # Random numbers that all chains share.
 N_RANDOM = 1 << 17
 # Products of all rows that bound the rounds, and numbers in the chains of some rows.
@@ -157,7 +157,7 @@ def _rounds(weights, joint, n_chains, effort):
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)
-    wanted = min(max(ROUNDS_PER_UNIT * units, 2 * MIN_ANNEALED_ROUNDS), MAX_ANNEALED_ROUNDS)
+    wanted = min(max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS), MAX_ANNEALED_ROUNDS)
     return min(effort * wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
 
 

@@ -94,6 +94,10 @@ def test_a_colouring_that_does_not_exist_is_infeasible():
     assert "infeasible" in found.message and not found.mean.any()
     summed = mf.belief_propagation(colouring(3, 2))
     assert not summed.reliable and "no state is possible" in summed.message
+    best = mf.belief_propagation(colouring(3, 2), algorithm="max")
+    assert not best.converged and best.objective == -np.inf
+    assert "no assignment that is possible" in best.message
+    assert mf.belief_propagation(colouring(3, 3), algorithm="max").objective == 0
     possible = mf.belief_propagation(colouring(3, 3), algorithm="auto")
     assert possible.reliable and np.isclose(possible.log_partition, np.log(6))
     rows = np.array([[np.nan] * 3, [0, 0, np.nan], [1, np.nan, np.nan]])
