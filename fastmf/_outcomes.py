@@ -35,7 +35,7 @@ MESSAGES = {
     BOUNDED: "not converged: site_precision_min holds sites back, so that not all moments can "
     "agree; lower it, or try schedule='convergent', which minimises the energy under the bound",
     STALLED: "not converged: no step lowers the energy, as far as rounding lets it be known; start "
-    "from other sites (init), or raise a noise variance that is tiny",
+    "from other sites (init), or, of a linear model, raise a noise variance that is tiny",
     LOST: "not converged: fields or couplings, or their range, are so large that a cavity or the "
     "log-partition is lost in rounding; make them smaller, or use tap",
     INFEASIBLE: "infeasible: forbidden states and pairs of states leave none to some unit, so that "

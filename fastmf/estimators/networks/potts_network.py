@@ -6,7 +6,14 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import one_of
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.labels import checked_pairs
-from fastmf.estimators.networks.covariances import few_rows, shrunk, singular, warn_of_penalty
+from fastmf.estimators.networks.covariances import (
+    FEW_ROWS_RATIO,
+    few_rows,
+    raised,
+    shrunk,
+    singular,
+    warn_of_penalty,
+)
 from fastmf.estimators.networks.edge_inclusion import PairEstimates, checked_prior
 from fastmf.estimators.networks.network import ERRORS
 from fastmf.estimators.networks.permutations import PooledRows
@@ -219,14 +226,14 @@ class PottsNetwork:
                 "the fit has no couplings: there is one position, or its graph has none."
             )
         contrasts, of_pairs, pairs = sandwich.objective.contrasts()
-        parameters, covariance = sandwich.parameters, None
+        parameters, covariance, least = sandwich.parameters, None, 0.0
         if scale is not None and np.any(sandwich.objective.ridge) and self._completions is None:
             # Contrasts have half the scale, see `PairEstimates`.
             found = expanded(sandwich, mode_ridge(sandwich.objective, 2 / scale))
             covariance = contrasts @ found.inverse @ contrasts.T / sandwich.objective.total
             shares = prior_shares((2 / scale) ** 2, covariance.diagonal())
             if few_rows(shares) or singular(covariance):
-                covariance = None
+                covariance, least = None, FEW_ROWS_RATIO
             else:
                 parameters, sandwich = found.estimates, found.information
                 warn_of_penalty(shares, "prior")
@@ -235,6 +242,7 @@ class PottsNetwork:
             warn_of_penalty(float(self.l2) * sandwich.objective.total * covariance.diagonal())
         if errors == "sandwich":
             own = contrasts @ sandwich.covariance() @ contrasts.T
+            own = raised(own, covariance, least, of_pairs)
             covariance = shrunk(own, covariance, sandwich.effective_rows, of_pairs)
 
         def unpacked(values):

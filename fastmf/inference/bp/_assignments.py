@@ -19,10 +19,10 @@ from fastmf.kernels.bp.local_search import ClimbSettings, climb
 MAX_LAYER_NUMBERS, MAX_LAYER = 1 << 24, 20
 # Field of a unit beyond all of its weights that decides on its state.
 DECISIVE = 50.0
-# Chains of each row, their rounds for each unit, the most and fewest rounds, and the first
-# temperature relative to the fields.
-N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ROUNDS, FIRST_TEMPERATURE = 16, 4, 50, 0.2
-MAX_ANNEALED_ROUNDS = 1000
+# Chains of each row, their rounds for each unit, and the first temperature relative to the fields;
+# the most and the fewest rounds.
+N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, FIRST_TEMPERATURE = 16, 4, 0.2
+MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 100
 # Random numbers that all chains share.
 N_RANDOM = 1 << 17
 # Products of all rows that bound the rounds, and numbers in the chains of some rows.
@@ -79,7 +79,7 @@ def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, 
         same = found.objective <= own + margin_of(own) / 1000
         return found._replace(visible=np.where(same[:, None], visible, found.visible))
     rounds = _rounds(weights, joint, chains * n_rows, effort)
-    if rounds < MIN_ROUNDS:
+    if rounds < MIN_ANNEALED_ROUNDS:
         return None
     best, objective, n_agreeing = visible.copy(), own.copy(), np.zeros(n_rows, int)
     step = max(1, _CHAIN_NUMBERS // (chains * sum(weights.shape)))
@@ -157,7 +157,7 @@ def _rounds(weights, joint, n_chains, effort):
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)
-    wanted = min(max(ROUNDS_PER_UNIT * units, 2 * MIN_ROUNDS), MAX_ANNEALED_ROUNDS)
+    wanted = min(max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS), MAX_ANNEALED_ROUNDS)
     return min(effort * wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
 
 

@@ -300,7 +300,7 @@ def is_small(graph, n_rows=1):
 
 
 def eliminated(tables, max_entries, plans):
-    """Exact `Marginals` of a graph, with -inf alone if no state is possible; None if they are large.
+    """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
 
     Parameters
     ----------

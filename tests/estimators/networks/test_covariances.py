@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import linalg
 
 import fastmf as mf
 from fastmf.estimators.networks.covariances import (
     NodeCovariances,
     coupling_covariance,
     few_rows,
+    raised,
     shrunk,
     singular,
     warn_of_penalty,
@@ -39,6 +41,24 @@ def test_mixed_covariances_of_sets_do_not_depend_on_their_coordinates():
         turn[np.ix_(own, own)] = np.linalg.qr(rng.normal(size=(len(own), len(own))))[0]
     turned = shrunk(turn @ A @ turn.T, turn @ B @ turn.T, 9, sets)
     np.testing.assert_allclose(turned, turn @ found @ turn.T, atol=1e-12)
+
+
+def test_raised_covariances_have_at_least_a_multiple_of_the_naive_variances():
+    rng = np.random.default_rng(1)
+    A, B = (np.cov(rng.normal(size=(4, 20))) for _ in range(2))
+    A[0] *= 0.1
+    A[:, 0] *= 0.1
+    each = raised(A, B, 1.0)
+    np.testing.assert_allclose(each.diagonal(), np.maximum(A.diagonal(), B.diagonal()))
+    sets = [np.array([0, 2]), np.array([1, 3])]
+    found = raised(A, B, 1.0, sets)
+    for own in sets:
+        block = np.ix_(own, own)
+        ratios = linalg.eigvals(np.linalg.solve(B[block], A[block])).real
+        after = linalg.eigvals(np.linalg.solve(B[block], found[block])).real
+        np.testing.assert_allclose(np.sort(after), np.sort(np.maximum(ratios, 1)))
+    assert found[0, 1] == A[0, 1] and (linalg.eigvalsh(found - A) > -1e-12).all()
+    np.testing.assert_allclose(raised(A, B, 0.0, sets), A)
 
 
 def test_covariances_of_each_feature_are_blocks():

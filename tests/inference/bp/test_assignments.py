@@ -123,7 +123,7 @@ def test_a_best_state_that_few_chains_find_is_not_reliable(monkeypatch):
     rng = np.random.default_rng(0)
     model = mf.RBM(rng.normal(size=(200, 150)), mf.Ising(np.zeros(200)), mf.Ising(np.zeros(150)))
     monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 2e8)
-    monkeypatch.setattr(module, "MIN_ROUNDS", 1)
+    monkeypatch.setattr(module, "MIN_ANNEALED_ROUNDS", 1)
     found = mf.belief_propagation(model, algorithm="max", max_iter=2)
     assert not found.reliable
     assert "chains found it" in found.message or "more probable, by" in found.message
@@ -134,7 +134,7 @@ def test_rounds_of_many_rows_are_bounded():
     assert (
         module._rounds(weights, True, 16, 1) == 160 and module._rounds(weights, False, 16, 1) == 400
     )
-    assert module._rounds(weights, False, 16 * 10**4, 1) < module.MIN_ROUNDS
+    assert module._rounds(weights, False, 16 * 10**4, 1) < module.MIN_ANNEALED_ROUNDS
     assert module._rounds(weights[:0], True, 16, 1) == 0
 
 

@@ -93,9 +93,15 @@ def test_the_penalty_makes_no_difference(kind):
 
 def test_of_few_rows_the_penalty_stays():
     few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows_of([3, 2, 1, 2, 2, 1, 2, 3]))
-    found = few.edge_inclusion()
-    kept = few._edge_estimates("sandwich").inclusion(0.5, 1.0)
+    found = few.edge_inclusion(errors="naive")
+    kept = few._edge_estimates("naive").inclusion(0.5, 1.0)
     np.testing.assert_allclose(found.probability, kept.probability, atol=1e-12)
+    # The sandwich has at least the variances that it has where features are independent.
+    naive, own, raised = (
+        few._edge_estimates(*options).covariance.diagonal()
+        for options in (("naive",), ("sandwich",), ("sandwich", 1.0))
+    )
+    np.testing.assert_allclose(raised, np.maximum(own, 2 * naive))
 
 
 def test_of_many_rows_a_small_penalty_is_none():

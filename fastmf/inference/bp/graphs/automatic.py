@@ -55,8 +55,8 @@ def _exact(options, units, n_rows):
             return None
     zeros, values = np.zeros(n_rows), [row.log_partition for row in rows]
     record = {
-        "status": np.where(np.isneginf(values), INFEASIBLE, CONVERGED), "n_iter": zeros.astype(np.int64),
-        "residual": zeros, "damping": zeros,
+        "status": np.where(np.isneginf(values), INFEASIBLE, CONVERGED),
+        "n_iter": zeros.astype(np.int64), "residual": zeros, "damping": zeros,
     }  # fmt: skip
     values, beliefs, pairs = map(np.array, zip(*rows, strict=True))
     return Solved(record, beliefs, values, pairs, None, None, None, None)

@@ -4,13 +4,18 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._outcomes import POLISHED, is_converged, messages_of
+from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.reliability import GraphCheck
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
 from fastmf.priors._queries import binary_field, two_values
+
+NONE_FOUND = (
+    "not converged: no assignment that is possible was found, and there may be none; "
+    "algorithm='auto' says so of graphs that are not large"
+)
 
 
 def graph_beliefs(options, units, solved, probability, single, several=None, others=None):
@@ -116,6 +121,9 @@ def _messages(options, solved):
     converged, message = is_converged(status), messages_of(status)
     if solved.optimal is not None and options.polishes:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
+    if solved.objective is not None:
+        none = np.isneginf(solved.objective) & (status != INFEASIBLE)
+        message, converged = np.where(none, NONE_FOUND, message), converged & ~none
     return message, converged
 
 

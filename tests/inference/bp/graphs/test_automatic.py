@@ -47,8 +47,8 @@ def test_layers():
 
 
 def test_several_starts_where_tables_are_large(monkeypatch):
-    for module, name in ((automatic, "MAX_TABLE_ENTRIES"), (reliability, "MAX_ENTRIES")):
-        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr(automatic, "MAX_TABLE_ENTRIES", 1)
+    monkeypatch.setattr(reliability, "MAX_ENTRIES", 1)
     couplings = (np.ones((10, 10)) - np.eye(10)) / 2
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(10, 0.02)))
     found, exact = mf.belief_propagation(model, algorithm="auto"), mf.exact(model)
@@ -94,6 +94,10 @@ def test_a_colouring_that_does_not_exist_is_infeasible():
     assert "infeasible" in found.message and not found.mean.any()
     summed = mf.belief_propagation(colouring(3, 2))
     assert not summed.reliable and "no state is possible" in summed.message
+    best = mf.belief_propagation(colouring(3, 2), algorithm="max")
+    assert not best.converged and best.objective == -np.inf
+    assert "no assignment that is possible" in best.message
+    assert mf.belief_propagation(colouring(3, 3), algorithm="max").objective == 0
     possible = mf.belief_propagation(colouring(3, 3), algorithm="auto")
     assert possible.reliable and np.isclose(possible.log_partition, np.log(6))
     rows = np.array([[np.nan] * 3, [0, 0, np.nan], [1, np.nan, np.nan]])
