@@ -82,6 +82,11 @@ class Network:
             return IncompleteGodambe(objective, parameters, self._completions, self._sampling)
         return Godambe(objective, parameters, self._sampling)
 
+    @property
+    def _tol(self):
+        """The option `tol` as a number that has a square."""
+        return min(float(self.tol), 1e100)
+
     def _check_errors(self):
         """Raise for fits that have no errors."""
 
@@ -97,7 +102,7 @@ class Network:
         objective = self._objective.restricted(pairs[there])
         start = np.concatenate([self._parameters[:n], self._parameters[n:][there]])
         with few_blas_threads(objective.n_parameters):
-            found = maximum(objective, start, min(float(self.tol), 1e100))
+            found = maximum(objective, start, self._tol)
         if not found.stopped:
             raise ValueError(
                 "there are no standard errors: without l1, the couplings that are not zero seem to "
@@ -262,7 +267,7 @@ class Network:
         return PooledRows(
             whole, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
             lambda parameters: self._coupling_factor * parameters[first:],
-            np.arange(len(pairs[0])), pairs, self._penalty_l1, min(float(self.tol), 1e100),
+            np.arange(len(pairs[0])), pairs, self._penalty_l1, self._tol,
         )  # fmt: skip
 
     def _edge_estimates(self, errors, scale=None):

@@ -158,9 +158,7 @@ class Resampling:
                 f"{what} is for maxima without Firth's penalty: fit with penalty=None, and another "
                 "solver."
             )
-        return Refits(
-            self._objective, self._parameters, self._penalty_l1, min(float(self.tol), 1e100)
-        )
+        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
 
     def bootstrap(self, n=1000, rng=0, verbose=False):
         """Estimates of rows that are drawn with replacement.

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from fastmf._common.arguments import count, flag, number, one_of, row_weights
+from fastmf._common.arguments import number, one_of, row_weights
 from fastmf._common.progress import reported
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import checked_table, declared_categories
@@ -160,19 +160,7 @@ class PottsMachine(BasePottsMachine):
         pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
         existence_seconds=10.0, n_threads=None, verbose=False,
     ):  # fmt: skip
-        self.n_states = n_states
-        self.l2 = l2
-        self.l2_field = l2_field
-        self.solver = solver
-        self.symmetric = symmetric
-        self.pseudocount = pseudocount
-        self.tol = tol
-        self.max_iter = max_iter
-        self.graph = graph
-        self.missing = missing
-        self.existence_seconds = existence_seconds
-        self.n_threads = n_threads
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(self, X, y=None, sample_weight=None):
         """Estimate couplings and field.
@@ -254,13 +242,8 @@ class PottsMachine(BasePottsMachine):
                 f"missing={self.missing!r} needs solver 'auto' or 'newton', and symmetric=True, "
                 f"got {self.solver!r} and symmetric={self.symmetric!r}."
             )
-        for name in ("l2", "l2_field", "tol"):
-            number(name, getattr(self, name), 0, np.inf, below=True)
-        number("existence_seconds", self.existence_seconds, 0, np.inf)
+        self._check_numbers("l2", "l2_field")
         number("pseudocount", self.pseudocount, 0, 1, below=True)
-        count("max_iter", self.max_iter, optional=True)
-        count("n_threads", self.n_threads, optional=True)
-        flag("verbose", self.verbose)
         if self.pseudocount and self.solver != "naive_mean_field":
             raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
         if self.graph is not None and (self.solver == "naive_mean_field" or not self.symmetric):

@@ -72,41 +72,6 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     _advice: str
     _slab_unit = "var(y)"
 
-    def __init__(
-        self,
-        *,
-        slab_variance=None,
-        inclusion_probability=None,
-        expected_model_size=None,
-        groups=None,
-        fit_intercept=True,
-        standardize=True,
-        blocks="auto",
-        unpenalised=None,
-        solver="auto",
-        damping=None,
-        tol=1e-6,
-        max_iter=1000,
-        max_evidence_iter=50,
-        parameter_prior="weak",
-        n_threads=None,
-    ):
-        self.slab_variance = slab_variance
-        self.inclusion_probability = inclusion_probability
-        self.expected_model_size = expected_model_size
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.blocks = blocks
-        self.unpenalised = unpenalised
-        self.solver = solver
-        self.damping = damping
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_evidence_iter = max_evidence_iter
-        self.parameter_prior = parameter_prior
-        self.n_threads = n_threads
-
     def as_frame(self):
         """The coefficients as a pandas data frame, one line for each feature.
 
