@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common import html
-from fastmf._common.arguments import number, one_of
+from fastmf._common.arguments import one_of, positive, proper_fraction
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import pandas
+from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.networks.covariances import NodeCovariances
 from fastmf.learning.evidence.edges import SCALES, SLABS, Whitened, node_blocks
 from fastmf.learning.evidence.effect_sets import EffectSets
@@ -141,16 +141,9 @@ class EdgeInclusion(Inclusion):
         array of shape (n_features, n_features, 2)
             Lower and upper ends.
         """
-        if not 0 < number("level", level, 0, 1) < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
-        p = np.maximum(self.probability, np.finfo(float).tiny)
-        slab_mean = self.mean / p
-        square = (self.std**2 + self.mean**2) / p - slab_mean**2
-        slab_std = np.sqrt(np.maximum(square, np.finfo(float).tiny))
-        ends = [
-            _quantile(q, self.probability, slab_mean, slab_std)
-            for q in ((1 - level) / 2, (1 + level) / 2)
-        ]
+        level = proper_fraction("level", level)
+        moments = slab_moments(self.mean, self.std**2, self.probability)
+        ends = [quantile(q, self.probability, *moments) for q in ((1 - level) / 2, (1 + level) / 2)]
         return np.stack(ends, axis=-1)
 
     def as_frame(self, level=0.95):
@@ -361,12 +354,10 @@ def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivit
 
 def checked_prior(inclusion_probability, scale):
     """Log-odds of the prior, None if they are to be learned; both arguments are checked."""
-    for name, value, high in (
-        ("inclusion_probability", inclusion_probability, 1.0),
-        ("scale", scale, np.inf),
-    ):
-        if value is not None and not 0 < number(name, value, -np.inf, np.inf) < high:
-            raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+    if inclusion_probability is not None:
+        positive("inclusion_probability", inclusion_probability, 1.0)
+    if scale is not None:
+        positive("scale", scale)
     p = inclusion_probability
     return None if p is None else np.log(p) - np.log1p(-p)
 
@@ -383,12 +374,3 @@ def prior_log_odds(found):
     """Log-odds of the prior of a result."""
     p = found.inclusion_probability
     return np.log(p) - np.log1p(-p)
-
-
-def _quantile(q, p, mean, std):
-    """Quantiles of zero with probability 1 - p, else normal variables."""
-    below = p * ndtr(-mean / std)
-    divisor = np.where(p > 0, p, 1.0)
-    negative = mean + std * ndtri(np.minimum(q / divisor, 1.0))
-    positive = mean + std * ndtri(np.clip(1 - (1 - q) / divisor, 0.0, 1.0))
-    return np.where(q < below, negative, np.where(q > below + 1 - p, positive, 0.0))

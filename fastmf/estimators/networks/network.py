@@ -6,14 +6,14 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import flag, number, one_of, real_array
+from fastmf._common.arguments import flag, one_of, proper_fraction, real_array
 from fastmf._common.linalg import LinAlgError
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import (
     feature_names,
+    features_frame,
     pair_series,
     pairs_frame,
-    pandas,
     series,
     square_frame,
 )
@@ -235,9 +235,8 @@ class Network:
         >>> bool(low < np.arctanh(0.5) < high)
         True
         """
-        if not 0 < number("level", level, 0, 1) < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
-        godambe, ends = self._godambe(), ndtri((1 + level) / 2) * np.array([-1.0, 1.0])
+        ends = ndtri((1 + proper_fraction("level", level)) / 2) * np.array([-1.0, 1.0])
+        godambe = self._godambe()
         couplings, fields = godambe.objective.unpacked(godambe.parameters)
         of_couplings, of_fields = self._errors_of_all(godambe)
         fields = self._fields_of(fields)
@@ -497,9 +496,5 @@ class Network:
         """Sums of signed couplings of each feature, with their standard errors."""
         values = estimates.matrix(signs * estimates.values).sum(0)
         errors = np.sqrt(estimates.variances_of_sums(signs))
-        return self._framed(Centrality(values, errors), as_frame)
-
-    def _framed(self, found, as_frame):
-        if not as_frame:
-            return found
-        return pandas().DataFrame(found._asdict(), index=feature_names(self))
+        found = Centrality(values, errors)
+        return features_frame(self, found) if as_frame else found

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, real_array
 from fastmf._common.progress import followed
+from fastmf.estimators.common.frames import features_frame
 from fastmf.estimators.common.runs import generator_of
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.resampling import (
@@ -146,7 +147,7 @@ class Resampling:
             (weights * hits).sum(0),
             frequent,
         )
-        return self._framed(found, as_frame)
+        return features_frame(self, found) if as_frame else found
 
     def _refits(self, what):
         """Fits for other weights, from the estimate."""

@@ -16,7 +16,6 @@ from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood.binary import inverse_ising
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.graph import edges_of
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 
 CODINGS = ("01", "-1+1")
@@ -208,7 +207,7 @@ class BaseFullyVisibleBoltzmannMachine(CompositeMachine):
         if "seen" in arrays:
             seen = arrays.member("seen", "iu", bits.shape, np.uint8)
             labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
-        rows = WeightedRows.of_labels(labels, weights, self._edges(self.n_features_in_))
+        rows = WeightedRows.of_labels(labels, weights, self._edges())
         restored_rows(self, arrays, labels)
         self._restore_missing(arrays)
         chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
@@ -217,15 +216,8 @@ class BaseFullyVisibleBoltzmannMachine(CompositeMachine):
 
     def _objective_of(self, rows, edges=None):
         """The objective of rows, with the couplings of `graph` or of these edges alone."""
-        edges = self._edges(rows.states.shape[1]) if edges is None else edges
+        edges = self._edges() if edges is None else edges
         return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
-
-    def _edges(self, n_units):
-        """The pairs of units that `graph` couples, or None without it."""
-        if self.graph is None:
-            return None
-        self.graph_ = edges_of(self.graph, n_units, getattr(self, "feature_names_in_", None))
-        return self.graph_
 
     @property
     def n_available_(self):

@@ -13,6 +13,7 @@ from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.pseudo_likelihood._observed import saved_rows
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.graph import edges_of
 
 
 class ItemMachine(Saved, BaseEstimator):
@@ -115,6 +116,14 @@ class ItemMachine(Saved, BaseEstimator):
         filled = np.where(labels < 0, model.prior.labels(means), labels)
         return like_frame(X, decoded(filled, self.categories_))
 
+    def _edges(self):
+        """The pairs of items that `graph` couples, or None without it."""
+        if self.graph is None:
+            return None
+        names = getattr(self, "feature_names_in_", None)
+        self.graph_ = edges_of(self.graph, self.n_features_in_, names)
+        return self.graph_
+
     def _check_numbers(self, *penalties):
         """Check options that all machines have, and these penalties."""
         for name in (*penalties, "tol"):
@@ -134,7 +143,7 @@ class ItemMachine(Saved, BaseEstimator):
         return fitted, {"history_": self.history_} | saved_rows(self)
 
     def _restore_fit(self, arrays):
-        """What `_saved_fit` kept, in its types."""
+        """Attributes that `_saved_fit` kept, in their types."""
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
         self.categories_ = [as_array(known) for known in self.categories_]

@@ -269,7 +269,7 @@ class BasePottsMachine(PottsNetwork, ItemMachine):
         self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
         restored_rows(self, arrays, self._labels)
         self._restore_missing(arrays)
-        self._absent_pairs()
+        self._edges()
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
         if "coefficients" in arrays:

@@ -265,7 +265,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             return distinct_rows(states, weights)
         labels = np.where(absent, -1, states > 0).astype(np.int64)
         weights = np.ones(len(states)) if weights is None else weights
-        options, edges = (self.missing, self.weights), self._edges(states.shape[1])
+        options, edges = (self.missing, self.weights), self._edges()
         sizes = np.full(states.shape[1], 2)
         found = observed(
             labels, weights, sizes, options, clusters, seen_only=not self.l2, edges=edges

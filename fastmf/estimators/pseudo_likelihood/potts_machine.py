@@ -12,7 +12,7 @@ from fastmf.estimators.pseudo_likelihood._observed import check_terms, summable
 from fastmf.estimators.pseudo_likelihood._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.available import available
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.graph import absent_pairs, edges_of
+from fastmf.learning.pseudo_likelihood.graph import absent_pairs
 from fastmf.learning.pseudo_likelihood.missing import Completions, expectation_maximisation
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
@@ -211,7 +211,7 @@ class PottsMachine(BasePottsMachine):
         if not self.n_missing_:
             return
         if self.missing == "available":
-            terms = available(labels, None if self._absent_pairs() is None else self.graph_)
+            terms = available(labels, self._edges())
             check_terms(self, terms[weights > 0].any(0))
             kept = terms.any(1)
         elif self.missing == "em":
@@ -324,7 +324,7 @@ class PottsMachine(BasePottsMachine):
         """`PottsFit` of what incomplete rows may be, with their probabilities at the estimate."""
         objective = DampedObjective(
             self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field),
-            None if absent is None else self.graph_,
+            self._edges(),
         )  # fmt: skip
 
         def exists(completions, parameters):
@@ -341,11 +341,8 @@ class PottsMachine(BasePottsMachine):
 
     def _absent_pairs(self):
         """The pairs of positions that `graph` does not couple, or None without it."""
-        if self.graph is None:
-            return None
-        names = getattr(self, "feature_names_in_", None)
-        self.graph_ = edges_of(self.graph, len(self.sizes_), names)
-        return absent_pairs(self.graph_, len(self.sizes_))
+        edges = self._edges()
+        return None if edges is None else absent_pairs(edges, len(self.sizes_))
 
     def _warn(self, stopped):
         message = self.existence_.message

@@ -6,7 +6,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, iteration, number, one_of, real_array
+from fastmf._common.arguments import count, iteration, one_of, positive, real_array
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
@@ -307,11 +307,8 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         else:
             limits["inclusion_probability"] = 1.0
         for name, high in limits.items():
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not 0 < number(name, value, -np.inf, np.inf) < high:
-                raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name), high)
         for name in ("fit_intercept", "standardize"):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
