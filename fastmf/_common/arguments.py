@@ -24,6 +24,20 @@ def number(name, value, low, high, *, below=False):
     return value
 
 
+def proper_fraction(name, value):
+    """`value` as a float between 0 and 1, which it is not."""
+    if not 0 < number(name, value, 0, 1) < 1:
+        raise ValueError(f"{name} must be between 0 and 1, got {value:g}.")
+    return float(value)
+
+
+def positive(name, value, below=np.inf):
+    """`value` as a float between 0 and a number, which it is not."""
+    if not 0 < number(name, value, -np.inf, np.inf) < below:
+        raise ValueError(f"{name} must be positive and below {below:g}, got {value:g}.")
+    return float(value)
+
+
 def count(name, value, low=1, *, optional=False):
     """`value` as an integer of at least `low`; None stays None if `optional`."""
     if value is None and optional:

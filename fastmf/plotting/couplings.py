@@ -5,7 +5,7 @@ from importlib import import_module
 import numpy as np
 from scipy.special import ndtri
 
-from fastmf._common.arguments import count, number, one_of
+from fastmf._common.arguments import count, number, one_of, proper_fraction
 from fastmf.plotting._axes import axes, bare, names_of, tidy, with_attributes
 
 # Width of the line of the strongest coupling, in points, and opacity of the least certain one.
@@ -238,8 +238,7 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     3
     """
     with_attributes("machine", machine, "machine of items", "edge_inclusion", "confint")
-    if not 0 < number("level", level, 0, 1) < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}.")
+    level = proper_fraction("level", level)
     tests, n_top = machine.test_couplings("holm"), count("n_top", n_top)
     factor = machine._coupling_factor
     names = names_of(getattr(machine, "feature_names_in_", None) if names is None else names,

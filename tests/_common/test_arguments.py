@@ -105,3 +105,18 @@ def test_flags_paths_and_seeds():
     assert isinstance(check.generator(None, optional=True), np.random.Generator)
     with pytest.raises(ValueError, match=r"rng must be .* or a seed"):
         check.generator(-1)
+
+
+def test_numbers_inside_an_interval():
+    assert check.proper_fraction("level", 0.5) == 0.5
+    assert check.positive("scale", 3) == 3 and isinstance(check.positive("scale", 3), float)
+    for wrong in (0, 1):
+        with pytest.raises(ValueError, match=f"level must be between 0 and 1, got {wrong}"):
+            check.proper_fraction("level", wrong)
+    for wrong in (0, -1, np.inf):
+        with pytest.raises(ValueError, match=r"scale must be positive and below inf"):
+            check.positive("scale", wrong)
+    with pytest.raises(ValueError, match=r"share must be positive and below 0\.5, got 0\.5"):
+        check.positive("share", 0.5, 0.5)
+    with pytest.raises(TypeError, match="level must be a number"):
+        check.proper_fraction("level", "half")

@@ -56,7 +56,7 @@ def test_the_line_is_that_of_the_caller_at_the_top_of_a_module():
 def test_wrapped_methods_point_at_the_caller_too(monkeypatch):
     """scikit-learn wraps `transform`."""
     machine = clone(DEEP).fit(SPINS > 0)
-    posterior = "fastmf.estimators.layered.deep_boltzmann_machine.posterior"
+    posterior = "fastmf.estimators.layered._machine.posterior"
     found = mf.tap(RBM, np.zeros((2, 4)), max_iter=1)
     monkeypatch.setattr(posterior, lambda *_, **__: type("Found", (), {"solutions": found}))
     call = lambda: machine.transform((SPINS > 0)[:2])  # noqa: E731

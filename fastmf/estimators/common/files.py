@@ -60,6 +60,10 @@ class Saved:
     # Names of the classes that the model may have; none: any.
     _models: tuple = ()
 
+    def _store(self, given):
+        """Options as attributes, from all local variables of a constructor."""
+        vars(self).update({k: v for k, v in given.items() if k not in ("self", "__class__")})
+
     # Subclasses say what more there is: plain values (attributes), and arrays to make others of.
     def _saved(self):
         raise NotImplementedError

@@ -48,6 +48,11 @@ def series(estimator, values, name):
     return pandas().Series(values, index=feature_names(estimator), name=name)
 
 
+def features_frame(estimator, columns):
+    """Columns over features, a NamedTuple, as a data frame."""
+    return pandas().DataFrame(columns._asdict(), index=feature_names(estimator))
+
+
 def pair_series(estimator, values, pairs, name):
     """One value for each pair of features as a series."""
     first, second = feature_names(estimator)[np.asarray(pairs, int).reshape(-1, 2).T]

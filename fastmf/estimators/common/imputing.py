@@ -24,17 +24,16 @@ from fastmf.inference.missing.layered import (
 LAYERED_METHODS = ("auto", "exact", "tap")
 
 
-def means_of_missing(machine, X, method, random_state):
-    """Means of the units of a fitted machine given those of rows that are not missing.
+def means_of_missing(model, X, method, random_state, n_threads):
+    """Means of the units of a model given those of rows that are not missing.
 
     Parameters
     ----------
-    machine : estimator
-        With `model_` and `n_threads`.
+    model : BoltzmannMachine
     X : array of shape (n_rows, n_units)
         With NaN for missing values.
-    method, random_state
-        See `FullyVisibleBoltzmannMachine.impute`.
+    method, random_state, n_threads
+        See `FullyVisibleBoltzmannMachine` and its `impute`.
 
     Returns
     -------
@@ -47,7 +46,7 @@ def means_of_missing(machine, X, method, random_state):
     """
     one_of("method", method, METHODS)
     seed = drawn_seed(random_state)
-    found = conditional_means(machine.model_, X, method, seed=seed, n_threads=machine.n_threads)
+    found = conditional_means(model, X, method, seed=seed, n_threads=n_threads)
     n = np.count_nonzero(~found.converged)
     if n:
         reason = "mean-field solutions did not converge"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.utils import check_random_state
 
-from fastmf._common.arguments import count, file_path, number
+from fastmf._common.arguments import count, file_path, number, proper_fraction
 from fastmf._threads.workers import one_blas_thread
 from fastmf.learning.training.trainer import train
 
@@ -46,9 +46,7 @@ def split(n_rows, fraction, seed):
     ValueError
         If the fraction is not between 0 and 1, or no row would be left.
     """
-    if not 0 < number("validation_fraction", fraction, 0, 1) < 1:
-        raise ValueError(f"validation_fraction must be between 0 and 1, got {fraction!r}.")
-    n = max(1, round(fraction * n_rows))
+    n = max(1, round(proper_fraction("validation_fraction", fraction) * n_rows))
     if n >= n_rows:
         raise ValueError(f"early_stopping needs more than {n_rows} sample to set some aside.")
     order = np.random.default_rng([seed, 0, 2]).permutation(n_rows)

@@ -59,7 +59,7 @@ def fit_dask(estimator, X, validation_data, sample_weight):
 class Learning:
     """`fit` and `partial_fit` of `LayeredMachine`.
 
-    A subclass gives `_initial_model`.
+    A subclass gives `_initial_model` and `_data`.
     """
 
     def fit(self, X, y=None, validation_data=None, sample_weight=None):

@@ -5,7 +5,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import number, one_of
+from fastmf import models
+from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.convergence import warn_unless_converged
@@ -15,20 +16,29 @@ from fastmf.estimators.common.rows import checked_rows, with_nan_labels
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._sampling import LayeredSampling
+from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.evaluation.trajectory import MAX_LACKING
+from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lower_bound
+from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, log_likelihood
 from fastmf.inference.missing.seen import log_likelihood_of_seen, means_given_seen
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
+from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
-from fastmf.priors._protocol import n_units
+from fastmf.models.dbm import machine_of
+from fastmf.priors._protocol import is_unit_prior, n_units
+from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
+
+# The hidden layers given data, in `transform` and `score_samples`.
+GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
 class LayeredMachine(
@@ -42,8 +52,8 @@ class LayeredMachine(
 ):
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`.
 
-    A subclass gives `_initial_model`, `_chains` and, if its hidden layers need a
-    mean-field solution given data, the options of that in `_given_data`.
+    A subclass gives `_chains`, and in `_layers_above` the kinds and sizes of those hidden layers
+    that the hidden layers of `init`, if any, do not give.
     """
 
     _forgotten = (*Saved._forgotten, "init")
@@ -60,6 +70,61 @@ class LayeredMachine(
     @property
     def _order(self):
         return ORDER_OF_GRADIENT.get(self.gradient, 2)
+
+    def _initial_model(self, X, seed, rows=None):
+        """The model before learning: that of `init`, below layers of small random weights."""
+        rng, dtype = np.random.default_rng([seed, 0, 3]), floating_type(X)
+        if self.init is None:
+            weights, layers = (), (visible_prior(self.visible, X, rows),)
+        else:
+            kinds = [getattr(models, name) for name in self._models]
+            weights, layers = given_layers(self.init, X, *kinds)
+        for kind, size in self._layers_above(layers[1:]):
+            shape = n_units(layers[-1]), count("n_components", size)
+            hidden, scale = hidden_prior(kind, size, dtype), self.weight_scale
+            if scale is None:
+                given = bool(weights) or is_unit_prior(self.visible)
+                scale = weight_scale_for(layers[-1], hidden, given)
+            weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
+            layers += (hidden,)
+        return machine_of(weights, layers)
+
+    def transform(self, X):
+        """Means of the highest hidden layer given the visible units, of several ones by mean field.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            With NaN, or negative labels, for missing values: see `score_samples`.
+
+        Returns
+        -------
+        array of shape (n_samples, n_units)
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the mean-field solutions of some rows have not converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> hidden = rbm.transform(X)
+        >>> hidden.shape, bool((0 < hidden).all() and (hidden < 1).all())
+        ((200, 8), True)
+        """
+        check_is_fitted(self)
+        X = self._data(X, missing=True)
+        if is_incomplete(X):
+            return self._hidden_given_seen(X)
+        if not self.model_.deep:
+            b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
+            return self.model_.hidden.moments(b, b.dtype.type(0))[0]
+        found = posterior(self.model_, X, **self._given_data).solutions
+        warn_unless_converged(found.converged)
+        return found.mean[-1]
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
@@ -242,7 +307,9 @@ class LayeredMachine(
     @property
     def _given_data(self):
         """Options for the hidden layers given data, if these need a solution."""
-        return {}
+        if not self.model_.deep:
+            return {}
+        return GIVEN_DATA | {"order": self._order, "n_threads": self.n_threads}
 
     @property
     def _given_seen(self):

@@ -134,31 +134,7 @@ class ConditionalRBM(TrainedCRBM):
         random_state=None,
         verbose=0,
     ):
-        self.n_components = n_components
-        self.objective = objective
-        self.inference = inference
-        self.n_gibbs = n_gibbs
-        self.gibbs_start = gibbs_start
-        self.n_sweeps = n_sweeps
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.l2 = l2
-        self.l1 = l1
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.monitor_rows = monitor_rows
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.weight_scale = weight_scale
-        self.standardize = standardize
-        self.init = init
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(self, X, y, validation_data=None, sample_weight=None):
         """Learn from features and labels.

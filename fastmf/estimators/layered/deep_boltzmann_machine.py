@@ -3,28 +3,18 @@
 from dataclasses import replace
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
-from fastmf._common.rows import is_incomplete
-from fastmf.estimators.common.convergence import warn_unless_converged
 from fastmf.estimators.layered._machine import LayeredMachine
-from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
-from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
-from fastmf.learning.layered.settings import weight_scale_for
-from fastmf.models import DBM, RBM
+from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units, sample
-from fastmf.priors._registry import floating_type
-
-# The hidden layers given data, in `transform` and `score_samples`.
-GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
 class DeepBoltzmannMachine(LayeredMachine):
@@ -127,35 +117,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         random_state=None,
         verbose=0,
     ):
-        self.n_components = n_components
-        self.pretraining_epochs = pretraining_epochs
-        self.visible = visible
-        self.hidden = hidden
-        self.gradient = gradient
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.l2 = l2
-        self.l1 = l1
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.n_starts = n_starts
-        self.n_sweeps = n_sweeps
-        self.starts = starts
-        self.noise = noise
-        self.centred = centred
-        self.preconditioning = preconditioning
-        self.monitor_rows = monitor_rows
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.weight_scale = weight_scale
-        self.init = init
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
+        self._store(locals())
 
     @property
     def weights_(self):
@@ -166,40 +128,6 @@ class DeepBoltzmannMachine(LayeredMachine):
     def hidden_(self):
         """Priors of the hidden layers."""
         return self.model_.layers[1:]
-
-    def transform(self, X):
-        """Means of the highest hidden layer given the visible units, by mean field.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            With NaN, or negative labels, for missing values: see `score_samples`.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components[-1])
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the solutions of some rows have not converged.
-        """
-        check_is_fitted(self)
-        X = self._data(X, missing=True)
-        if is_incomplete(X):
-            return self._hidden_given_seen(X)
-        if not self.model_.deep:
-            b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
-            return self.model_.hidden.moments(b, b.dtype.type(0))[0]
-        found = posterior(self.model_, X, **self._given_data).solutions
-        warn_unless_converged(found.converged)
-        return found.mean[-1]
-
-    @property
-    def _given_data(self):
-        if not self.model_.deep:
-            return {}
-        return GIVEN_DATA | {"order": self._order, "n_threads": self.n_threads}
 
     def _sizes(self):
         sizes = self.n_components
@@ -214,39 +142,23 @@ class DeepBoltzmannMachine(LayeredMachine):
             )
         if not self._sizes():
             raise ValueError("n_components must have a layer at least, such as (500, 500).")
-        for size in self._sizes():
-            count("n_components", size)
         count("pretraining_epochs", self.pretraining_epochs, 0)
         return settings
 
-    def _initial_model(self, X, seed, rows=None):
-        rng = np.random.default_rng([seed, 0, 3])
+    def _layers_above(self, hidden):
         several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
-        sizes, dtype = self._sizes(), floating_type(X)
+        sizes, given = self._sizes(), tuple(map(n_units, hidden))
         kinds = list(self.hidden) if several else [self.hidden] * len(sizes)
         if len(kinds) != len(sizes):
             raise ValueError(
                 f"hidden must be one prior, or one for each of {len(sizes)} layers, got "
                 f"{len(kinds)}."
             )
-        if self.init is None:
-            weights, layers = (), (visible_prior(self.visible, X, rows),)
-        else:
-            weights, layers = given_layers(self.init, X, RBM, DBM)
-            given = tuple(n_units(layer) for layer in layers[1:])
-            if sizes[: len(given)] != given:
-                raise ValueError(
-                    f"n_components must begin with the hidden layers of init, {given}, got {sizes}."
-                )
-        for kind, size in list(zip(kinds, sizes, strict=True))[len(weights) :]:
-            shape, hidden = (n_units(layers[-1]), size), hidden_prior(kind, size, dtype)
-            scale = self.weight_scale
-            if scale is None:
-                given = bool(weights) or is_unit_prior(self.visible)
-                scale = weight_scale_for(layers[-1], hidden, given)
-            weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
-            layers += (hidden,)
-        return machine_of(weights, layers)
+        if sizes[: len(given)] != given:
+            raise ValueError(
+                f"n_components must begin with the hidden layers of init, {given}, got {sizes}."
+            )
+        return list(zip(kinds, sizes, strict=True))[len(given) :]
 
     def _pretrained(self, model, X, settings, seed, row_weights):
         """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""

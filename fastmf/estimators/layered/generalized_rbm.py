@@ -1,19 +1,7 @@
 """Restricted Boltzmann machines with any units, as a scikit-learn estimator."""
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from fastmf._common.arguments import count
-from fastmf._common.rows import is_incomplete
 from fastmf.estimators.layered._machine import LayeredMachine
-from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import gibbs
-from fastmf.learning.layered.settings import weight_scale_for
-from fastmf.models import RBM
-from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import is_unit_prior, n_units
-from fastmf.priors._registry import floating_type
 
 
 class GeneralizedRBM(LayeredMachine):
@@ -195,34 +183,7 @@ class GeneralizedRBM(LayeredMachine):
         random_state=None,
         verbose=0,
     ):
-        self.n_components = n_components
-        self.visible = visible
-        self.hidden = hidden
-        self.gradient = gradient
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.l2 = l2
-        self.l1 = l1
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.n_starts = n_starts
-        self.n_sweeps = n_sweeps
-        self.starts = starts
-        self.noise = noise
-        self.centred = centred
-        self.preconditioning = preconditioning
-        self.monitor_rows = monitor_rows
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.weight_scale = weight_scale
-        self.init = init
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
+        self._store(locals())
 
     @property
     def weights_(self):
@@ -239,53 +200,8 @@ class GeneralizedRBM(LayeredMachine):
         """Prior of the hidden units."""
         return self.model_.hidden
 
-    def transform(self, X):
-        """Mean of the hidden units given the visible ones.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            With NaN, or negative labels, for missing values: see `score_samples`.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the mean-field solutions of some rows with missing values have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> hidden = rbm.transform(X)
-        >>> hidden.shape, bool((0 < hidden).all() and (hidden < 1).all())
-        ((200, 8), True)
-        """
-        check_is_fitted(self)
-        X = self._data(X, missing=True)
-        if is_incomplete(X):
-            return self._hidden_given_seen(X)
-        b = data_fields(self.visible_, X, self.weights_, self.n_threads)
-        return self.hidden_.moments(b, b.dtype.type(0))[0]
-
-    def _initial_model(self, X, seed, rows=None):
-        if self.init is not None:
-            return machine_of(*given_layers(self.init, X, RBM))
-        count("n_components", self.n_components)
-        rng = np.random.default_rng([seed, 0, 3])
-        visible = visible_prior(self.visible, X, rows)
-        dtype = floating_type(X)
-        hidden = hidden_prior(self.hidden, self.n_components, dtype)
-        scale = self.weight_scale
-        if scale is None:
-            given = is_unit_prior(self.visible)
-            scale = weight_scale_for(visible, hidden, given)
-        weights = rng.normal(scale=scale, size=(n_units(visible), self.n_components))
-        return RBM(weights.astype(dtype), visible, hidden)
+    def _layers_above(self, hidden):
+        return () if hidden else [(self.hidden, self.n_components)]
 
     def _chains(self, init, n_sweeps, rng):
         return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]

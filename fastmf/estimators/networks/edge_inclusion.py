@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common import html
-from fastmf._common.arguments import number, one_of
+from fastmf._common.arguments import one_of, positive, proper_fraction
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import pandas
+from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.networks.covariances import NodeCovariances
 from fastmf.learning.evidence.edges import SCALES, SLABS, Whitened, node_blocks
 from fastmf.learning.evidence.effect_sets import EffectSets
@@ -33,21 +33,20 @@ class ScaleSensitivity(NamedTuple):
     probability: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeInclusion:
-    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Inclusion:
+    """Posterior of pairs that are coupled or not.
 
     Parameters
     ----------
     probability : array of shape (n_features, n_features)
-        Posterior probabilities of couplings that are not zero, symmetric, with zero diagonal, like
-        all of these matrices.
+        Posterior probabilities that the couplings of a pair are not all zero, symmetric, with zero
+        diagonal, like all matrices over pairs.
     log_bayes_factor : array of shape (n_features, n_features)
-        Log of the evidence for a coupling over that for its absence: negative where the data speak
+        Log of the evidence for couplings over that for their absence: negative where the data speak
         for absence.
-    mean, std : array of shape (n_features, n_features)
-        Posterior means and standard deviations of couplings in {0, 1} coding, with the weight at
-        zero.
+    mean : array
+        Posterior means of couplings, with the weight at zero.
     log_evidence : float
         Log-density of the estimates, in nats.
     inclusion_probability, scale : float
@@ -62,7 +61,6 @@ class EdgeInclusion:
     probability: np.ndarray
     log_bayes_factor: np.ndarray
     mean: np.ndarray
-    std: np.ndarray
     log_evidence: float
     inclusion_probability: float
     scale: float
@@ -70,6 +68,66 @@ class EdgeInclusion:
     converged: bool
     sensitivity: ScaleSensitivity | None
     names: np.ndarray
+
+    @classmethod
+    def of(cls, effects, estimates, slab, scale, mean, **more):
+        """Results for the matrices of estimates; warns unless they have converged."""
+        if not effects.converged:
+            warn_user(
+                "Expectation propagation has not converged: probabilities of inclusion are "
+                "approximate. Give a smaller scale, or errors of more rows.",
+                ConvergenceWarning,
+            )
+        return cls(
+            probability=estimates.matrix(effects.probability),
+            log_bayes_factor=estimates.matrix(effects.log_odds - effects.prior_log_odds),
+            mean=mean,
+            log_evidence=effects.log_evidence,
+            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
+            scale=float(scale),
+            slab=slab,
+            converged=effects.converged,
+            sensitivity=None,
+            names=estimates.names,
+            **more,
+        )
+
+    def _columns(self, *names):
+        """Names and values of each pair."""
+        pairs = np.triu_indices(len(self.names), 1)
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        return columns | {name: getattr(self, name)[pairs] for name in names}
+
+    def _repr_html_(self):
+        """HTML for notebooks: the prior, and how many pairs are coupled, or not."""
+        p = self.probability[np.triu_indices(len(self.names), 1)]
+        lines = [
+            (self._pairs, str(len(p))),
+            ("probability > 0.9", str((p > 0.9).sum())),
+            ("probability < 0.1", str((p < 0.1).sum())),
+            ("log-evidence", html.number(self.log_evidence)),
+            ("prior inclusion", html.number(self.inclusion_probability)),
+            ("scale", html.number(self.scale)),
+        ]
+        return html.section(type(self).__name__, html.table(lines))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EdgeInclusion(Inclusion):
+    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
+
+    Parameters
+    ----------
+    mean, std : array of shape (n_features, n_features)
+        Posterior means and standard deviations of couplings in {0, 1} coding, with the weight at
+        zero.
+    probability, log_bayes_factor, log_evidence, inclusion_probability, scale, slab, converged, \
+    sensitivity, names
+        As in `Inclusion`.
+    """
+
+    std: np.ndarray
+    _pairs: ClassVar = "couplings"
 
     def interval(self, level=0.95):
         """Equal-tailed credible intervals of couplings, which may end at zero.
@@ -83,16 +141,9 @@ class EdgeInclusion:
         array of shape (n_features, n_features, 2)
             Lower and upper ends.
         """
-        if not 0 < number("level", level, 0, 1) < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
-        p = np.maximum(self.probability, np.finfo(float).tiny)
-        slab_mean = self.mean / p
-        square = (self.std**2 + self.mean**2) / p - slab_mean**2
-        slab_std = np.sqrt(np.maximum(square, np.finfo(float).tiny))
-        ends = [
-            _quantile(q, self.probability, slab_mean, slab_std)
-            for q in ((1 - level) / 2, (1 + level) / 2)
-        ]
+        level = proper_fraction("level", level)
+        moments = slab_moments(self.mean, self.std**2, self.probability)
+        ends = [quantile(q, self.probability, *moments) for q in ((1 - level) / 2, (1 + level) / 2)]
         return np.stack(ends, axis=-1)
 
     def as_frame(self, level=0.95):
@@ -112,53 +163,26 @@ class EdgeInclusion:
         ImportError
             If pandas is not installed.
         """
-        pairs = np.triu_indices(len(self.names), 1)
-        lower, upper = self.interval(level)[pairs].T
-        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
-        for name in ("mean", "std", "probability", "log_bayes_factor"):
-            columns[name] = getattr(self, name)[pairs]
+        columns = self._columns("mean", "std", "probability", "log_bayes_factor")
+        lower, upper = self.interval(level)[np.triu_indices(len(self.names), 1)].T
         return pandas().DataFrame(columns | {"lower": lower, "upper": upper})
 
-    def _repr_html_(self):
-        """HTML for notebooks: the prior, and how many couplings are likely, or unlikely."""
-        return html.section("EdgeInclusion", html.table(_summary(self, "couplings")))
 
-
-@dataclass(frozen=True, eq=False)
-class PairInclusion:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairInclusion(Inclusion):
     """Posterior of pairs of positions that are coupled or not; see `PottsMachine.edge_inclusion`.
 
     Parameters
     ----------
-    probability : array of shape (n_groups, n_groups)
-        Posterior probabilities that couplings of a pair are not all zero, symmetric, with zero
-        diagonal.
-    log_bayes_factor : array of shape (n_groups, n_groups)
-        Log of the evidence for couplings over that for their absence.
     mean : array of shape (n_groups, q, n_groups, q)
         Posterior means of couplings in the zero-sum gauge; flat if positions have different numbers
         of states.
-    log_evidence : float
-        Log-density of the estimates, in nats.
-    inclusion_probability, scale : float
-        Parameters of the prior, as given or learned.
-    slab : str
-    converged : bool
-    sensitivity : ScaleSensitivity
-        The same with half and twice the scale.
-    names : array of str of shape (n_groups,)
+    probability, log_bayes_factor, log_evidence, inclusion_probability, scale, slab, converged, \
+    sensitivity, names
+        As in `Inclusion`.
     """
 
-    probability: np.ndarray
-    log_bayes_factor: np.ndarray
-    mean: np.ndarray
-    log_evidence: float
-    inclusion_probability: float
-    scale: float
-    slab: str
-    converged: bool
-    sensitivity: ScaleSensitivity | None
-    names: np.ndarray
+    _pairs: ClassVar = "pairs of positions"
 
     def as_frame(self):
         """One line for each pair of positions, as a pandas data frame.
@@ -172,28 +196,7 @@ class PairInclusion:
         ImportError
             If pandas is not installed.
         """
-        pairs = np.triu_indices(len(self.names), 1)
-        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
-        for name in ("probability", "log_bayes_factor"):
-            columns[name] = getattr(self, name)[pairs]
-        return pandas().DataFrame(columns)
-
-    def _repr_html_(self):
-        """HTML for notebooks: the prior, and how many pairs are coupled, or not."""
-        return html.section("PairInclusion", html.table(_summary(self, "pairs of positions")))
-
-
-def _summary(found, what):
-    """Lines of the table of notebooks."""
-    p = found.probability[np.triu_indices(len(found.names), 1)]
-    return [
-        (what, str(len(p))),
-        ("probability > 0.9", str((p > 0.9).sum())),
-        ("probability < 0.1", str((p < 0.1).sum())),
-        ("log-evidence", html.number(found.log_evidence)),
-        ("prior inclusion", html.number(found.inclusion_probability)),
-        ("scale", html.number(found.scale)),
-    ]
+        return pandas().DataFrame(self._columns("probability", "log_bayes_factor"))
 
 
 def _symmetric(values, pairs, names):
@@ -246,7 +249,9 @@ class Estimates(NamedTuple):
         whitened = self.whitened()
 
         def with_prior(log_odds, scale):
-            return self._inclusion(whitened.posterior(log_odds, scale, slab), slab)
+            effects = whitened.posterior(log_odds, scale, slab)
+            moments = {"mean": self.matrix(effects.mean), "std": self.matrix(effects.std)}
+            return EdgeInclusion.of(effects, self, slab, effects.scale, **moments)
 
         return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
 
@@ -272,22 +277,6 @@ class Estimates(NamedTuple):
         if isinstance(self.covariance, NodeCovariances):
             return np.nan
         return self.whitened().chi_square
-
-    def _inclusion(self, effects, slab):
-        warn_unless(effects.converged)
-        return EdgeInclusion(
-            probability=self.matrix(effects.probability),
-            log_bayes_factor=self.matrix(effects.log_odds - effects.prior_log_odds),
-            mean=self.matrix(effects.mean),
-            std=self.matrix(effects.std),
-            log_evidence=effects.log_evidence,
-            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
-            scale=float(effects.scale),
-            slab=slab,
-            converged=effects.converged,
-            sensitivity=None,
-            names=self.names,
-        )
 
 
 class PairEstimates(NamedTuple):
@@ -324,19 +313,8 @@ class PairEstimates(NamedTuple):
             # The difference of two contrasts of states in either position has twice the deviation.
             half = None if scale is None else scale / 2
             found = effects.posterior(log_odds, half, 0.5, slab)
-            warn_unless(found.converged)
-            return PairInclusion(
-                probability=self.matrix(found.probability),
-                log_bayes_factor=self.matrix(found.log_odds - found.prior_log_odds),
-                mean=self.unpacked(found.mean),
-                log_evidence=found.log_evidence,
-                inclusion_probability=float(sigmoid(np.float64(found.prior_log_odds))),
-                scale=2 * float(found.scale),
-                slab=slab,
-                converged=found.converged,
-                sensitivity=None,
-                names=self.names,
-            )
+            mean = self.unpacked(found.mean)
+            return PairInclusion.of(found, self, slab, 2 * found.scale, mean)
 
         return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
 
@@ -376,12 +354,10 @@ def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivit
 
 def checked_prior(inclusion_probability, scale):
     """Log-odds of the prior, None if they are to be learned; both arguments are checked."""
-    for name, value, high in (
-        ("inclusion_probability", inclusion_probability, 1.0),
-        ("scale", scale, np.inf),
-    ):
-        if value is not None and not 0 < number(name, value, -np.inf, np.inf) < high:
-            raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+    if inclusion_probability is not None:
+        positive("inclusion_probability", inclusion_probability, 1.0)
+    if scale is not None:
+        positive("scale", scale)
     p = inclusion_probability
     return None if p is None else np.log(p) - np.log1p(-p)
 
@@ -394,26 +370,7 @@ def sensitivity_to_scale(found, with_scale):
     return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in others]))
 
 
-def warn_unless(converged):
-    """Warn of probabilities that are approximate."""
-    if not converged:
-        warn_user(
-            "Expectation propagation has not converged: probabilities of inclusion are "
-            "approximate. Give a smaller scale, or errors of more rows.",
-            ConvergenceWarning,
-        )
-
-
 def prior_log_odds(found):
     """Log-odds of the prior of a result."""
     p = found.inclusion_probability
     return np.log(p) - np.log1p(-p)
-
-
-def _quantile(q, p, mean, std):
-    """Quantiles of zero with probability 1 - p, else normal variables."""
-    below = p * ndtr(-mean / std)
-    divisor = np.where(p > 0, p, 1.0)
-    negative = mean + std * ndtri(np.minimum(q / divisor, 1.0))
-    positive = mean + std * ndtri(np.clip(1 - (1 - q) / divisor, 0.0, 1.0))
-    return np.where(q < below, negative, np.where(q > below + 1 - p, positive, 0.0))

@@ -7,14 +7,14 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import flag, number, one_of, real_array
+from fastmf._common.arguments import flag, one_of, proper_fraction, real_array
 from fastmf._common.linalg import LinAlgError
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import (
     feature_names,
+    features_frame,
     pair_series,
     pairs_frame,
-    pandas,
     series,
     square_frame,
 )
@@ -83,6 +83,11 @@ class Network:
             return IncompleteGodambe(objective, parameters, self._completions, self._sampling)
         return Godambe(objective, parameters, self._sampling)
 
+    @property
+    def _tol(self):
+        """The option `tol` as a number that has a square."""
+        return min(float(self.tol), 1e100)
+
     def _check_errors(self):
         """Raise for fits that have no errors."""
 
@@ -98,7 +103,7 @@ class Network:
         objective = self._objective.restricted(pairs[there])
         start = np.concatenate([self._parameters[:n], self._parameters[n:][there]])
         with few_blas_threads(objective.n_parameters):
-            found = maximum(objective, start, min(float(self.tol), 1e100))
+            found = maximum(objective, start, self._tol)
         if not found.stopped:
             raise ValueError(
                 "there are no standard errors: without l1, the couplings that are not zero seem to "
@@ -231,9 +236,8 @@ class Network:
         >>> bool(low < np.arctanh(0.5) < high)
         True
         """
-        if not 0 < number("level", level, 0, 1) < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
-        godambe, ends = self._godambe(), ndtri((1 + level) / 2) * np.array([-1.0, 1.0])
+        ends = ndtri((1 + proper_fraction("level", level)) / 2) * np.array([-1.0, 1.0])
+        godambe = self._godambe()
         couplings, fields = godambe.objective.unpacked(godambe.parameters)
         of_couplings, of_fields = self._errors_of_all(godambe)
         fields = self._fields_of(fields)
@@ -263,7 +267,7 @@ class Network:
         return PooledRows(
             whole, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
             lambda parameters: self._coupling_factor * parameters[first:],
-            np.arange(len(pairs[0])), pairs, self._penalty_l1, min(float(self.tol), 1e100),
+            np.arange(len(pairs[0])), pairs, self._penalty_l1, self._tol,
         )  # fmt: skip
 
     def _edge_estimates(self, errors, scale=None):
@@ -492,9 +496,5 @@ class Network:
         """Sums of signed couplings of each feature, with their standard errors."""
         values = estimates.matrix(signs * estimates.values).sum(0)
         errors = np.sqrt(estimates.variances_of_sums(signs))
-        return self._framed(Centrality(values, errors), as_frame)
-
-    def _framed(self, found, as_frame):
-        if not as_frame:
-            return found
-        return pandas().DataFrame(found._asdict(), index=feature_names(self))
+        found = Centrality(values, errors)
+        return features_frame(self, found) if as_frame else found

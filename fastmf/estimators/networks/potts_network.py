@@ -41,7 +41,7 @@ class PottsNetwork:
             )
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        edges = None if self._absent_pairs() is None else self.graph_
+        edges = self._edges()
         options = {"l2": float(self.l2), "l2_field": float(self.l2_field), "edges": edges}
         if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
             raise ValueError("standard errors are for up to 4000 parameters: take fewer positions.")
@@ -123,8 +123,7 @@ class PottsNetwork:
         if self._completions is not None or self._targets() is not None:
             raise ValueError("likelihood ratio tests are for complete rows.")
         absent = self._absent_pairs()
-        all_pairs = None if absent is None else self.graph_
-        pairs = checked_pairs(all_pairs if pairs is None else pairs, len(self.sizes_))
+        pairs = checked_pairs(self._edges() if pairs is None else pairs, len(self.sizes_))
         indices = sandwich.indices(pairs)
         data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
         options = fitting.Options(0.0, 0.0, "newton", True, min(float(self.tol), 1e-10))
@@ -202,7 +201,7 @@ class PottsNetwork:
         rows, own, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         labels, weights = rows[:, :-1].astype(np.int64), rows[:, -1]
         of_first = np.bincount(own.ravel()[of_self[kept]], minlength=len(rows))
-        edges = None if self._absent_pairs() is None else self.graph_
+        edges = self._edges()
         targets = None
         if self._targets() is not None or other._targets() is not None:
             targets = target_labels(labels, edges)

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, real_array
 from fastmf._common.progress import followed
+from fastmf.estimators.common.frames import features_frame
 from fastmf.estimators.common.runs import generator_of
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.resampling import (
@@ -146,7 +147,7 @@ class Resampling:
             (weights * hits).sum(0),
             frequent,
         )
-        return self._framed(found, as_frame)
+        return features_frame(self, found) if as_frame else found
 
     def _refits(self, what):
         """Fits for other weights, from the estimate."""
@@ -158,9 +159,7 @@ class Resampling:
                 f"{what} is for maxima without Firth's penalty: fit with penalty=None, and another "
                 "solver."
             )
-        return Refits(
-            self._objective, self._parameters, self._penalty_l1, min(float(self.tol), 1e100)
-        )
+        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
 
     def bootstrap(self, n=1000, rng=0, verbose=False):
         """Estimates of rows that are drawn with replacement.

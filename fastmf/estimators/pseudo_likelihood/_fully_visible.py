@@ -2,25 +2,20 @@
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, one_of, row_weights
-from fastmf.estimators.common.categories import as_array, checked_table
-from fastmf.estimators.common.files import Saved, check_n_features
+from fastmf._common.arguments import one_of, row_weights
+from fastmf.estimators.common.categories import checked_table
+from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.common.frames import like_frame
 from fastmf.estimators.common.imputing import means_of_missing
-from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.resampling import Resampling
-from fastmf.estimators.pseudo_likelihood._observed import restored_rows, saved_rows
+from fastmf.estimators.pseudo_likelihood._composite import CompositeMachine
+from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.estimators.pseudo_likelihood._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood.binary import inverse_ising
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.graph import edges_of
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 
 CODINGS = ("01", "-1+1")
@@ -31,12 +26,13 @@ INVERSIONS = {
 }
 
 
-class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator):
+class BaseFullyVisibleBoltzmannMachine(CompositeMachine):
     """All methods of `FullyVisibleBoltzmannMachine` but `fit`."""
 
     _models = ("BoltzmannMachine",)
     # {0, 1} coding: x = 2 y - 1.
     _coupling_factor = 4.0
+    _item_name = "units"
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -70,20 +66,6 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
             WeightedRows(states, np.ones(len(states))), n_threads=self.n_threads
         )
         return rows.residuals(self.couplings_, self.field_)[1] * len(states)
-
-    def score(self, X, y=None):
-        """Mean of `score_samples`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> np.isclose(machine.score(X), machine.score_samples(X).mean())
-        np.True_
-        """
-        return float(np.mean(self.score_samples(X)))
 
     def log_pseudo_likelihood(self, X, sample_weight=None):
         """Log-pseudo-likelihood of all rows together (Eq. 2.1), without penalties.
@@ -157,38 +139,8 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
             return probabilities
         return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
 
-    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly up to 20 units, beyond by Gibbs sampling with one chain per row.
-
-        Parameters
-        ----------
-        n_samples : int
-        n_sweeps : int
-            Gibbs sweeps of each chain. It starts from an exact draw with the couplings of the
-            maximum spanning tree alone, so that chains of strong couplings need few; where loops
-            of strong couplings leave several phases, 100 may not reach equilibrium: see
-            `fastmf.evaluation.gibbs_chains` for its diagnosis.
-        random_state : int, RandomState or None
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            In the values of the data.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> np.unique(machine.sample(100, random_state=0))
-        array([-1.,  1.])
-        """
-        check_is_fitted(self)
-        rng = generator_of(random_state)
-        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        states = spins.sample(self.model_, n_samples, rng, n_sweeps)
-        return from_spins(states, self.categories_)
+    def _drawn(self, n_samples, rng, n_sweeps):
+        return from_spins(spins.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values by their means given the others.
@@ -226,32 +178,27 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
             If standard errors of some rows are above 0.01, or their solutions have not converged.
         """
         states = self._rows(X, missing=True)
-        means = means_of_missing(self, states, method, random_state)
+        means = means_of_missing(self.model_, states, method, random_state, self.n_threads)
         return like_frame(X, from_spins(means, self.categories_))
 
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        names = ("n_iter_", "converged_", "gradient_norm_", "n_features_in_")
-        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
-        fitted["categories_"] = [values.tolist() for values in self.categories_]
         rows = self._objective.rows
         # For standard errors.
         bits = np.packbits(rows.states > 0, axis=1)
-        arrays = {"history_": self.history_, "rows": bits, "weights": rows.weights}
+        arrays = {"rows": bits, "weights": rows.weights}
         if rows.targets is not None:
             arrays["seen"] = np.packbits(rows.states != 0, axis=1)
         arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
-        return fitted, arrays | saved_rows(self)
+        fitted, more = self._saved_fit("gradient_norm_")
+        return fitted, arrays | more
 
     def _restore(self, arrays):
-        self.categories_ = [as_array(values) for values in self.categories_]
+        self._restore_fit(arrays)
         if [len(values) for values in self.categories_] != [2] * self.n_features_in_:
             raise ValueError("categories_ must have two values for each column.")
-        exists, units, message = self.existence_
-        self.existence_ = Existence(exists, tuple(units), message)
         check_n_features(self, {self.model_.n_units})
-        self.history_ = arrays.member("history_", "f", (None,))
         self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
         shape = None, -(-self.n_features_in_ // 8)
         bits = arrays.member("rows", "iu", shape, np.uint8)
@@ -260,25 +207,17 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
         if "seen" in arrays:
             seen = arrays.member("seen", "iu", bits.shape, np.uint8)
             labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
-        rows = WeightedRows.of_labels(labels, weights, self._edges(self.n_features_in_))
+        rows = WeightedRows.of_labels(labels, weights, self._edges())
         restored_rows(self, arrays, labels)
-        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
-        self.n_missing_, self.n_dropped_ = map(int, missing)
+        self._restore_missing(arrays)
         chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
         self._objective = self._objective_of(rows, chosen)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
 
     def _objective_of(self, rows, edges=None):
         """The objective of rows, with the couplings of `graph` or of these edges alone."""
-        edges = self._edges(rows.states.shape[1]) if edges is None else edges
+        edges = self._edges() if edges is None else edges
         return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
-
-    def _edges(self, n_units):
-        """The pairs of units that `graph` couples, or None without it."""
-        if self.graph is None:
-            return None
-        self.graph_ = edges_of(self.graph, n_units, getattr(self, "feature_names_in_", None))
-        return self.graph_
 
     @property
     def n_available_(self):
@@ -328,10 +267,3 @@ class BaseFullyVisibleBoltzmannMachine(Resampling, Network, Saved, BaseEstimator
         if coding == "-1+1":
             return self.couplings_.copy(), self.field_.copy()
         return 4 * self.couplings_, 2 * self.field_ - 2 * self.couplings_.sum(1)
-
-    def __sklearn_tags__(self):
-        """Tags for scikit-learn: two strings are values, too."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        return tags

@@ -1,27 +1,16 @@
 """Rows of items as a fit takes them: distinct, without or with missing values, and in clusters."""
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from fastmf._common.arguments import flag, number, one_of
-from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import column_name, missing_entries
 from fastmf.learning.pseudo_likelihood.available import available
-from fastmf.learning.pseudo_likelihood.missing import (
-    MAX_OF_A_ROW,
-    Completions,
-    expectation_maximisation,
-    n_completions,
-)
-from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
+from fastmf.learning.pseudo_likelihood.missing import MAX_OF_A_ROW, Completions, n_completions
 from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
-from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
-SELECTIONS = ("ebic", "cv")
 MISSING = ("error", "drop", "available", "em")
 KINDS_OF_WEIGHTS = ("counts", "sampling")
 
@@ -157,76 +146,6 @@ def _check_clusters(clusters, n_rows):
         )
     if len(set(clusters.tolist())) < 2:
         raise ValueError("clusters must be at least two, got one: its errors are not known.")
-
-
-def maximised(machine, solve, start):
-    """`Fit` of a machine's objective, by expectation and maximisation if rows are incomplete.
-
-    Parameters
-    ----------
-    machine : estimator
-        Whose `_objective` and `_completions` are those at the estimate afterwards.
-    solve : callable
-        `Fit` of an objective from parameters.
-    start : array of shape (n_parameters,)
-        For complete rows.
-    """
-    if machine._completions is None:
-        return solve(machine._objective, start)
-
-    def exists(completions, parameters):
-        machine._completions = completions
-        return machine._existence(parameters).exists is not False
-
-    found, machine._completions, machine._objective = expectation_maximisation(
-        machine._completions, machine._objective.reweighted,
-        lambda objective, last: solve(objective, objective.independent() if last is None else last),
-        exists,
-    )  # fmt: skip
-    return found
-
-
-def likely_objective(machine):
-    """The objective of a machine, without completions of rows of negligible probability."""
-    if machine._completions is None:
-        return machine._objective
-    return machine._objective.reweighted(machine._completions.likely_weights)
-
-
-def select_couplings(machine):
-    """Leave the couplings to a machine's objective that `l1` selects, and keep the path."""
-    objective, gamma = machine._objective, float(machine.ebic_gamma)
-    tol, n_rows = min(float(machine.tol), 1e100), objective.total
-    what = "parts of the rows" if machine.l1 == "cv" else "penalties, at most"
-    follow = partial(followed, what=what, verbose=machine.verbose)
-    if machine.rule is not None:
-        states, thresholds = machine._items()
-        regressions = Regressions(
-            states, objective.weights * n_rows, thresholds, objective.pairs, machine.n_threads
-        )
-        path, edges = nodewise_path(regressions, gamma, machine.rule, tol, follow)
-    elif machine.l1 == "ebic":
-        path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol, follow)
-    else:
-        path, edges = cross_validated_path(objective, gamma, n_rows, tol, follow)
-    machine.path_, machine._objective = path, objective.restricted(edges)
-
-
-def check_selection(machine):
-    """Check `l1`, `rule`, `missing` and `weights`, and what does not go together."""
-    flag("verbose", machine.verbose)
-    one_of("missing", machine.missing, MISSING)
-    one_of("weights", machine.weights, KINDS_OF_WEIGHTS)
-    number("ebic_gamma", machine.ebic_gamma, 0, np.inf, below=True)
-    one_of("rule", machine.rule, (None, *RULES))
-    if machine.rule is not None and machine.l1 != "ebic":
-        raise ValueError(f"rule={machine.rule!r} is for l1='ebic', got l1={machine.l1!r:.40}.")
-    if not isinstance(machine.l1, str):
-        number("l1", machine.l1, 0, np.inf, below=True)
-        return
-    one_of("l1", machine.l1, SELECTIONS)
-    if machine.missing in ("em", "available"):
-        raise ValueError(f"l1={machine.l1!r} needs complete rows: missing='error' or 'drop'.")
 
 
 def saved_rows(machine):

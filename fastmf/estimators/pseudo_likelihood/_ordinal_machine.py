@@ -1,34 +1,23 @@
 """Inference with a fitted machine of ordinal items: conditionals, samples, errors, tests."""
 
-from types import SimpleNamespace
-
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, real_array
-from fastmf.estimators.common.categories import as_array, checked_table, codes, decoded
-from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.frames import feature_names, like_frame
-from fastmf.estimators.common.imputing import means_of_missing
+from fastmf._common.arguments import real_array
+from fastmf.estimators.common.categories import checked_table, codes
 from fastmf.estimators.common.labels import check_sizes, labels_from
-from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.resampling import Resampling
-from fastmf.estimators.pseudo_likelihood._observed import restored_rows, saved_rows
-from fastmf.inference.sampling import categories
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.estimators.pseudo_likelihood._composite import CompositeMachine
+from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Categorical, Ordinal
 
 
-class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
+class BaseOrdinalMachine(CompositeMachine):
     """All methods of `OrdinalMachine` but `fit`."""
 
-    def _names(self):
-        return feature_names(self)
+    _item_name = "items"
 
     def _made_objective(self):
         """The likelihood of the rows that the machine was fitted to."""
@@ -69,7 +58,7 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
             self._models["scores"] = BoltzmannMachine(self.couplings_, Ordinal(table))
         return self._models["scores"]
 
-    def _model_of_categories(self):
+    def _categorical_model(self):
         """The machine with one state for each category of each item."""
         if "categories" not in self._models:
             score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
@@ -104,7 +93,7 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
 
     # --- rows -----------------------------------------------------------------------------------
 
-    def _scores(self, X, missing=False):
+    def _labels_of(self, X, missing=False):
         """Scores of rows, -1 where missing."""
         check_is_fitted(self)
         X = checked_table(self, X, reset=False, missing=missing)
@@ -112,7 +101,7 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
 
     def _conditionals(self, X):
         """Result of `OrdinalLikelihood.conditionals` for rows."""
-        scores, fitted = self._scores(X), self._objective
+        scores, fitted = self._labels_of(X), self._objective
         rows = OrdinalLikelihood(
             scores, np.ones(len(scores)), fitted.thresholds, pairs=fitted.pairs,
             n_threads=self.n_threads,
@@ -133,19 +122,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         """
         return self._conditionals(X)[2]
 
-    def score(self, X, y=None):
-        """Mean of `score_samples`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> machine = mf.OrdinalMachine().fit(X)
-        >>> bool(abs(machine.score(X) - machine.log_pseudo_likelihood_) < 1e-9)
-        True
-        """
-        return float(np.mean(self.score_samples(X)))
-
     def conditional_proba(self, X):
         """Probabilities of the categories of each item given all others.
 
@@ -162,62 +138,6 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         p = self._conditionals(X)[0]
         return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
 
-    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly up to 2^16 states together, beyond by Gibbs sampling, one chain a row.
-
-        Parameters
-        ----------
-        n_samples : int
-        n_sweeps : int
-            Gibbs sweeps of each chain, as in `PottsMachine.sample`.
-        random_state : int, RandomState or None
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            Values of `categories_`.
-        """
-        check_is_fitted(self)
-        rng = generator_of(random_state)
-        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        scores = categories.sample(self._model_of_categories(), n_samples, rng, n_sweeps)
-        return decoded(scores, self.categories_)
-
-    def impute(self, X, *, method="auto", random_state=0):
-        """Fill in missing values by the most probable category of each, given what is seen.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            With NaN for missing values, or None.
-        method : {"auto", "exact", "annealing", "tap"}, default "auto"
-            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
-            rows whose missing items have up to 2^20 states together, and anneals others.
-        random_state : int, RandomState or None, default 0
-            Seed of annealing.
-
-        Returns
-        -------
-        array or data frame of shape (n_samples, n_features)
-            Values of `categories_`; a data frame if `X` is one.
-
-        Raises
-        ------
-        ValueError
-            With "exact", if the missing items of a row have more than 2^20 states together.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If standard errors of some rows are above 0.01, or their solutions have not converged.
-        """
-        scores = self._scores(X, missing=True)
-        model = self._model_of_categories()
-        machine = SimpleNamespace(model_=model, n_threads=self.n_threads)
-        means = means_of_missing(machine, model.prior.one_hot(scores), method, random_state)
-        filled = np.where(scores < 0, model.prior.labels(means), scores)
-        return like_frame(X, decoded(filled, self.categories_))
-
     # --- files ----------------------------------------------------------------------------------
 
     def _model_arrays(self):
@@ -227,26 +147,17 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
         pass
 
     def _saved(self):
-        names = (
-            "n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_", "n_dropped_",
-            "n_missing_",
-        )  # fmt: skip
-        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
-        fitted["categories_"] = [known.tolist() for known in self.categories_]
-        return fitted, {
-            "history_": self.history_,
+        fitted, arrays = self._saved_fit("log_pseudo_likelihood_", "n_dropped_", "n_missing_")
+        return fitted, arrays | {
             "rows": self._rows.astype(np.int16),
             "sizes": self.n_categories_,
             "weights": self._row_weights(),
             "pairs": np.stack(self._objective.pairs, axis=1),
             "parameters": self._parameters,
-        } | saved_rows(self)
+        }
 
     def _restore(self, arrays):
-        exists, units, message = self.existence_
-        self.existence_ = Existence(exists, tuple(units), message)
-        self.categories_ = [as_array(known) for known in self.categories_]
-        self.history_ = arrays.member("history_", "f", (None,))
+        self._restore_fit(arrays)
         most = np.iinfo(np.int16).max
         shape = (self.n_features_in_,)
         self.n_categories_ = arrays.member("sizes", "iu", shape, low=2, high=most).astype(np.int64)
@@ -301,10 +212,3 @@ class BaseOrdinalMachine(Resampling, Network, Saved, BaseEstimator):
 
     def _fields_frame(self, fields, name):
         return fields
-
-    def __sklearn_tags__(self):
-        """Tags for scikit-learn: strings are values, and values may be missing if so told."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        return tags

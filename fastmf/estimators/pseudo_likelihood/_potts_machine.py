@@ -1,21 +1,17 @@
 """Inference with a fitted Potts machine: energies, samples, scores of contacts, errors, tests."""
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of
-from fastmf.estimators.common.categories import as_array, checked_table, decoded
-from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.frames import like_frame, square_frame
-from fastmf.estimators.common.imputing import means_of_missing
+from fastmf.estimators.common.categories import checked_table
+from fastmf.estimators.common.frames import square_frame
 from fastmf.estimators.common.labels import check_sizes, coded_labels, labels_from
-from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.potts_network import PottsNetwork
-from fastmf.estimators.pseudo_likelihood._observed import restored_rows, saved_rows
+from fastmf.estimators.pseudo_likelihood._machine import ItemMachine
+from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.available import target_labels
-from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.models import BoltzmannMachine
@@ -24,7 +20,7 @@ from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
 
-class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
+class BasePottsMachine(PottsNetwork, ItemMachine):
     """All methods of `PottsMachine` but `fit`."""
 
     _models = ("BoltzmannMachine",)
@@ -140,7 +136,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
 
     # --- probabilities --------------------------------------------------------------------------
 
-    def _rows(self, X, missing=True):
+    def _labels_of(self, X, missing=True):
         check_is_fitted(self)
         X = checked_table(self, X, reset=False, missing=True)
         labels = coded_labels(self, X, self.categories_)
@@ -176,21 +172,8 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         >>> bool((machine.score_samples(X) < 0).all())
         True
         """
-        labels = self._rows(X)
+        labels = self._labels_of(X)
         return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
-
-    def score(self, X, y=None):
-        """Mean of `score_samples`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> bool(abs(machine.score(X) - machine.log_pseudo_likelihood_) < 1e-9)
-        True
-        """
-        return float(np.mean(self.score_samples(X)))
 
     def conditional_proba(self, X):
         """Probabilities of the states of each position given all others.
@@ -205,7 +188,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         array of shape (n_samples, n_states)
             Flat: the states of all positions side by side.
         """
-        fields = self._local_fields(self._rows(X))
+        fields = self._local_fields(self._labels_of(X))
         return np.hstack(
             [
                 categories.softmax(fields[:, first : first + q])
@@ -224,7 +207,7 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         -------
         array of shape (n_samples,)
         """
-        labels = self._rows(X)
+        labels = self._labels_of(X)
         halves = self._couplings.fields(labels) / 2 + self._field
         return -self._own(halves, labels).sum(1)
 
@@ -243,79 +226,15 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
             positions have different numbers of states.
         """
         single = np.ndim(X) == 1
-        labels = self._rows(np.asarray(X)[None] if single else X, missing=False)
+        labels = self._labels_of(np.asarray(X)[None] if single else X, missing=False)
         fields = self._local_fields(labels)
         change = fields - np.repeat(self._own(fields, labels), self.sizes_, axis=1)
         if (self.sizes_ == self.sizes_[0]).all():
             change = change.reshape(len(labels), len(self.sizes_), -1)
         return change[0] if single else change
 
-    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly up to 2^16 states together, beyond by Gibbs sampling, one chain a row.
-
-        Parameters
-        ----------
-        n_samples : int
-        n_sweeps : int
-            Gibbs sweeps of each chain. It starts from an exact draw with the couplings of the
-            maximum spanning tree alone, so that chains of strong couplings need few; where loops
-            of strong couplings leave several phases, 100 may not reach equilibrium: see
-            `fastmf.evaluation.gibbs_chains` for its diagnosis.
-        random_state : int, RandomState or None
-
-        Returns
-        -------
-        array of shape (n_samples, n_groups)
-            Values of `categories_`.
-        """
-        check_is_fitted(self)
-        rng = generator_of(random_state)
-        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        labels = categories.sample(self.model_, n_samples, rng, n_sweeps)
-        return decoded(labels, self.categories_)
-
-    def impute(self, X, *, method="auto", random_state=0):
-        """Fill in missing labels by the most probable state of each, given the others.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_groups)
-            Negative, NaN or None where missing.
-        method : {"auto", "exact", "annealing", "tap"}, default "auto"
-            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
-            rows whose missing positions have up to 2^20 states together, and anneals others.
-        random_state : int, RandomState or None, default 0
-            Random state of annealing.
-
-        Returns
-        -------
-        array of shape (n_samples, n_groups)
-            Values of `categories_`; a data frame if `X` is one.
-
-        Raises
-        ------
-        ValueError
-            With "exact", if the missing positions of a row have more than 2^20 states together.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If standard errors of some rows are above 0.01, or their solutions have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> filled = machine.impute([[0, -1, 2, 1]])
-        >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
-        True
-        """
-        labels = self._rows(X)
-        prior = self.model_.prior
-        means = means_of_missing(self, prior.one_hot(labels), method, random_state)
-        filled = np.where(labels < 0, prior.labels(means), labels)
-        return like_frame(X, decoded(filled, self.categories_))
+    def _categorical_model(self):
+        return self.model_
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -327,11 +246,8 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         self._model = self._model_from(arrays) if "model" in arrays else None
 
     def _saved(self):
-        names = ("n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_")
-        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
-        fitted["categories_"] = [known.tolist() for known in self.categories_]
-        arrays = {
-            "history_": self.history_,
+        fitted, arrays = self._saved_fit("log_pseudo_likelihood_")
+        arrays |= {
             "labels": self._labels.astype(np.int16),
             "weights": self._weights,
             "sizes": self.sizes_,
@@ -341,13 +257,10 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
             arrays["coefficients"] = self._couplings.coefficients
             arrays["coefficient_rows"] = self._couplings.labels
         arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
-        return fitted, arrays | saved_rows(self)
+        return fitted, arrays
 
     def _restore(self, arrays):
-        exists, units, message = self.existence_
-        self.existence_ = Existence(exists, tuple(units), message)
-        self.categories_ = [as_array(known) for known in self.categories_]
-        self.history_ = arrays.member("history_", "f", (None,))
+        self._restore_fit(arrays)
         n_groups, most = self.n_features_in_, np.iinfo(np.int16).max
         self.sizes_ = arrays.member("sizes", "iu", (n_groups,), low=1, high=most)
         check_sizes(self.categories_, self.sizes_)
@@ -355,9 +268,8 @@ class BasePottsMachine(PottsNetwork, Saved, BaseEstimator):
         self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
         self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
         restored_rows(self, arrays, self._labels)
-        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
-        self.n_missing_, self.n_dropped_ = map(int, missing)
-        self._absent_pairs()
+        self._restore_missing(arrays)
+        self._edges()
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
         if "coefficients" in arrays:

@@ -3,23 +3,15 @@
 from functools import partial
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.arguments import number, one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import checked_table, declared_categories
 from fastmf.estimators.pseudo_likelihood._fully_visible import (
     INVERSIONS,
     BaseFullyVisibleBoltzmannMachine,
 )
-from fastmf.estimators.pseudo_likelihood._observed import (
-    check_selection,
-    check_terms,
-    likely_objective,
-    maximised,
-    observed,
-    select_couplings,
-)
+from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed
 from fastmf.estimators.pseudo_likelihood._spins import to_spins, two_categories
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
@@ -31,8 +23,6 @@ from fastmf.learning.pseudo_likelihood.binary.existence import (
 )
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_HESSIAN_PARAMETERS,
-    MAX_NEWTON_PARAMETERS,
     TOLERANCE_ROWS,
     few_blas_threads,
 )
@@ -204,23 +194,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
         weights="counts", existence_seconds=10.0, n_threads=None, verbose=False,
     ):  # fmt: skip
-        self.solver = solver
-        self.penalty = penalty
-        self.l1 = l1
-        self.l2 = l2
-        self.init = init
-        self.step = step
-        self.tol = tol
-        self.max_iter = max_iter
-        self.threshold = threshold
-        self.graph = graph
-        self.ebic_gamma = ebic_gamma
-        self.rule = rule
-        self.missing = missing
-        self.weights = weights
-        self.existence_seconds = existence_seconds
-        self.n_threads = n_threads
-        self.verbose = verbose
+        self._store(locals())
 
     # --- fitting --------------------------------------------------------------------------------
 
@@ -269,7 +243,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             rows = self._observed(states, sample_weight, clusters)
             self._objective = self._objective_of(rows)
             if isinstance(self.l1, str):
-                select_couplings(self)
+                self._select_couplings()
             if solver in INVERSIONS:
                 self._invert(solver)
             else:
@@ -291,7 +265,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             return distinct_rows(states, weights)
         labels = np.where(absent, -1, states > 0).astype(np.int64)
         weights = np.ones(len(states)) if weights is None else weights
-        options, edges = (self.missing, self.weights), self._edges(states.shape[1])
+        options, edges = (self.missing, self.weights), self._edges()
         sizes = np.full(states.shape[1], 2)
         found = observed(
             labels, weights, sizes, options, clusters, seen_only=not self.l2, edges=edges
@@ -305,20 +279,16 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     def _checked_solver(self):
         solver = one_of("solver", self.solver, _SOLVERS)
         one_of("penalty", self.penalty, (None, "firth"))
-        check_selection(self)
-        for name in ("l2", "tol"):
-            number(name, getattr(self, name), 0, np.inf, below=True)
+        self._check_selection()
+        self._check_numbers("l2")
         by_gradient = solver in ("auto", "newton", "lbfgs") and not self.penalty
         if self.missing in ("em", "available") and not by_gradient:
             raise ValueError(
                 f"missing={self.missing!r} needs solver 'auto', 'newton' or 'lbfgs', and "
                 f"penalty=None, got {solver!r} and penalty={self.penalty!r}."
             )
-        number("existence_seconds", self.existence_seconds, 0, np.inf)
-        count("max_iter", self.max_iter, optional=True)
         if self.threshold is not None:
             number("threshold", self.threshold, -np.inf, np.inf)
-        count("n_threads", self.n_threads, optional=True)
         if number("step", self.step, 0, 2, below=True) == 0:
             raise ValueError("step must be positive, got 0.")
         if isinstance(self.init, str):
@@ -348,16 +318,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     def _maximise(self, solver):
         objective = self._objective
-        if solver == "auto":
-            small = objective.n_parameters <= MAX_NEWTON_PARAMETERS or self.penalty == "firth"
-            solver = "newton" if small and not self._penalty_l1 else "lbfgs"
-        if solver == "newton" and objective.n_parameters > MAX_HESSIAN_PARAMETERS:
-            raise ValueError(
-                f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 units), "
-                f"got {objective.n_parameters}: take solver 'lbfgs'."
-            )
+        solver = self._chosen_solver(solver, by_newton=self.penalty == "firth")
         options = {
-            "tol": min(float(self.tol), 1e100),  # whose square is a number
+            "tol": self._tol,
             "max_iter": self.max_iter or _MAX_ITER_OF_SOLVER[solver],
         }
         start = self._start(solver)
@@ -373,16 +336,12 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             solve = partial(newton.newton, **options)
             if solver == "lbfgs":
                 solve = partial(lbfgs.lbfgs, l1=self._penalty_l1, **options)
-            found = maximised(self, solve, start)
+            found = self._maximised(solve, start)
         self.couplings_, self.field_ = objective.unpacked(found.parameters)
-        self.history_ = np.array(found.history)
-        self.n_iter_ = len(found.history)
-        self.existence_ = self._existence(found.parameters)
-        self.converged_ = found.stopped and self.existence_.exists is not False
-        self._warn(found, options["max_iter"])
+        self._keep_fit(found, options["max_iter"])
 
     def _existence(self, parameters):
-        objective = likely_objective(self)
+        objective = self._likely_objective()
         if self.penalty == "firth":
             return existence_with_firth(objective)
         if objective.edges is not None and not self._penalty_l1:
@@ -397,20 +356,6 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             False, tuple(map(int, constant)),
             "no maximum exists: units are constant; leave them out or give a ridge penalty l2",
         )  # fmt: skip
-
-    def _warn(self, found, max_iter):
-        message = self.existence_.message
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and self.existence_.units:
-            message += f" (units {', '.join(str(names[j]) for j in self.existence_.units)})"
-        if not found.stopped and self.existence_.exists is not False:
-            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
-            message = (
-                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
-                f"{remedy} or take another solver" + (f"; {message}" if message else "")
-            )
-        if message:
-            warn_user(f"{message}.", ConvergenceWarning)
 
     def _invert(self, solver):
         objective = self._objective

@@ -3,27 +3,16 @@
 from functools import partial
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from fastmf._common.arguments import count, number, one_of, row_weights
-from fastmf._common.warning import warn_user
+from fastmf._common.arguments import one_of, row_weights
 from fastmf.estimators.common.categories import checked_table, codes, declared_categories
 from fastmf.estimators.common.data import missing_entries
+from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.pseudo_likelihood._item_categories import item_categories
-from fastmf.estimators.pseudo_likelihood._observed import (
-    check_selection,
-    likely_objective,
-    maximised,
-    observed,
-    select_couplings,
-)
+from fastmf.estimators.pseudo_likelihood._observed import observed
 from fastmf.estimators.pseudo_likelihood._ordinal_machine import BaseOrdinalMachine
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, no_maximum
-from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_HESSIAN_PARAMETERS,
-    MAX_NEWTON_PARAMETERS,
-    few_blas_threads,
-)
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.ordinal.existence import existence, unbounded, unseen
@@ -150,22 +139,7 @@ class OrdinalMachine(BaseOrdinalMachine):
         missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
         max_iter=None, existence_seconds=10.0, n_threads=None, verbose=False,
     ):  # fmt: skip
-        self.n_categories = n_categories
-        self.thresholds = thresholds
-        self.reference = reference
-        self.l1 = l1
-        self.l2 = l2
-        self.l2_field = l2_field
-        self.missing = missing
-        self.weights = weights
-        self.ebic_gamma = ebic_gamma
-        self.rule = rule
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.existence_seconds = existence_seconds
-        self.n_threads = n_threads
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(self, X, y=None, sample_weight=None, clusters=None):
         """Estimate couplings and thresholds.
@@ -222,47 +196,29 @@ class OrdinalMachine(BaseOrdinalMachine):
 
     def _check_options(self):
         one_of("thresholds", self.thresholds, KINDS)
-        check_selection(self)
+        self._check_selection()
         one_of("solver", self.solver, ("auto", "newton", "lbfgs"))
-        for name in ("l2", "l2_field", "tol"):
-            number(name, getattr(self, name), 0, np.inf, below=True)
-        number("existence_seconds", self.existence_seconds, 0, np.inf)
-        count("max_iter", self.max_iter, optional=True)
-        count("n_threads", self.n_threads, optional=True)
+        self._check_numbers("l2", "l2_field")
         if self._penalty_l1 and self.solver == "newton":
             raise ValueError("l1 needs solver 'auto' or 'lbfgs', got 'newton'.")
 
     def _maximise(self):
         if isinstance(self.l1, str):
-            select_couplings(self)
-        objective, solver = self._objective, self.solver
-        if solver == "auto":
-            small = objective.n_parameters <= MAX_NEWTON_PARAMETERS
-            solver = "newton" if small and not self._penalty_l1 else "lbfgs"
-        if solver == "newton" and objective.n_parameters > MAX_HESSIAN_PARAMETERS:
-            raise ValueError(
-                f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters, got "
-                f"{objective.n_parameters}: take solver 'lbfgs'."
-            )
-        start, tol = objective.independent(), min(float(self.tol), 1e100)
-        if solver == "newton":
+            self._select_couplings()
+        if self._chosen_solver(self.solver) == "newton":
             max_iter = self.max_iter or MAX_NEWTON_ITER
-            solve = partial(newton, tol=tol, max_iter=max_iter)
+            solve = partial(newton, tol=self._tol, max_iter=max_iter)
         else:
             max_iter = self.max_iter or MAX_LBFGS_ITER
-            solve = partial(lbfgs, l1=self._penalty_l1, tol=tol, max_iter=max_iter)
-        found = maximised(self, solve, start)
-        objective = self._objective
+            solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
+        found = self._maximised(solve, self._objective.independent())
         self._set_parameters(found.parameters)
-        self.history_ = np.array(found.history)
-        self.n_iter_ = len(found.history)
-        self.log_pseudo_likelihood_ = objective.log_likelihood(found.parameters) / objective.total
-        self.existence_ = self._existence(found.parameters)
-        self.converged_ = bool(found.stopped and self.existence_.exists is not False)
-        self._warn(found.stopped, max_iter)
+        value = self._objective.log_likelihood(found.parameters)
+        self.log_pseudo_likelihood_ = value / self._objective.total
+        self._keep_fit(found, max_iter)
 
     def _existence(self, parameters):
-        objective = likely_objective(self)
+        objective = self._likely_objective()
         if not self._penalty_l1:
             found = existence(objective, parameters, float(self.existence_seconds))
         else:  # penalised couplings are finite
@@ -276,7 +232,7 @@ class OrdinalMachine(BaseOrdinalMachine):
         return found
 
     def _empty_categories(self, empty):
-        names = self._names()
+        names = feature_names(self)
         named = [
             f"category {self.categories_[i][c].item()!r} of item {names[i]}"
             for i, c in empty[:MAX_NAMED]
@@ -286,18 +242,3 @@ class OrdinalMachine(BaseOrdinalMachine):
             f"no maximum exists: nobody is in {', '.join(named)}{more}, whose thresholds fall "
             "without end; merge categories, or give a ridge penalty l2_field"
         )
-
-    def _warn(self, stopped, max_iter):
-        message = self.existence_.message
-        if self.existence_.units and hasattr(self, "feature_names_in_"):
-            named = [str(self._names()[i]) for i in self.existence_.units[:MAX_NAMED]]
-            more = ", ..." if len(self.existence_.units) > MAX_NAMED else ""
-            message += f" (items {', '.join(named)}{more})"
-        if not stopped and self.existence_.exists is not False:
-            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
-            message = (
-                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
-                f"{remedy} or take another solver" + (f"; {message}" if message else "")
-            )
-        if message:
-            warn_user(f"{message}.", ConvergenceWarning)

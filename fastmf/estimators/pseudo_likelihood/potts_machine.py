@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from fastmf._common.arguments import count, flag, number, one_of, row_weights
+from fastmf._common.arguments import number, one_of, row_weights
 from fastmf._common.progress import reported
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import checked_table, declared_categories
@@ -12,7 +12,7 @@ from fastmf.estimators.pseudo_likelihood._observed import check_terms, summable
 from fastmf.estimators.pseudo_likelihood._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.available import available
 from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.graph import absent_pairs, edges_of
+from fastmf.learning.pseudo_likelihood.graph import absent_pairs
 from fastmf.learning.pseudo_likelihood.missing import Completions, expectation_maximisation
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
@@ -160,19 +160,7 @@ class PottsMachine(BasePottsMachine):
         pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
         existence_seconds=10.0, n_threads=None, verbose=False,
     ):  # fmt: skip
-        self.n_states = n_states
-        self.l2 = l2
-        self.l2_field = l2_field
-        self.solver = solver
-        self.symmetric = symmetric
-        self.pseudocount = pseudocount
-        self.tol = tol
-        self.max_iter = max_iter
-        self.graph = graph
-        self.missing = missing
-        self.existence_seconds = existence_seconds
-        self.n_threads = n_threads
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(self, X, y=None, sample_weight=None):
         """Estimate couplings and field.
@@ -223,7 +211,7 @@ class PottsMachine(BasePottsMachine):
         if not self.n_missing_:
             return
         if self.missing == "available":
-            terms = available(labels, None if self._absent_pairs() is None else self.graph_)
+            terms = available(labels, self._edges())
             check_terms(self, terms[weights > 0].any(0))
             kept = terms.any(1)
         elif self.missing == "em":
@@ -254,13 +242,8 @@ class PottsMachine(BasePottsMachine):
                 f"missing={self.missing!r} needs solver 'auto' or 'newton', and symmetric=True, "
                 f"got {self.solver!r} and symmetric={self.symmetric!r}."
             )
-        for name in ("l2", "l2_field", "tol"):
-            number(name, getattr(self, name), 0, np.inf, below=True)
-        number("existence_seconds", self.existence_seconds, 0, np.inf)
+        self._check_numbers("l2", "l2_field")
         number("pseudocount", self.pseudocount, 0, 1, below=True)
-        count("max_iter", self.max_iter, optional=True)
-        count("n_threads", self.n_threads, optional=True)
-        flag("verbose", self.verbose)
         if self.pseudocount and self.solver != "naive_mean_field":
             raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
         if self.graph is not None and (self.solver == "naive_mean_field" or not self.symmetric):
@@ -341,7 +324,7 @@ class PottsMachine(BasePottsMachine):
         """`PottsFit` of what incomplete rows may be, with their probabilities at the estimate."""
         objective = DampedObjective(
             self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field),
-            None if absent is None else self.graph_,
+            self._edges(),
         )  # fmt: skip
 
         def exists(completions, parameters):
@@ -358,11 +341,8 @@ class PottsMachine(BasePottsMachine):
 
     def _absent_pairs(self):
         """The pairs of positions that `graph` does not couple, or None without it."""
-        if self.graph is None:
-            return None
-        names = getattr(self, "feature_names_in_", None)
-        self.graph_ = edges_of(self.graph, len(self.sizes_), names)
-        return absent_pairs(self.graph_, len(self.sizes_))
+        edges = self._edges()
+        return None if edges is None else absent_pairs(edges, len(self.sizes_))
 
     def _warn(self, stopped):
         message = self.existence_.message

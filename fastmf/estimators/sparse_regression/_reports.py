@@ -1,10 +1,10 @@
 """Reports of a fitted spike-and-slab model, beside its coefficients."""
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, generator, number
+from fastmf._common.arguments import count, generator, proper_fraction
+from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.sparse_regression._chain_check import reason_of_parts
 from fastmf.estimators.sparse_regression._credible_sets import (
     LINKS,
@@ -93,11 +93,11 @@ class Reports:
         (np.True_, 0.0, 0.0)
         """
         check_is_fitted(self)
-        coverage = _fraction("coverage", coverage)
+        coverage = proper_fraction("coverage", coverage)
         included = np.broadcast_to(self.inclusion_probability_, self.coef_.shape)
-        moments = self._slab_moments(self.coef_, self.coef_var_, included)
+        moments = slab_moments(self.coef_, self.coef_var_, included)
         tails = (1 - coverage) / 2, (1 + coverage) / 2
-        return tuple(_quantile(tail, included, *moments) for tail in tails)
+        return tuple(quantile(tail, included, *moments) for tail in tails)
 
     def group_inclusion_probability(self, features):
         """Posterior probability that at least one of some features is not zero.
@@ -171,7 +171,7 @@ class Reports:
         [7] 1.0
         """
         check_is_fitted(self)
-        coverage = _fraction("coverage", coverage)
+        coverage = proper_fraction("coverage", coverage)
         return self._for_targets(lambda target, included: self._sets(target, included, coverage))
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
@@ -226,12 +226,6 @@ class Reports:
             return values[0]
         return values if isinstance(values[0], list) else np.array(values)
 
-    def _slab_moments(self, mean, variance, included):
-        """Mean and variance of coefficients that are not zero."""
-        some = np.maximum(included, 1e-300)
-        slab_mean = mean / some
-        return slab_mean, np.maximum((variance + mean**2) / some - slab_mean**2, 0.0)
-
     def _values(self, target):
         """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
         found = [(weight, parts) for weight, parts in self._fitted_parts(target)]
@@ -278,7 +272,7 @@ class Reports:
             for part in parts:
                 n_own = len(part.units)
                 start = np.append(included[part.units], np.ones(len(part.mean) - n_own))
-                moments = self._slab_moments(part.mean, part.var, start)
+                moments = slab_moments(part.mean, part.var, start)
                 posterior = SparsePosterior(
                     part.X, part.y, part.noise_variance, part.log_odds, part.precision
                 )
@@ -288,20 +282,3 @@ class Reports:
                 others = drawn[:, n_own:]
             draws.append(self._in_units_of_data(target, parts[0], some, others, rng))
         return rng.permutation(np.concatenate(draws))
-
-
-def _fraction(name, value):
-    value = number(name, value, 0, 1)
-    if value in (0, 1):
-        raise ValueError(f"{name} must be between 0 and 1, got {value:g}.")
-    return value
-
-
-def _quantile(tail, included, mean, variance):
-    """Quantiles of a mass at zero and a Gaussian."""
-    deviation = np.sqrt(variance)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        safe = np.where(included > 0, included, 1.0)
-        below = mean + deviation * ndtri(np.clip(tail / safe, 0, 1))
-        above = mean + deviation * ndtri(np.clip((tail - (1 - included)) / safe, 0, 1))
-    return np.where(below < 0, below, np.where(above > 0, above, 0.0))

@@ -6,7 +6,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, iteration, number, one_of, real_array
+from fastmf._common.arguments import count, iteration, one_of, positive, real_array
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
@@ -71,41 +71,6 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     # slab.
     _advice: str
     _slab_unit = "var(y)"
-
-    def __init__(
-        self,
-        *,
-        slab_variance=None,
-        inclusion_probability=None,
-        expected_model_size=None,
-        groups=None,
-        fit_intercept=True,
-        standardize=True,
-        blocks="auto",
-        unpenalised=None,
-        solver="auto",
-        damping=None,
-        tol=1e-6,
-        max_iter=1000,
-        max_evidence_iter=50,
-        parameter_prior="weak",
-        n_threads=None,
-    ):
-        self.slab_variance = slab_variance
-        self.inclusion_probability = inclusion_probability
-        self.expected_model_size = expected_model_size
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.blocks = blocks
-        self.unpenalised = unpenalised
-        self.solver = solver
-        self.damping = damping
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_evidence_iter = max_evidence_iter
-        self.parameter_prior = parameter_prior
-        self.n_threads = n_threads
 
     def as_frame(self):
         """The coefficients as a pandas data frame, one line for each feature.
@@ -342,11 +307,8 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         else:
             limits["inclusion_probability"] = 1.0
         for name, high in limits.items():
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not 0 < number(name, value, -np.inf, np.inf) < high:
-                raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name), high)
         for name in ("fit_intercept", "standardize"):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))

@@ -179,25 +179,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         average_parameters=False,
         n_threads=None,
     ):
-        super().__init__(
-            slab_variance=slab_variance,
-            inclusion_probability=inclusion_probability,
-            expected_model_size=expected_model_size,
-            groups=groups,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            blocks=blocks,
-            unpenalised=unpenalised,
-            solver=solver,
-            damping=damping,
-            tol=tol,
-            max_iter=max_iter,
-            max_evidence_iter=max_evidence_iter,
-            parameter_prior=parameter_prior,
-            n_threads=n_threads,
-        )
-        self.noise_variance = noise_variance
-        self.average_parameters = average_parameters
+        self._store(locals())
 
     def __sklearn_tags__(self):
         """Tags: several targets are allowed."""

@@ -140,14 +140,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         class_weight=None,
         n_threads=None,
     ):
-        super().__init__(
-            slab_variance=slab_variance, inclusion_probability=inclusion_probability,
-            expected_model_size=expected_model_size, groups=groups, fit_intercept=fit_intercept,
-            standardize=standardize, blocks=blocks, unpenalised=unpenalised, solver=solver,
-            damping=damping, tol=tol, max_iter=max_iter, max_evidence_iter=max_evidence_iter,
-            parameter_prior=parameter_prior, n_threads=n_threads,
-        )  # fmt: skip
-        self.class_weight = class_weight
+        self._store(locals())
 
     def __sklearn_tags__(self):
         """Tags: two classes."""

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 import fastmf as mf
+from fastmf import estimators
 
 X = (np.random.default_rng(0).random((20, 5)) < 0.5).astype(float)
 ESTIMATORS = {
@@ -196,3 +197,10 @@ def test_a_model_of_another_kind_is_refused(tmp_path):
         np.savez(path, **members | dict(file))
     with pytest.raises(ValueError, match="its model is a DBM, expected RBM"):
         type(fitted).load(path)
+
+
+@pytest.mark.parametrize("name", estimators.__all__)
+def test_constructors_keep_options_as_they_are_given(name):
+    kind = getattr(mf, name)
+    given = {option: object() for option in kind._get_param_names()}
+    assert vars(kind(**given)) == given

@@ -82,8 +82,10 @@ def test_intervals_are_quantiles_of_the_mixture():
     mean = p * slab_mean
     std = np.sqrt(p * (slab_std**2 + slab_mean**2) - mean**2)
     found = EdgeInclusion(
-        p, p, mean, std, 0.0, 0.5, 1.0, "gaussian", True, None, np.array(["a", "b"])
-    )
+        probability=p, log_bayes_factor=p, mean=mean, std=std, log_evidence=0.0,
+        inclusion_probability=0.5, scale=1.0, slab="gaussian", converged=True, sensitivity=None,
+        names=np.array(["a", "b"]),
+    )  # fmt: skip
     low, high = found.interval(0.9)[0, 1]
     assert np.array_equal(found.interval()[0, 0], [0, 0])
 

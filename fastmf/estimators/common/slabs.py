@@ -1,0 +1,46 @@
+"""Quantities that are zero with some probability, and else Gaussian."""
+
+import numpy as np
+from scipy.special import ndtri
+
+
+def slab_moments(mean, variance, included):
+    """Mean and variance where a quantity is not zero, from those with the mass at zero.
+
+    Parameters
+    ----------
+    mean, variance, included : arrays of one shape
+        Moments, and probabilities that quantities are not zero.
+
+    Returns
+    -------
+    mean, variance : arrays
+    """
+    some = np.maximum(included, 1e-300)
+    slab_mean = mean / some
+    return slab_mean, np.maximum((variance + mean**2) / some - slab_mean**2, 0.0)
+
+
+def quantile(tail, included, mean, variance):
+    """Quantiles of a mass at zero and a Gaussian.
+
+    Parameters
+    ----------
+    tail : float
+        Value of the distribution function.
+    included : array
+        Weights of the Gaussian.
+    mean, variance : arrays
+        Moments of the Gaussian.
+
+    Returns
+    -------
+    array
+        Smallest values at which the distribution function reaches `tail`.
+    """
+    deviation = np.sqrt(variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        safe = np.where(included > 0, included, 1.0)
+        below = mean + deviation * ndtri(np.clip(tail / safe, 0, 1))
+        above = mean + deviation * ndtri(np.clip((tail - (1 - included)) / safe, 0, 1))
+    return np.where(below < 0, below, np.where(above > 0, above, 0.0))

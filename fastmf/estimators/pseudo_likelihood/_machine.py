@@ -1,0 +1,155 @@
+"""Rows, warnings and files: what the machines of binary, ordinal and categorical items share."""
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, flag, number
+from fastmf.estimators.common.categories import as_array, decoded
+from fastmf.estimators.common.files import Saved
+from fastmf.estimators.common.frames import like_frame
+from fastmf.estimators.common.imputing import means_of_missing
+from fastmf.estimators.common.runs import generator_of
+from fastmf.estimators.pseudo_likelihood._observed import saved_rows
+from fastmf.inference.sampling import categories
+from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.graph import edges_of
+
+
+class ItemMachine(Saved, BaseEstimator):
+    """Base of machines of items.
+
+    A subclass gives `score_samples`; `_labels_of`, the numbers of the categories of rows, -1 where
+    missing; and `_categorical_model`, a `BoltzmannMachine` with `Categorical` units.
+    """
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> bool(abs(machine.score(X) - machine.log_pseudo_likelihood_) < 1e-9)
+        True
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
+        """Draw rows: exactly where there are few states, beyond by Gibbs sampling, one chain a row.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Gibbs sweeps of each chain, where there are more than 20 binary units, or 2^16 states of
+            other items together. It starts from an exact draw with the couplings of the maximum
+            spanning tree alone, so that chains of strong couplings need few; where loops of strong
+            couplings leave several phases, 100 may not reach equilibrium: see
+            `fastmf.evaluation.gibbs_chains` for its diagnosis.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Values of `categories_`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.unique(machine.sample(100, random_state=0))
+        array([-1.,  1.])
+        """
+        check_is_fitted(self)
+        rng = generator_of(random_state)
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
+        return self._drawn(n_samples, rng, n_sweeps)
+
+    def _drawn(self, n_samples, rng, n_sweeps):
+        labels = categories.sample(self._categorical_model(), n_samples, rng, n_sweeps)
+        return decoded(labels, self.categories_)
+
+    def impute(self, X, *, method="auto", random_state=0):
+        """Fill in missing values by the most probable category of each, given the others.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            With NaN or None for missing values; for Potts machines also with negative labels.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
+            rows whose missing items have up to 2^20 states together, and anneals others.
+        random_state : int, RandomState or None, default 0
+            Random state of annealing.
+
+        Returns
+        -------
+        array or data frame of shape (n_samples, n_features)
+            Values of `categories_`; a data frame if `X` is one.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the missing items of a row have more than 2^20 states together.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> filled = machine.impute([[0, -1, 2, 1]])
+        >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
+        True
+        """
+        labels, model = self._labels_of(X, missing=True), self._categorical_model()
+        rows = model.prior.one_hot(labels)
+        means = means_of_missing(model, rows, method, random_state, self.n_threads)
+        filled = np.where(labels < 0, model.prior.labels(means), labels)
+        return like_frame(X, decoded(filled, self.categories_))
+
+    def _edges(self):
+        """The pairs of items that `graph` couples, or None without it."""
+        if self.graph is None:
+            return None
+        names = getattr(self, "feature_names_in_", None)
+        self.graph_ = edges_of(self.graph, self.n_features_in_, names)
+        return self.graph_
+
+    def _check_numbers(self, *penalties):
+        """Check options that all machines have, and these penalties."""
+        for name in (*penalties, "tol"):
+            number(name, getattr(self, name), 0, np.inf, below=True)
+        number("existence_seconds", self.existence_seconds, 0, np.inf)
+        count("max_iter", self.max_iter, optional=True)
+        count("n_threads", self.n_threads, optional=True)
+        flag("verbose", self.verbose)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved_fit(self, *names):
+        """Attributes of these names and those of all machines, and arrays of the latter."""
+        names = "n_iter_", "converged_", "n_features_in_", "existence_", *names
+        fitted = {name: getattr(self, name) for name in names}
+        fitted["categories_"] = [known.tolist() for known in self.categories_]
+        return fitted, {"history_": self.history_} | saved_rows(self)
+
+    def _restore_fit(self, arrays):
+        """Attributes that `_saved_fit` kept, in their types."""
+        exists, units, message = self.existence_
+        self.existence_ = Existence(exists, tuple(units), message)
+        self.categories_ = [as_array(known) for known in self.categories_]
+        self.history_ = arrays.member("history_", "f", (None,))
+
+    def _restore_missing(self, arrays):
+        """Numbers of missing values and of dropped rows, which older files lack."""
+        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
+        self.n_missing_, self.n_dropped_ = map(int, missing)
