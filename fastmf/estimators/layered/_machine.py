@@ -184,8 +184,8 @@ class LayeredMachine(
         if bound > found + MAX_LACKING:
             warn_user(
                 f"the log-partition {found:.6g} is at least {bound - found:.3g} nats too low, and "
-                "log-likelihoods too high: the mean-field solutions from starts_ miss the states of "
-                "most weight, as happens where training has diverged. Train with a smaller "
+                "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
+                "of most weight, as happens where training has diverged. Train with a smaller "
                 "learning_rate, or take `fastmf.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )
