@@ -45,6 +45,8 @@ class AnnealedEstimate(NamedTuple):
     ----------
     gap : float
         reverse - log_partition, in nats.
+    lacking : float
+        Nats by which the lower end is certainly too low: it is below `lower_bound`.
     effective_size, reverse_effective_size : float
         Effective number of chains that contribute to either estimate.
     converged : bool
