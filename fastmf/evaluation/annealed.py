@@ -7,7 +7,7 @@ from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed_estimate import AnnealedEstimate
-from fastmf.inference.mean_field.lower_bound import lower_bound, spread_states
+from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound, spread_states
 from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.sampling.annealing import (
     Path,
@@ -40,8 +40,8 @@ MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine.
 MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most, while the estimate is so many nats below the bound.
-MAX_SEARCHES, MIN_LACKING = 3, 0.5
+# Times that phases are looked for at most, while the estimate is below the bound.
+MAX_SEARCHES = 3
 
 
 def annealed_importance_sampling(
@@ -268,7 +268,7 @@ class Exploration:
         )
         self._bound([spread, first.ends if starts is None else starts, samples])
         for _ in range(MAX_SEARCHES):
-            if self.lower_bound <= log_mean(self.best)[0] + MIN_LACKING:
+            if self.lower_bound <= log_mean(self.best)[0] + MAX_LACKING:
                 break
             self._anneal_from_phases(betas)
 

@@ -17,7 +17,7 @@ from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._sampling import LayeredSampling
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
-from fastmf.inference.mean_field.lower_bound import lower_bound
+from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, log_likelihood
@@ -28,9 +28,6 @@ from fastmf.models._io import prior_to_arrays
 from fastmf.priors._protocol import n_units
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
-
-# Nats by which an estimate of the log-partition may be below a lower bound.
-MAX_LACKING = 0.5
 
 
 class LayeredMachine(

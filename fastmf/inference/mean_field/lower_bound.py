@@ -40,7 +40,9 @@ STARTS_OF_FRACTION = 5
 # Solutions that are mixed at most, and states drawn from each of them.
 MAX_COMPONENTS, N_DRAWN_STATES = 50, 20
 # States times units of a side of which all states are summed.
-MAX_SUMMED_NUMBERS = 2**21
+MAX_SUMMED_NUMBERS = 2**19
+# Nats by which an estimate may be below the bound, as it is below the truth by errors of its own.
+MAX_LACKING = 0.5
 # Relative error of sums in double precision.
 SUM_ROUNDING = 64 * np.finfo(np.float64).eps
 
@@ -214,10 +216,11 @@ def log_overlaps(sides, b):
 
 def _sums_over_states(sides, b, rng):
     """By side of discrete units, the log of the sum of the weights of states of the solutions."""
+    counts = [number_of_states(prior) for prior in sides.priors]
     for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
         if not (is_discrete(prior) and all(map(has_log_prob, parts_of(prior)))):
             continue
-        if number_of_states(prior) * b.shape[1] <= MAX_SUMMED_NUMBERS:
+        if counts[k] == min(counts) and counts[k] * b.shape[1] <= MAX_SUMMED_NUMBERS:
             x = np.vstack(list(states_of(prior, 1)))
         else:
             tilts = np.repeat(b[:MAX_COMPONENTS, units], N_DRAWN_STATES, axis=0)
