@@ -215,17 +215,21 @@ def log_overlaps(sides, b):
 
 
 def _sums_over_states(sides, b, rng):
-    """By side of discrete units, the log of the sum of the weights of states of the solutions."""
+    """Log of the sum of the weights of all states of a side, or by side of some of them."""
     counts = [number_of_states(prior) for prior in sides.priors]
-    for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
-        if not (is_discrete(prior) and all(map(has_log_prob, parts_of(prior)))):
-            continue
-        if counts[k] == min(counts) and counts[k] * b.shape[1] <= MAX_SUMMED_NUMBERS:
-            x = np.vstack(list(states_of(prior, 1)))
-        else:
-            tilts = np.repeat(b[:MAX_COMPONENTS, units], N_DRAWN_STATES, axis=0)
-            x = np.unique(sample(prior, tilts, np.zeros_like(tilts), rng), axis=0)
-        yield log_sum_of_weights(sides, k, x)
+    if min(counts) * b.shape[1] <= MAX_SUMMED_NUMBERS:
+        k = int(np.argmin(counts))
+        sides_of_states = {k: np.vstack(list(states_of(sides.priors[k], 1)))}
+    else:
+        sides_of_states = {}
+        for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
+            if is_discrete(prior):
+                tilts = np.repeat(b[:MAX_COMPONENTS, units], N_DRAWN_STATES, axis=0)
+                x = sample(prior, tilts, np.zeros_like(tilts), rng)
+                sides_of_states[k] = np.unique(x, axis=0)
+    for k, x in sides_of_states.items():
+        if all(map(has_log_prob, parts_of(sides.priors[k]))):
+            yield log_sum_of_weights(sides, k, x)
 
 
 def log_sum_of_weights(sides, k, x):
