@@ -1,6 +1,7 @@
 """Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
 
-from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
+from fastmf.evaluation.annealed import annealed_importance_sampling
+from fastmf.evaluation.annealed_estimate import AnnealedEstimate
 from fastmf.evaluation.chains import gibbs_chains
 from fastmf.evaluation.contacts import contact_precision, contact_scores, ranked_pairs
 from fastmf.evaluation.denoising import (

@@ -16,6 +16,9 @@ class AnnealedEstimate(NamedTuple):
     samples: Array
     n_steps: int = 0
     tolerance: float = 0.5
+    lower_bound: float = ...
+    @property
+    def lacking(self) -> float: ...
     @property
     def gap(self) -> float: ...
     @property

@@ -1,21 +1,18 @@
 """Log-partitions by annealed importance sampling, forward and reverse."""
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
-from fastmf.inference.mean_field.lower_bound import lower_bound, spread_states
+from fastmf.evaluation.annealed_estimate import AnnealedEstimate
+from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound, spread_states
 from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
     base_between,
-    effective_size,
     log_mean,
     neutral_base,
     refined,
@@ -31,166 +28,20 @@ from fastmf.priors._values import check_values
 
 # Relative error of a mean above which fewer than about ten chains contribute to it.
 MAX_RELATIVE_ERROR = 0.3
-# Effective number of chains, of each end, below which an estimate does not count as converged (half
-# of the chains if they are fewer than twenty).
-MIN_EFFECTIVE_SIZE = 10
 # The exploration has half of the steps, and this number at least where there are as many.
 MIN_EXPLORATION = 50
 # Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
 # longer for fewer.
 MAX_DENSE_CHAIN_UNITS = 100
-# Phases of which each has chains of its own, nats by which their mean-field bounds are lower than the
-# largest at most, and chains for each at least.
+# Phases of which each has chains of its own, nats by which their mean-field bounds are lower than
+# the largest at most, and chains for each at least.
 MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 # Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
 MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine.
 MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most, while the estimate is so many nats below the bound.
-MAX_ANNEALINGS, MIN_LACKING = 3, 0.5
-# Steps that the message asks for, as a multiple of those done.
-SUGGESTED_FACTOR = 4
-
-
-class AnnealedEstimate(NamedTuple):
-    """Result of `annealed_importance_sampling`.
-
-    Parameters
-    ----------
-    log_partition, error : float
-        Forward estimate, from independent units to the model, and its standard error in nats. The
-        exponential of the estimate is unbiased, so that the estimate is low on average; it exceeds
-        the truth by x nats with probability below exp(-x).
-    reverse, reverse_error : float
-        Reverse estimate, from samples of the model to independent units, and its standard error.
-        With exact samples it is high on average. If the two differ by more than their errors, more
-        steps are needed.
-    log_weights, reverse_log_weights : array of shape (n_chains,)
-        Estimate of each chain; the estimates are their (harmonic) log-means. Chains are resampled
-        on the way, and count for the start from which they descend: a start without descendants has
-        an infinite value, -inf in log_weights and +inf in reverse_log_weights.
-    samples : array of shape (n_chains, n_visible)
-        The samples of the model from which the reverse chains start.
-    n_steps : int
-        Steps of the annealing that was accepted: more than those asked for if they were doubled.
-    tolerance : float
-        Largest gap at which the two ends count as closed, in nats.
-    lower_bound : float
-        The log-partition is certainly not lower: the bound of naive mean field, or a sum over
-        states. An estimate that is lower is wrong.
-
-    Attributes
-    ----------
-    gap : float
-        reverse - log_partition, in nats.
-    effective_size, reverse_effective_size : float
-        Effective number of chains that contribute to either estimate.
-    converged : bool
-        Whether abs(gap) <= tolerance, neither end is lower than `lower_bound - tolerance`, and both
-        effective sizes are at least 10 (or half of the chains, if there are fewer than 20).
-    message : str
-        How it ended, and if it has not converged, what to raise and to how much.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> model = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
-    >>> found = mf.annealed_importance_sampling(model, 10, 10, rng=0)
-    >>> np.isclose(found.log_partition, 5 * np.log(2)), found.converged
-    (np.True_, True)
-    """
-
-    log_partition: float
-    error: float
-    reverse: float
-    reverse_error: float
-    log_weights: np.ndarray
-    reverse_log_weights: np.ndarray
-    samples: np.ndarray
-    n_steps: int = 0
-    tolerance: float = 0.5
-    lower_bound: float = -np.inf
-
-    @property
-    def gap(self):
-        """Reverse minus forward estimate, in nats."""
-        return self.reverse - self.log_partition
-
-    @property
-    def effective_size(self):
-        """Effective number of chains of the forward estimate."""
-        return effective_size(self.log_weights)
-
-    @property
-    def reverse_effective_size(self):
-        """Effective number of chains of the reverse estimate."""
-        return effective_size(-self.reverse_log_weights)
-
-    @property
-    def converged(self):
-        """Whether the ends are closed and enough chains contribute to both."""
-        enough = min(MIN_EFFECTIVE_SIZE, len(self.log_weights) / 2)
-        smallest = min(self.effective_size, self.reverse_effective_size)
-        closed = abs(self.gap) <= self.tolerance and self.lacking <= self.tolerance
-        return bool(closed and smallest >= enough)
-
-    @property
-    def lacking(self):
-        """Nats by which the lower end is certainly too low; 0 if that is not known."""
-        lower_end = min(self.log_partition, self.reverse)
-        return max(0.0, self.lower_bound - lower_end)
-
-    @property
-    def message(self):
-        """How it ended, and what to raise."""
-        found = (
-            f"forward and reverse estimates are {abs(self.gap):.3g} nats apart (tolerance "
-            f"{self.tolerance:g}), from effectively {self.effective_size:.1f} and "
-            f"{self.reverse_effective_size:.1f} of {len(self.log_weights)} chains"
-        )
-        if self.converged:
-            return f"converged: {found}"
-        n_steps = SUGGESTED_FACTOR * self.n_steps
-        if self.lacking > self.tolerance:
-            found += (
-                f", and {self.lacking:.3g} nats below {self.lower_bound:.6g}, a certain lower bound "
-                "of the log-partition: chains miss the states of most weight, as happens where "
-                "training has diverged. Pass rows of these states as data, or train with a smaller "
-                "learning rate; otherwise"
-            )
-        return (
-            f"not converged: {found}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
-            f"double the {self.n_steps} steps until the ends close, and if that does not close "
-            f"them n_chains={SUGGESTED_FACTOR * len(self.log_weights)}"
-        )
-
-    def __repr__(self):
-        ended = "converged" if self.converged else "not converged"
-        return (
-            f"AnnealedEstimate(log-partition {self.log_partition:.6g} +- {self.error:.2g}, reverse "
-            f"{self.reverse:.6g} +- {self.reverse_error:.2g}, {ended})"
-        )
-
-    def _repr_html_(self):
-        """HTML for notebooks: both estimates, and whether they agree."""
-        ends = [
-            ("forward", self.log_partition, self.error, self.effective_size),
-            ("reverse", self.reverse, self.reverse_error, self.reverse_effective_size),
-        ]
-        estimates = [
-            (name, f"{value:.6g}", html.number(error), f"{size:.1f}")
-            for name, value, error, size in ends
-        ]
-        header = "", "log-partition (nats)", "standard error", "effective chains"
-        rows = [
-            ("converged", "yes" if self.converged else "no"),
-            ("gap", f"{self.gap:.3g} (tolerance {self.tolerance:g})"),
-            ("chains", f"{len(self.log_weights)}"),
-            ("steps", f"{self.n_steps}"),
-            ("lower bound", f"{self.lower_bound:.6g}"),
-            ("message", self.message),
-        ]
-        return html.section("AnnealedEstimate", html.table(estimates, header), html.table(rows))
+# Times that phases are looked for at most, while the estimate is below the bound.
+MAX_SEARCHES = 3
 
 
 def annealed_importance_sampling(
@@ -238,7 +89,7 @@ def annealed_importance_sampling(
     ------
     ValueError, TypeError
         If the model is of another class, a coupling is -inf, a coupling or field of discrete units
-        exceeds 1e12 (fields that only decide a unit of an RBM or DBM may), or an argument is invalid.
+        exceeds 1e12 (fields that decide a unit of an RBM or DBM may), or an argument is invalid.
     FloatingPointError
         If the samples diverge (units whose distribution cannot be normalised).
 
@@ -279,8 +130,8 @@ def annealed_importance_sampling(
        solutions of largest weight, and each counts by the probability that its end belongs to its
        phase. An estimate that remains below the bound is not converged.
 
-    That both ends agree and exceed the bound does not prove that they are right: phases that neither
-    chains nor mean field visit are missing from all. `data` help where a machine was trained.
+    That both ends agree and exceed the bound does not prove that they are right: phases that
+    neither chains nor mean field visit are missing from all. Pass `data` of a trained machine.
 
     Examples
     --------
@@ -331,15 +182,15 @@ def _check_sizes(model):
     parts = [part for layer in model.layers for part in parts_of(layer)]
     if not all(map(is_discrete, parts)):
         return
-    fields = [np.asarray(getattr(part, "field", 0.0), np.float64).ravel() for part in parts]
+    fields = [np.asarray(x, np.float64).ravel() for part in parts for x in part]
     values = couplings.data if issparse(couplings) else couplings.ravel()
     sizes = np.abs(np.concatenate([values, *fields]))
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
     if largest > MAX_PARAMETER:
         raise ValueError(
-            f"model must have couplings and fields of at most {MAX_PARAMETER:g} to be annealed, got "
-            f"{largest:.3g}: sums of these are not known to a nat in double precision. Divide them "
-            "by a number, or fix the units that they decide, and take fastmf.log_partition_bounds."
+            f"model must have couplings and fields of at most {MAX_PARAMETER:g} to be annealed, "
+            f"got {largest:.3g}: sums of these are not known to a nat in double precision. Divide "
+            "them by a number, fix the units that they decide, or take log_partition_bounds."
         )
 
 
@@ -416,8 +267,8 @@ class Exploration:
             self.neutral, spread_states(path.model, path.rng), min(n_steps, MAX_SPREAD_SWEEPS)
         )
         self._bound([spread, first.ends if starts is None else starts, samples])
-        for _ in range(MAX_ANNEALINGS):
-            if self.lower_bound <= log_mean(self.best)[0] + MIN_LACKING:
+        for _ in range(MAX_SEARCHES):
+            if self.lower_bound <= log_mean(self.best)[0] + MAX_LACKING:
                 break
             self._anneal_from_phases(betas)
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
+from fastmf.evaluation.annealed import Exploration
+from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.inference.mean_field.lower_bound import lower_bound
+from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound
 from fastmf.inference.sampling.annealing import (
     RESAMPLE_BELOW,
     Path,
@@ -29,8 +30,6 @@ from fastmf.priors._protocol import n_units
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR = 3
 MIN_SQUARED_ERROR = 1e-12
-# Nats by which a record may be below the bound of naive mean field.
-MAX_LACKING = 0.5
 
 
 class TrajectoryAnnealing:
@@ -166,8 +165,10 @@ class TrajectoryAnnealing:
         else:
             size = self._anneal_from_last(model)
             difference = self._compare_with_fresh(model)
-            if self._lacking(model) > MAX_LACKING:
-                size = self._anneal_from_units(model)
+        lacking = self._lacking(model)
+        if lacking > MAX_LACKING and not first:
+            size = self._anneal_from_units(model)
+            lacking = self._lacking(model)
         self._model = model
         if X is not None:
             log_likelihoods = log_likelihood(model_of_data, X, self._value)
@@ -178,7 +179,7 @@ class TrajectoryAnnealing:
         self.difference.append(float(difference))
         self.effective_size.append(float(size))
         self.seconds.append(time.perf_counter() - start)
-        if (lacking := self._lacking(model)) > MAX_LACKING:
+        if lacking > MAX_LACKING:
             warn_user(
                 f"annealing along the trajectory: the log-partition of epoch {epoch} is at least "
                 f"{lacking:.3g} nats too low: chains miss the states of most weight, as happens "

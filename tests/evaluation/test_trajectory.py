@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import comb
 
 import fastmf as mf
 from fastmf.evaluation import TrajectoryAnnealing
@@ -119,3 +120,22 @@ def test_too_few_chains_are_said_and_bad_arguments_refused():
         TrajectoryAnnealing(n_steps=0)
     with pytest.raises(TypeError, match="RBM"):
         TrajectoryAnnealing().record(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising([0, 0])), 0)
+
+
+def test_a_record_below_a_certain_bound_is_made_anew_or_warns(monkeypatch):
+    """Training jumps to a machine whose weight is where no chain is."""
+    n, hidden = 60, 24
+    field = mf.Bernoulli(np.full(n, -4.0)), mf.Bernoulli(np.full(hidden, -4.0))
+    first, last = (mf.RBM(np.full((n, hidden), w), *field) for w in (0.0, 0.5))
+    k = np.arange(n + 1)
+    logs = np.log(comb(n, k)) - 4.0 * k + hidden * np.logaddexp(0, 0.5 * k - 4.0)
+    trajectory = TrajectoryAnnealing(n_steps=2, n_fresh_steps=2, n_first_steps=20, rng=0)
+    trajectory.record(first, 0)
+    trajectory.record(last, 1)
+    assert trajectory.log_partition[1] == pytest.approx(np.logaddexp.reduce(logs), abs=0.2)
+    monkeypatch.setattr("fastmf.evaluation.annealed.MAX_SEARCHES", 0)
+    monkeypatch.setattr(TrajectoryAnnealing, "_anneal_from_units", lambda self, model: 100.0)
+    trajectory._value -= 50
+    monkeypatch.setattr(TrajectoryAnnealing, "_compare_with_fresh", lambda self, model: 0.0)
+    with pytest.warns(UserWarning, match="nats too low"):
+        trajectory.record(last, 2)

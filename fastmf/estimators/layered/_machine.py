@@ -18,10 +18,9 @@ from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._sampling import LayeredSampling
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.annealed import annealed_importance_sampling
-from fastmf.evaluation.trajectory import MAX_LACKING
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
-from fastmf.inference.mean_field.lower_bound import lower_bound
+from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -247,8 +246,8 @@ class LayeredMachine(
         if bound > found + MAX_LACKING:
             warn_user(
                 f"the log-partition {found:.6g} is at least {bound - found:.3g} nats too low, and "
-                "log-likelihoods too high: the mean-field solutions from starts_ miss the states of "
-                "most weight, as happens where training has diverged. Train with a smaller "
+                "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
+                "of most weight, as happens where training has diverged. Train with a smaller "
                 "learning_rate, or take `fastmf.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )

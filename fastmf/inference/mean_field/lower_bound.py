@@ -6,9 +6,10 @@ products with weights pi_k in proportion to exp(L_k) gives
     log sum_k exp(L_k) - H(k | x),   H(k | x) <= 2 log(2) sum_{k < l} sqrt(pi_k pi_l) B_kl,
 
 where B_kl, the sum over states of sqrt(q_k q_l), is known for products of tilted units. So phases
-that do not overlap add up. (That H <= 2 log(2) sum of sqrt(p_k p_l) for probabilities p: Lin 1991.)
-The sum of the weights of some distinct states of discrete units is another bound; where one side has
-few states all of them are summed, and the bound is the log-partition.
+that do not overlap add up. (For two probabilities this is the known H <= 2 log(2) sqrt(p (1 - p));
+taking one state after the other from the rest gives it for more.) The sum of the weights of some
+distinct states of discrete units is another bound; where one side has few states all of them are
+summed, and the bound is the log-partition.
 """
 
 from typing import NamedTuple
@@ -16,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import generator
-from fastmf.inference.mean_field.exact_check import MAX_NUMBERS
 from fastmf.inference.mean_field.naive_bound import (
+    N_BOUND_SWEEPS,
     layout_of_checks,
     naive_bound,
     naive_solutions,
@@ -31,13 +32,17 @@ from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import as_dtype, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states
 
-# Sweeps of naive mean field, rows of each kind of starts, and random ones.
-N_NAIVE_SWEEPS, MAX_GIVEN_STARTS, N_DRAWN_STARTS = 200, 100, 10
+# Rows of each array of starts that are used, and units at random.
+MAX_GIVEN_STARTS, N_UNCOUPLED_STARTS = 100, 10
 # Fractions of the units of random starts that are at their highest value, the others at the lowest.
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 STARTS_OF_FRACTION = 5
 # Solutions that are mixed at most, and states drawn from each of them.
-MAX_COMPONENTS, DRAWS_OF_COMPONENT = 50, 20
+MAX_COMPONENTS, N_DRAWN_STATES = 50, 20
+# States times units of a side of which all states are summed.
+MAX_SUMMED_NUMBERS = 2**19
+# Nats by which an estimate may be below the bound, as it is below the truth by errors of its own.
+MAX_LACKING = 0.5
 # Relative error of sums in double precision.
 SUM_ROUNDING = 64 * np.finfo(np.float64).eps
 
@@ -85,7 +90,7 @@ def lower_bound(model, starts=(), rng=0):
     layout, n = layout_of_checks(model), sum(s.stop - s.start for s in sides.slices)
     tilt = Tilt(np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, n), bool))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = naive_solutions(tap, model, layout, starts, tilt, np.zeros((1, n)), N_NAIVE_SWEEPS)
+        found = naive_solutions(tap, model, layout, starts, tilt, np.zeros((1, n)), N_BOUND_SWEEPS)
         b = found.b if isinstance(found.b, tuple) else (found.b,)
         b = layout.join(b, np.zeros((len(starts), n))).astype(np.float64)
         # A product of untilted units, too: its bound is finite.
@@ -130,7 +135,7 @@ def spread_states(model, rng):
 
 def _spread(prior, rng):
     """Values of uncoupled units, and of discrete ones with all fractions at the highest value."""
-    zeros = np.zeros((N_DRAWN_STARTS, n_units(prior)))
+    zeros = np.zeros((N_UNCOUPLED_STARTS, n_units(prior)))
     states = [sample(as_dtype(prior, np.float64), zeros, zeros, rng)]
     if is_discrete(prior):
         states.append(extreme_starts(prior))
@@ -160,7 +165,7 @@ def mixture_bound(sides, b, bounds):
     """
     if not len(bounds):
         return -np.inf, []
-    first = np.unique(np.round(bounds, 6), return_index=True)[1][::-1][:MAX_COMPONENTS]
+    first = _distinct(b, bounds)[:MAX_COMPONENTS]
     b, bounds = b[first], bounds[first]
     logs = log_overlaps(sides, b)
     chosen, best = [0], bounds[0]
@@ -169,6 +174,13 @@ def mixture_bound(sides, b, bounds):
         if value > best:
             chosen, best = [*chosen, k], value
     return best - SUM_ROUNDING * abs(best), [int(first[k]) for k in chosen]
+
+
+def _distinct(b, bounds):
+    """Positions of products of which the bounds or the tilts differ, roughly, in their order."""
+    along = np.tanh(b) @ np.cos(np.arange(b.shape[1]))
+    keys = np.column_stack([np.round(bounds, 5), np.round(along, 2)])
+    return np.sort(np.unique(keys, axis=0, return_index=True)[1])
 
 
 def _value_of_mixture(bounds, logs, chosen):
@@ -203,16 +215,21 @@ def log_overlaps(sides, b):
 
 
 def _sums_over_states(sides, b, rng):
-    """By side of discrete units, the log of the sum of the weights of states of the solutions."""
-    for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
-        if not (is_discrete(prior) and all(map(has_log_prob, parts_of(prior)))):
-            continue
-        if number_of_states(prior) * b.shape[1] <= MAX_NUMBERS:
-            x = np.vstack(list(states_of(prior, 1)))
-        else:
-            tilts = np.repeat(b[:MAX_COMPONENTS, units], DRAWS_OF_COMPONENT, axis=0)
-            x = np.unique(sample(prior, tilts, np.zeros_like(tilts), rng), axis=0)
-        yield log_sum_of_weights(sides, k, x)
+    """Log of the sum of the weights of all states of a side, or by side of some of them."""
+    counts = [number_of_states(prior) for prior in sides.priors]
+    if min(counts) * b.shape[1] <= MAX_SUMMED_NUMBERS:
+        k = int(np.argmin(counts))
+        sides_of_states = {k: np.vstack(list(states_of(sides.priors[k], 1)))}
+    else:
+        sides_of_states = {}
+        for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
+            if is_discrete(prior):
+                tilts = np.repeat(b[:MAX_COMPONENTS, units], N_DRAWN_STATES, axis=0)
+                x = sample(prior, tilts, np.zeros_like(tilts), rng)
+                sides_of_states[k] = np.unique(x, axis=0)
+    for k, x in sides_of_states.items():
+        if all(map(has_log_prob, parts_of(sides.priors[k]))):
+            yield log_sum_of_weights(sides, k, x)
 
 
 def log_sum_of_weights(sides, k, x):

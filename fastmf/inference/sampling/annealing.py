@@ -119,7 +119,7 @@ class Path(NamedTuple):
         return self.walk(base, np.ones(n_sweeps + 1), v)[1]
 
     def anneal(self, base, betas, v, log_weight_of_ends=None):
-        """Take the chains `v` along the path, with resampling; ends may have weights in addition."""
+        """Take the chains `v` along the path, with resampling; ends may have further weights."""
         n_steps = len(betas) - 1
         edges = np.unique(np.linspace(0, n_steps, min(N_SEGMENTS, n_steps) + 1).astype(int))
         variances = np.empty(len(edges) - 1)
@@ -409,7 +409,8 @@ def log_mean(log_weights):
     top = log_weights.max()
     weights = np.exp(log_weights - top)
     mean, n = weights.mean(), len(weights)
-    return float(top + np.log(mean)), float(weights.std(ddof=1) / mean / np.sqrt(n))
+    error = weights.std(ddof=1) / mean / np.sqrt(n) if n > 1 else np.inf
+    return float(top + np.log(mean)), float(error)
 
 
 def zeros_and_ones(model):
@@ -434,7 +435,7 @@ def zeros_and_ones(model):
 def _bounded_fields(field, of_couplings):
     """Fields that decide a unit and no more, so that sums stay small, and the log-weight left out.
 
-    A unit whose field is larger than those that all couplings can make, by `DECIDED`, has one state.
+    A unit whose field exceeds those that all couplings can make, by `DECIDED`, has one state.
     """
     limit = of_couplings + DECIDED
     return np.clip(field, -limit, limit), np.maximum(field - limit, 0).sum()

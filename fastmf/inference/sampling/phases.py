@@ -16,7 +16,7 @@ from fastmf.inference.sampling.annealing import Leg, draw_units
 # Share of the chains that are the same for all phases; the others go where the weight is.
 EVEN_SHARE = 0.3
 # Fewest chains of a phase.
-CHAINS_OF_PHASE = 4
+MIN_PHASE_CHAINS = 4
 
 
 class Phases:
@@ -59,12 +59,8 @@ class Phases:
             legs.append(leg._replace(log_weights=shift + leg.log_weights))
         totals = np.array([np.logaddexp.reduce(leg.log_weights) for leg in legs])
         self.shares = np.exp(totals - np.logaddexp.reduce(totals))
-        of_chain = np.concatenate(
-            [
-                np.full(len(leg.ends), s / len(leg.ends))
-                for s, leg in zip(self.shares, legs, strict=True)
-            ]
-        )
+        sizes = np.array([len(leg.ends) for leg in legs])
+        of_chain = np.repeat(self.shares / sizes, sizes)
         places = (np.arange(path.n_chains) + path.rng.random()) / path.n_chains
         chosen = np.searchsorted(np.cumsum(of_chain) / of_chain.sum(), places)
         return Leg(
@@ -96,6 +92,6 @@ class Phases:
         """Number of chains of each phase."""
         n, n_phases = self.path.n_chains, len(self.bases)
         density = EVEN_SHARE / n_phases + (1 - EVEN_SHARE) * self.shares
-        counts = np.maximum(CHAINS_OF_PHASE, (density * n).astype(int))
+        counts = np.maximum(MIN_PHASE_CHAINS, (density * n).astype(int))
         counts[counts.argmax()] += n - counts.sum()
         return counts

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import comb
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -41,10 +42,12 @@ def test_scores_are_exact_where_few_states_are_summed(monkeypatch):
     log_z = mf.exact(rbm.model_).log_partition
     expected = mf.evaluation.log_likelihood(rbm.model_, Y, log_z)
     np.testing.assert_allclose(rbm.score_samples(Y), expected, atol=1e-12)
-    mean_field = rbm.score_samples(Y, "log_sum_exp").mean()
+    with pytest.warns(ConvergenceWarning, match="nats too low"):
+        mean_field = rbm.score_samples(Y, "log_sum_exp").mean()
     assert abs(mean_field - expected.mean()) > 0.3
     monkeypatch.setattr("fastmf.inference.missing.layered.MAX_WORK", 100)
-    assert rbm.score(Y) == mean_field
+    with pytest.warns(ConvergenceWarning, match="nats too low"):
+        assert rbm.score(Y) == mean_field
     assert rbm.log_partition("exact") == log_z
     with pytest.raises(ValueError, match="how must be one of"):
         rbm.log_partition("annealing")
@@ -105,3 +108,24 @@ def test_scores_are_annealed_where_mean_field_has_no_moments():
     exact = log_partition_by_spikes(model)
     assert machine.log_partition() == pytest.approx(exact, abs=0.05)
     assert np.isfinite(machine.score(X))
+
+
+def test_a_log_partition_that_misses_the_states_of_most_weight_warns():
+    """All starts lead to a sparse phase, and almost all weight is where all units are on."""
+    n, hidden = 60, 30
+    field = mf.Bernoulli(np.full(n, -6.0)), mf.Bernoulli(np.full(hidden, -6.0))
+    machine = mf.GeneralizedRBM(hidden, n_epochs=1, random_state=0).fit(np.zeros((50, n)))
+    for weight in (0.5, 0.0):
+        machine.model_ = mf.RBM(np.full((n, hidden), weight), *field)
+        machine.starts_ = np.zeros((20, n))
+        k = np.arange(n + 1)
+        logs = np.log(comb(n, k)) - 6.0 * k + hidden * np.logaddexp(0, weight * k - 6.0)
+        exact = np.logaddexp.reduce(logs)
+        if weight:
+            with pytest.warns(ConvergenceWarning, match="nats too low"):
+                found = machine.log_partition("log_sum_exp")
+            assert found < exact - 100
+            with pytest.warns(ConvergenceWarning, match="log-likelihoods too high"):
+                machine.score_samples(np.zeros((2, n)))
+        else:
+            assert machine.log_partition("log_sum_exp") == pytest.approx(exact, abs=0.1)
