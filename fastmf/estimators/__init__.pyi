@@ -431,6 +431,7 @@ class SpikeSlabRegressor(_Saved, _Estimator):
         parameter_prior: str | None = "weak",
         average_parameters: bool = False,
         n_threads: int | None = None,
+        verbose: bool = False,
     ) -> None: ...
     @property
     def reliable_(self) -> Any: ...
@@ -480,6 +481,7 @@ class SpikeSlabClassifier(_Saved, _Estimator):
         parameter_prior: str | None = "weak",
         class_weight: str | dict[Any, float] | None = None,
         n_threads: int | None = None,
+        verbose: bool = False,
     ) -> None: ...
     @property
     def reliable_(self) -> Any: ...

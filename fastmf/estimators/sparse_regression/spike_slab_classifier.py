@@ -51,7 +51,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         are those of the data so weighted.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
-    solver, damping, tol, max_iter, max_evidence_iter, n_threads
+    solver, damping, tol, max_iter, max_evidence_iter, n_threads, verbose
         As in `SpikeSlabRegressor`; `tol` is in standard deviations of the noise.
     parameter_prior : {"weak", None}
         Priors on what is learned. "weak": the inclusion probability has the distribution
@@ -139,13 +139,14 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         parameter_prior="weak",
         class_weight=None,
         n_threads=None,
+        verbose=False,
     ):
         super().__init__(
             slab_variance=slab_variance, inclusion_probability=inclusion_probability,
             expected_model_size=expected_model_size, groups=groups, fit_intercept=fit_intercept,
             standardize=standardize, blocks=blocks, unpenalised=unpenalised, solver=solver,
             damping=damping, tol=tol, max_iter=max_iter, max_evidence_iter=max_evidence_iter,
-            parameter_prior=parameter_prior, n_threads=n_threads,
+            parameter_prior=parameter_prior, n_threads=n_threads, verbose=verbose,
         )  # fmt: skip
         self.class_weight = class_weight
 
