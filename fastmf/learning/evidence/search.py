@@ -22,8 +22,9 @@ from fastmf.learning.quasi_newton import SearchPoint, minimise
 # then less than a tenth of their standard errors from its maximum: the gain is half of the square.
 EVIDENCE_TOL = 2e-3
 # Tolerance of fixed points, in units of that at the end, until a step is expected to raise the
-# log-evidence by less than this; patterns of blocks stay small as long.
-LOOSENESS, LARGE_GAIN = 25.0, 1.0
+# log-evidence by less than this; patterns of blocks stay small as long. With blocks, a state that is
+# further from its fixed point may lead to another way of joining them, which takes longer.
+LOOSENESS, LOOSENESS_OF_BLOCKS, LARGE_GAIN = 25.0, 5.0, 1.0
 # Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
 # above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
 # wide before the inclusion has fallen fixed points are hard to find.
@@ -103,7 +104,8 @@ class _Search:
         """
         here, first = self.hyperparameters(x), self.best is None
         task = with_small_patterns(self._task) if self._loose else self._task
-        looseness = LOOSENESS if self._loose else 1.0
+        looseness = LOOSENESS_OF_BLOCKS if has_blocks(task) else LOOSENESS
+        looseness = looseness if self._loose else 1.0
         found = fixed_points(task, here, self.best, self._n_threads, looseness)
         self._changed |= not (first or same_blocks(self.best, found.results))
         self._task = with_blocks_of(self._task, found.results)
