@@ -22,8 +22,8 @@ from fastmf.learning.quasi_newton import SearchPoint, minimise
 # then less than a tenth of their standard errors from its maximum: the gain is half of the square.
 EVIDENCE_TOL = 2e-3
 # Tolerance of fixed points, in units of that at the end, until a step is expected to raise the
-# log-evidence by less than this; patterns of blocks stay small as long. With blocks, a state further
-# from its fixed point may lead to another way of joining them, which takes longer.
+# log-evidence by less than this; patterns of blocks stay small as long. With blocks, states further
+# from their fixed points may lead to other ways of joining them, which take longer.
 LOOSENESS, LOOSENESS_OF_BLOCKS, LARGE_GAIN = 25.0, 5.0, 1.0
 # Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
 # above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
