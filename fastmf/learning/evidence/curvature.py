@@ -21,7 +21,7 @@ def evidence_curvature(prior, result, groups, n_groups):
     Parameters
     ----------
     prior : GaussBernoulli
-        That of the features.
+        The prior of the features.
     result : ExpectationPropagation
     groups : int array of shape (n_features,)
     n_groups : int
