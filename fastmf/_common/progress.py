@@ -34,13 +34,15 @@ def followed(steps, what, verbose):
     yield from tqdm(steps, desc=what)
 
 
-def reported(verbose):
+def reported(verbose, what="penalised log-pseudo-likelihood"):
     """A function of the iteration and the value of an objective that is minimised, or None.
 
     Parameters
     ----------
     verbose : bool
         Whether there is one, which prints a line every few seconds.
+    what : str
+        Minus the objective, in words.
     """
     if not verbose:
         return None
@@ -49,7 +51,7 @@ def reported(verbose):
     def report(iteration, value):
         nonlocal shown
         if time.monotonic() - shown >= SECONDS:
-            _show(f"iteration {iteration + 1}, penalised log-pseudo-likelihood {-value:.7g}")
+            _show(f"iteration {iteration + 1}, {what} {-value:.7g}")
             shown = time.monotonic()
 
     return report

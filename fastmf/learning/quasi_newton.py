@@ -46,7 +46,7 @@ class SearchPoint(NamedTuple):
     changed: bool = False
 
 
-def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50):
+def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50, report=None):
     """The lowest point found, by quasi-Newton steps in a box and in a trust region.
 
     A line search would try points far away, which for some functions cost a thousand times more
@@ -65,13 +65,17 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
         evaluation.
     max_iter : int
         Evaluations, after that of the start.
+    report : callable, optional
+        report(k, value) is called with the number of the evaluation, and the lowest value.
 
     Returns
     -------
     array of shape (n_variables,)
     """
     x, point, radius, failures, kept = start, objective(start), 1.0, 0, []
-    for _ in range(max_iter):
+    for k in range(max_iter):
+        if report is not None:
+            report(k, point.value)
         hessian = _model(point, kept)
         step = -np.linalg.solve(hessian, point.gradient)
         step *= min(1.0, radius / max(abs(step / longest).max(), 1e-300))

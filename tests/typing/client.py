@@ -159,7 +159,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     print(regressor.group_inclusion_probability([0, 1]), regressor.reliable_, regressor.message_)
     regressor.save(folder / "regressor.npz")
     regressor = mf.SpikeSlabRegressor.load(folder / "regressor.npz")
-    classifier = mf.SpikeSlabClassifier().fit(X, Y[:, 0])
+    classifier = mf.SpikeSlabClassifier(verbose=True).fit(X, Y[:, 0])
     print(score, found.counts, layered, couplings, field, table.test_couplings().p_value)
     print(table.likelihood_ratio_test(), table.standard_errors(), table.covariance(), table.pmf())
     return {

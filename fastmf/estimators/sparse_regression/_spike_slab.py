@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, iteration, one_of, positive, real_array
+from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
@@ -206,14 +207,15 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             candidates[self._columns()] = 0
             n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
             priors = priors._replace(n_of_groups=n_of_groups)
+        options = {"priors": priors, "n_threads": self.n_threads}
+        options["report"] = reported(self.verbose, "log-evidence with priors")
         quiet = quiet_parameters(task, start, fixed)
         task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
         start, whole = quiet if has_blocks(task) else start, None
         for n_left in reversed(range(MAX_CUTS)):
             best, nearby = maximise_evidence(
-                task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
-                n_threads=self.n_threads,
-            )  # fmt: skip
+                task, start, fixed, max_iter=self.max_evidence_iter, **options
+            )
             task = task if nearby is None else with_blocks_of(task, nearby)
             results = self._final(with_joins(task, MAX_JOINS), best, nearby)
             task = with_blocks_of(task, results)
@@ -240,9 +242,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
         if not average:
             return task, [first], np.ones(1)
-        points, weights = averaged_points(
-            with_joins(task, 0), best, results, fixed, priors=priors, n_threads=self.n_threads
-        )
+        points, weights = averaged_points(with_joins(task, 0), best, results, fixed, **options)
         return task, [first, *points[1:]], weights
 
     def _final(self, task, best, nearby):
@@ -309,7 +309,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         for name, high in limits.items():
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name), high)
-        for name in ("fit_intercept", "standardize"):
+        for name in ("fit_intercept", "standardize", "verbose"):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
         one_of("parameter_prior", self.parameter_prior, ("weak", None))

@@ -94,6 +94,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         regression, of 1000 rows and features, depend on the number of BLAS's threads, as in all of
         NumPy; for equal bits, fix it (`OPENBLAS_NUM_THREADS=1`, or
         `threadpoolctl.threadpool_limits(1)` around `fit`).
+    verbose : bool
+        Whether a line every few seconds says how far the search for the parameters is.
 
     Attributes
     ----------
@@ -178,6 +180,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         parameter_prior="weak",
         average_parameters=False,
         n_threads=None,
+        verbose=False,
     ):
         self._store(locals())
 

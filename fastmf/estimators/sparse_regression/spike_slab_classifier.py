@@ -51,7 +51,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         are those of the data so weighted.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
-    solver, damping, tol, max_iter, max_evidence_iter, n_threads
+    solver, damping, tol, max_iter, max_evidence_iter, n_threads, verbose
         As in `SpikeSlabRegressor`; `tol` is in standard deviations of the noise.
     parameter_prior : {"weak", None}
         Priors on what is learned. "weak": the inclusion probability has the distribution
@@ -139,6 +139,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         parameter_prior="weak",
         class_weight=None,
         n_threads=None,
+        verbose=False,
     ):
         self._store(locals())
 

@@ -80,7 +80,9 @@ def _any_pair(columns, threshold):
     """Whether any two of these columns correlate by more than the threshold."""
     for start in range(0, columns.shape[1], PAIRS_AT_A_TIME):
         rest = columns[:, start:]
-        if (np.triu(abs(rest[:, :PAIRS_AT_A_TIME].T @ rest), 1) > threshold).any():
+        products = (rest.T @ rest[:, :PAIRS_AT_A_TIME]).T
+        products[np.tril_indices(len(products))] = 0
+        if max(products.max(), -products.min()) > threshold:
             return True
     return False
 
@@ -122,6 +124,8 @@ def _nearest(units, correlations, lead):
 
 def _components(links, n):
     """Units that are linked by pairs, together."""
+    if not links.size:
+        return []
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

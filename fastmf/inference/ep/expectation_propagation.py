@@ -64,7 +64,8 @@ def expectation_propagation(
     ----------
     model : SparseLinearModel
     init : None, array of shape (2, n_units) or ExpectationPropagation
-        Sites to start from. None: those that match the moments of the prior.
+        Sites to start from. None: those that match the moments of the prior; with blocks that are
+        found ("auto"), those of the iterations with single sites by which they are.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
         Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
         each seeing the newest values (exact rank-one updates). Convergent: after a few parallel

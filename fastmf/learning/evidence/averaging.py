@@ -88,7 +88,7 @@ class _Grid:
         return SPACING * steps * [self._free[-1], self._free[1]]
 
 
-def averaged_points(task, best, results, fixed, *, priors, n_threads=None):
+def averaged_points(task, best, results, fixed, *, priors, n_threads=None, report=None):
     """Hyper-parameters on a grid around the best ones, and their posterior weights.
 
     Parameters
@@ -101,6 +101,8 @@ def averaged_points(task, best, results, fixed, *, priors, n_threads=None):
         Which ones are not learned. The log-odds of groups move together.
     priors : ParameterPriors
     n_threads : int, optional
+    report : callable, optional
+        report(k, value) is called with the number of a point, and minus its log-density.
 
     Returns
     -------
@@ -124,6 +126,8 @@ def averaged_points(task, best, results, fixed, *, priors, n_threads=None):
         place = max(queue, key=lambda p: points[p].log_density)
         queue.remove(place)
         point = points[place]
+        if report is not None:
+            report(len(points), -point.log_density)
         if point.log_density < top - NO_NEIGHBOURS:
             break
         for new in _neighbours(place, steps, points):

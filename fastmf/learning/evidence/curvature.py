@@ -12,16 +12,16 @@ data alone, which counts all features, makes steps towards a maximum several tim
 
 import numpy as np
 
-from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
 
-def evidence_curvature(model, result, groups, n_groups):
+def evidence_curvature(prior, result, groups, n_groups):
     """Curvatures of minus the log-evidence by ln slab variance and log-odds, at a fixed point.
 
     Parameters
     ----------
-    model : SparseLinearModel
+    prior : GaussBernoulli
+        The prior of the features.
     result : ExpectationPropagation
     groups : int array of shape (n_features,)
     n_groups : int
@@ -32,11 +32,10 @@ def evidence_curvature(model, result, groups, n_groups):
     array of shape (1 + n_groups, 1 + n_groups)
         Not positive definite where the data say little.
     """
-    prior, n = parts_of(model.prior)[0], len(groups)
-    included, own = result.inclusion_probability, slice(n_units(prior))
+    n, included, precision = len(groups), result.inclusion_probability, prior.precision
     if included is None:
-        included = sigmoid(prior.tilted_log_odds(result.b[own], result.a[own]))
-    included, precision = included[:n], prior.precision[:n]
+        included = sigmoid(prior.tilted_log_odds(result.b[:n], result.a[:n]))
+    included = included[:n]
     some = np.maximum(included, np.finfo(float).tiny)
     # Mean square of a coefficient that is not zero, in slab variances, and that of its square.
     square = precision * (result.mean[:n] ** 2 + result.var[:n]) / some
@@ -46,7 +45,7 @@ def evidence_curvature(model, result, groups, n_groups):
     curvature = np.zeros((1 + n_groups, 1 + n_groups))
     curvature[0, 0] = of_slab.sum()
     if n_groups:
-        p = sigmoid(prior.log_odds[:n])
+        p = sigmoid(prior.log_odds)
         of_odds = p * (1 - p) - included * (1 - included)
         curvature[0, 1:] = -np.bincount(groups, (1 - included) * by_slab, n_groups)
         curvature[1:, 1:] = np.diag(np.bincount(groups, of_odds, n_groups))

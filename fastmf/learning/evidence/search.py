@@ -10,6 +10,7 @@ from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.evidence import Hyperparameters, fixed_points
 from fastmf.learning.evidence.blocks import (
+    has_blocks,
     same_blocks,
     with_blocks_of,
     with_small_patterns,
@@ -21,8 +22,9 @@ from fastmf.learning.quasi_newton import SearchPoint, minimise
 # then less than a tenth of their standard errors from its maximum: the gain is half of the square.
 EVIDENCE_TOL = 2e-3
 # Tolerance of fixed points, in units of that at the end, until a step is expected to raise the
-# log-evidence by less than this; patterns of blocks stay small as long.
-LOOSENESS, LARGE_GAIN = 25.0, 1.0
+# log-evidence by less than this; patterns of blocks stay small as long. With blocks, states further
+# from their fixed points may lead to other ways of joining them, which take longer.
+LOOSENESS, LOOSENESS_OF_BLOCKS, LARGE_GAIN = 25.0, 5.0, 1.0
 # Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
 # above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
 # wide before the inclusion has fallen fixed points are hard to find.
@@ -30,6 +32,9 @@ LONGEST_STEPS = 3.0, 0.5, 1.0
 # Smallest curvature by ln slab, in units of that which the complete data would have, and of the
 # matrix of curvatures, in units of those: with less, steps lead too far for a warm start.
 SLAB_SHARE, SMALLEST_SHARE = 0.5, 0.1
+# Smallest curvature by ln s2, in units of that of `curvature_by_noise`, without and with blocks: in
+# these, noise below the best costs many more iterations than a step does.
+NOISE_SHARE, NOISE_SHARE_OF_BLOCKS = 0.6, 1.0
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
 # Bounds of the search, in units of the variance of y, of the slab over the mean square of the
@@ -99,7 +104,8 @@ class _Search:
         """
         here, first = self.hyperparameters(x), self.best is None
         task = with_small_patterns(self._task) if self._loose else self._task
-        looseness = LOOSENESS if self._loose else 1.0
+        looseness = LOOSENESS_OF_BLOCKS if has_blocks(task) else LOOSENESS
+        looseness = looseness if self._loose else 1.0
         found = fixed_points(task, here, self.best, self._n_threads, looseness)
         self._changed |= not (first or same_blocks(self.best, found.results))
         self._task = with_blocks_of(self._task, found.results)
@@ -125,7 +131,10 @@ class _Search:
             step = np.clip(x - np.linalg.solve(curvature, gradient), low, high) - x
             self._loose = not -gradient @ step / 2 < LARGE_GAIN
         changed, self._changed = self._changed, False
-        smallest = np.where(np.arange(len(x)) < self.free[0], curvature.diagonal(), 0.0)
+        smallest = np.zeros(len(x))
+        if self.free[0]:
+            share = NOISE_SHARE_OF_BLOCKS if has_blocks(self._task) else NOISE_SHARE
+            smallest[0] = share * curvature[0, 0]
         return SearchPoint(-density, gradient, curvature, smallest, changed)
 
     def _curvature(self, here, found):
@@ -135,8 +144,8 @@ class _Search:
         curvature = np.eye(len(free))
         curvature[1, 1] = 0
         for part, result in zip(self._task.parts, found.results, strict=True):
-            model, own = part.model(here), part.groups
-            curvature[1:, 1:] += evidence_curvature(model, result, own, n_groups)
+            prior, own = here.prior(part.groups), part.groups
+            curvature[1:, 1:] += evidence_curvature(prior, result, own, n_groups)
         # What it would be if it were known which coefficients are zero.
         n = np.maximum(found.gradient[2:] + self._n_of_groups * expit(here.log_odds), 1.0)
         known = np.append([1.0, n.sum() / 2], n[:n_groups])
@@ -157,7 +166,7 @@ def which_are_free(fixed, n_groups):
     return np.append([not fixed.noise_variance, not fixed.slab_variance], odds)
 
 
-def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=None):
+def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=None, report=None):
     """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
 
     Parameters
@@ -171,6 +180,8 @@ def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=No
     max_iter : int
         Fixed points, after the first one.
     n_threads : int, optional
+    report : callable, optional
+        report(k, value) is called with the number of a fixed point, and minus the log-density.
 
     Returns
     -------
@@ -188,7 +199,7 @@ def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=No
         longest = np.append(LONGEST_STEPS[:2], np.full(len(free) - 2, LONGEST_STEPS[2]))
         x = minimise(
             search.objective, search.whole[free], *search.bounds[free].T, longest=longest[free],
-            tol=EVIDENCE_TOL, max_iter=max_iter,
+            tol=EVIDENCE_TOL, max_iter=max_iter, report=report,
         )  # fmt: skip
     return search.hyperparameters(x), search.best
 

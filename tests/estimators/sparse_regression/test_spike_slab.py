@@ -426,3 +426,20 @@ def test_the_priors_are_printed():
     assert "slab_variance / " not in text
     assert "without priors" in str(mf.SpikeSlabRegressor(parameter_prior=None))
     assert "noise_variance /" not in str(mf.SpikeSlabClassifier())
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_progress_of_the_search_is_shown_if_asked_for(average, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 10))
+    y = 2 * X[:, 3] + rng.normal(size=40)
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
+    model = mf.SpikeSlabRegressor(average_parameters=average)
+    quiet = model.fit(X, y).coef_
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(model.set_params(verbose=True).fit(X, y).coef_, quiet)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1
+    assert all("log-evidence with priors" in line for line in lines)
+    with pytest.raises(ValueError, match="verbose must be"):
+        model.set_params(verbose="yes").fit(X, y)
