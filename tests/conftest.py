@@ -30,6 +30,7 @@ def pytest_collection():
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items):
