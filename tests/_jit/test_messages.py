@@ -155,7 +155,15 @@ def test_the_garbage_collector_rests_while_code_is_compiled():
     assert states == [False, True]
 
 
-def test_what_compilation_leaves_is_not_searched_at_once():
+@pytest.fixture
+def nothing_frozen():
+    """As in a program of a user, who froze nothing; `tests/conftest.py` did."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+def test_what_compilation_leaves_is_not_searched_at_once(nothing_frozen):
     objects, collections = [], []
 
     def inside():
@@ -174,13 +182,10 @@ def test_what_compilation_leaves_is_not_searched_at_once():
 
 
 def test_objects_that_were_frozen_stay_frozen():
-    gc.freeze()
-    try:
-        n_frozen = gc.get_freeze_count()
-        compiling(0)
-        assert gc.get_freeze_count() > n_frozen // 2  # some of them are freed meanwhile
-    finally:
-        gc.unfreeze()
+    gc.freeze()  # and they stay frozen after this test: see `tests/conftest.py`
+    n_frozen = gc.get_freeze_count()
+    compiling(0)
+    assert gc.get_freeze_count() > n_frozen // 2  # some of them are freed meanwhile
 
 
 def test_a_collector_that_was_off_stays_off():
