@@ -91,7 +91,7 @@ def test_bad_rows_are_named():
         mf.tap(model, np.zeros(5))
     with pytest.raises(ValueError, match="all states of a group or none"):
         mf.tap(model, FOUR.one_hot([0, 0, 0, 0]), clamp=np.arange(14) == 1)
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="needs init"):
         mf.tap(model, clamp=np.array([True, False, False, False]))
 
 
