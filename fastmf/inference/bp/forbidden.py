@@ -18,7 +18,6 @@ from scipy.sparse import csr_array
 from scipy.special import xlogy
 
 from fastmf.inference.bp.belief_propagation import belief_propagation
-from fastmf.inference.bp.graphs.units import ranges
 from fastmf.inference.mean_field._sparse_layout import columns_graph
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden
@@ -74,18 +73,18 @@ def _levels(graph, place):
 
     Returns
     -------
-    list of int arrays
+    list of increasing int arrays
         No vertex has a neighbour in its own level, and those of earlier levels come before it.
     """
-    rows = np.repeat(np.arange(len(place)), np.diff(graph.indptr))
+    rows, n = np.repeat(np.arange(len(place)), np.diff(graph.indptr)), len(place)
     later = place[graph.indices] > place[rows]
-    ends = np.cumsum(np.bincount(rows[later], minlength=len(place)))
-    after, n_before = graph.indices[later], np.bincount(graph.indices[later], minlength=len(place))
+    ends = rows[later], graph.indices[later]
+    after = csr_array((np.ones(len(ends[0])), ends), shape=(n, n))
+    n_before = np.bincount(ends[1], minlength=n)
     levels, level = [], np.flatnonzero(n_before == 0)
     while len(level):
         levels.append(level)
-        n_after = np.diff(ends, prepend=0)[level]
-        reached = after[ranges(ends[level] - n_after, n_after)]
+        reached = after[level].indices
         np.subtract.at(n_before, reached, 1)
         level = np.unique(reached[n_before[reached] == 0])
     return levels
@@ -94,7 +93,8 @@ def _levels(graph, place):
 def _ascent(parts, field, q, prior, levels):
     """The bound, and the size of its terms, at the end of sweeps of groups from `q`."""
     (finite, forbidden), bound = parts, (-np.inf, 0.0)
-    places = [(ranges(prior.starts[k], prior.sizes[k]), prior.sizes[k]) for k in levels]
+    group = np.repeat(np.arange(len(prior.sizes)), prior.sizes)
+    places = [(np.flatnonzero(np.isin(group, k)), prior.sizes[k]) for k in levels]
     for _ in range(MAX_ORDER_SWEEPS):
         for states, sizes in places:
             allowed = forbidden[states] @ (q > 0) == 0

@@ -167,7 +167,7 @@ class GraphUnits:
     def state_order(self):
         """Given number of each state in breadth-first order."""
         sizes = self.graph.n_states[self.layout.order]
-        return ranges(self.first_state[self.layout.order], sizes)
+        return _ranges(self.first_state[self.layout.order], sizes)
 
     @cached_property
     def tables(self):
@@ -323,7 +323,7 @@ def sums_at_ends(edges, values, n):
     return sum(np.bincount(side, values, n) for side in edges.T)
 
 
-def ranges(starts, sizes):
+def _ranges(starts, sizes):
     """The integers from each start on, so many of each, one after another."""
     first = np.cumsum(sizes) - sizes
     return np.repeat(starts - first, sizes) + np.arange(sizes.sum())
