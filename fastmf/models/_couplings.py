@@ -164,7 +164,7 @@ def finite_machine(name, model):
     return model
 
 
-def dense_machine(name, model, *, may_be_forbidden=False):
+def dense_machine(name, model):
     """The model with dense couplings, and finite ones, for a solver that takes no others.
 
     Parameters
@@ -173,17 +173,13 @@ def dense_machine(name, model, *, may_be_forbidden=False):
         Name of the solver, for errors.
     model : model
         Other models than a `BoltzmannMachine` are returned as they are.
-    may_be_forbidden : bool, default False
-        Whether the solver takes couplings of -inf.
 
     Raises
     ------
     ValueError
         If couplings are -inf, or sparse and of too many units.
     """
-    if not may_be_forbidden:
-        finite_machine(name, model)
-    couplings = getattr(model, "couplings", None)
+    couplings = getattr(finite_machine(name, model), "couplings", None)
     if not issparse(couplings):
         return model
     if couplings.shape[0] > MAX_DENSE_UNITS:

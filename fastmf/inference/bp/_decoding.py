@@ -1,4 +1,4 @@
-"""Decoding by restarts and local search, and the bound of Mooij and Kappen on uniqueness."""
+"""Decoding by restarts and local search."""
 
 from typing import NamedTuple
 
@@ -21,8 +21,6 @@ CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
 IS_BEST = "; no assignment is more probable: all states of a layer were compared"
 BETTER = "another assignment is more probable, by {:.3g} nats; take n_restarts=20"
 FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
-# The bound is valid after any number of power iterations.
-MAX_POWER_ITERATIONS = 200
 
 
 def draws_per_row(model, n_restarts):
@@ -153,33 +151,3 @@ def best_of(record, optimal, n_starts):
     best = first + record.objective.reshape(-1, n_starts).argmax(1)
     record = BPRecord(*(part[best] if len(part) else part for part in record))
     return record, None if optimal is None else optimal[best]
-
-
-def spectral_radius_bound(weights):
-    """Upper bound of the spectral radius of Mooij and Kappen (2007), Corollary 3.
-
-    Below 1, sum-product has one fixed point and converges to it from any messages, whatever the
-    fields. By Collatz and Wielandt, max (A x)_i / x_i is an upper bound of the spectral radius of A
-    for every positive x; power iteration makes it tight, slowly on trees (whose radius is 0).
-
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-        Couplings of {0, 1} units: four times those of spins.
-    """
-    strength = np.tanh(abs(weights.astype(np.float64)) / 4)
-    if not strength.size:
-        return 0.0
-    x, bound = np.ones_like(strength), np.inf
-    for _ in range(MAX_POWER_ITERATIONS):
-        back = strength * (x.sum(0) - x)
-        new = strength * (back.sum(1, keepdims=True) - back)
-        ratio = (new / x).max()
-        if ratio >= bound * (1 - 1e-9):
-            break
-        bound = ratio
-        # The added multiple of x keeps it positive, and damps oscillations.
-        x = new.clip(min=0) + 0.1 * bound * x + 1e-300
-        x /= x.max()
-        x = x.clip(min=1e-250)
-    return float(np.sqrt(min(bound, ratio)))

@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp._kernel_arguments import progress_of, sweep_options
-from fastmf.inference.bp.beliefs import Beliefs
-from fastmf.inference.fixed_point import trace_of
+from fastmf.inference.bp.beliefs import of_record
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import groups as bp_groups
 from fastmf.priors._protocol import has_log_prob
@@ -194,31 +192,16 @@ def _beliefs(options, units, record, local_maximum, single):
     if objective is not None:
         decoded = problem.hidden_field + problem.weights[states].sum(1)
     log_partition = record.bethe + units.constant if objective is None else objective
-    converged, message = is_converged(record.status), messages_of(record.status)
-    if local_maximum is not None:
-        message = np.where(converged, message, np.char.add(message, POLISHED))
-
-    def row(x):
-        return x[0] if single and x is not None else x
-
-    def layers(*parts):
-        return tuple(row(np.asarray(x, dtype)) for x in parts)
-
     values = np.asarray(units.offset + units.scale * (decoded > 0), dtype)
-    tilts = tilt, record.hidden / units.scale - binary_field(hidden)[0]
-    return Beliefs(
-        mean=layers(means, units.offset + units.scale * p),
-        var=layers(variances, units.scale**2 * p * q),
-        b=layers(*tilts),
-        a=layers(*map(np.zeros_like, tilts)),
-        log_partition=row(log_partition),
-        converged=row(converged),
-        n_iter=row(record.n_iter),
-        residual=row(record.residual),
-        message=row(message),
-        history=row(trace_of(record) if options.history else None),
-        assignment=(row(labels), row(values)),
-        objective=row(objective),
-        local_maximum=row(local_maximum),
-        damping=row(record.damping),
-    )
+    layers = {
+        "mean": (means, units.offset + units.scale * p),
+        "var": (variances, units.scale**2 * p * q),
+        "b": (tilt, record.hidden / units.scale - binary_field(hidden)[0]),
+        "assignment": (labels, values),
+    }
+    rows = {
+        "log_partition": log_partition,
+        "objective": objective,
+        "local_maximum": local_maximum,
+    }
+    return of_record(options, record, single, dtype, layers, rows)

@@ -18,7 +18,6 @@ from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._decoding import (
     assigned_rows,
     set_assignments,
-    spectral_radius_bound,
     with_assignment_check,
 )
 from fastmf.inference.bp._fallbacks import mark_cycles, minimise
@@ -304,7 +303,6 @@ def belief_propagation(
         messages=kept,
         pairwise=pairs,
         local_maximum=optimal,
-        spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
     if found.objective is not None:  # decoded
         return with_assignment_check(found, options, units, is_best)
@@ -325,7 +323,6 @@ def _from_starts(options, model, fields, n_rows):
     units, record, pairs, solutions, stable = propagate_from_starts(
         options, model, fields, n_rows, _propagated
     )
-    radius = spectral_radius_bound(units.weights()) if options.spectral_radius else None
     found = beliefs_of(
         options,
         units,
@@ -334,7 +331,6 @@ def _from_starts(options, model, fields, n_rows):
         messages=None,
         pairwise=pairs,
         local_maximum=None,
-        spectral_radius=radius,
     )
     with_solutions(found, solutions, n_rows is None)
     return _checked(found, model, fields, stable)

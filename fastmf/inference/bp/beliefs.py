@@ -1,13 +1,14 @@
 """The result of belief propagation."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from fastmf._common.html import extent, number
 from fastmf._outcomes import CYCLING, MINIMISE, POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.bp._decoding import spectral_radius_bound
+from fastmf.inference.bp.radius import spectral_radius_bound
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
@@ -114,9 +115,7 @@ class Beliefs(FixedPoint):
         return rows
 
 
-def beliefs_of(
-    options, units, record, single, *, messages, pairwise, local_maximum, spectral_radius
-):
+def beliefs_of(options, units, record, single, *, messages, pairwise, local_maximum):
     """The `Beliefs` of a record; without the axis of rows if `single`."""
     model = units.model
     dtype, m = model.dtype, model.weights.shape[1]
@@ -130,42 +129,81 @@ def beliefs_of(
         x / scale - field
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
     ]
-    converged, message = is_converged(record.status), messages_of(record.status)
-    cycles = record.status == CYCLING
-    if options.algorithm == "sum" and cycles.any():
-        message = np.where(cycles, np.char.add(message, MINIMISE), message)
-    if local_maximum is not None:
-        polished = np.char.add(message, POLISHED)
-        message = np.where(local_maximum & ~converged, polished, message)
+    values = [units.values(k, x).astype(dtype) for k, x in enumerate(assignment)]
+    layers = {"mean": means, "var": variances, "b": tilts, "assignment": values}
+    rows = {
+        "log_partition": log_partition,
+        "objective": objective,
+        "local_maximum": local_maximum,
+        "messages": messages,
+    }
+    radius = partial(_radius, units)
+    known = {"spectral_radius": radius() if options.spectral_radius else None}
+    (known if options.pairwise == "mean" else rows)["pairwise"] = pairwise
+    is_sum = options.algorithm == "sum"
+    hint = MINIMISE if is_sum else ""
+    found = of_record(options, record, single, dtype, layers, rows, hint, **known)
+    if is_sum:
+        found.__dict__["_radius"] = radius
+    return found
+
+
+def _radius(units):
+    return spectral_radius_bound(units.weights())
+
+
+def of_record(options, record, single, dtype, layers, rows, hint="", **known):
+    """The `Beliefs` of a record; without the axis of rows if `single`.
+
+    Parameters
+    ----------
+    options : BPOptions
+    record : BPRecord or GroupRecord
+    single : bool
+    dtype : dtype
+        Floating-point type of the layers.
+    layers : dict
+        `mean`, `var`, `b` and `assignment`: arrays of both layers, with an axis of rows.
+    rows : dict
+        Other attributes with an axis of rows, or None: at least `objective`, `local_maximum` and
+        `log_partition`.
+    hint : str, default ""
+        End of the message of rows whose messages cycle.
+    **known
+        Attributes without that axis.
+    """
 
     def row(x):
         return x[0] if single and x is not None else x
 
-    def layers(parts):
-        return tuple(row(np.asarray(x, dtype)) for x in parts)
+    def both(name, parts):
+        # Labels of groups stay integers.
+        return tuple(row(x if name == "assignment" else np.asarray(x, dtype)) for x in parts)
 
-    found = Beliefs(
-        mean=layers(means),
-        var=layers(variances),
-        b=layers(tilts),
-        a=layers([np.zeros_like(x) for x in log_odds]),
-        log_partition=row(log_partition),
-        converged=row(converged),
+    return Beliefs(
+        **{name: both(name, parts) for name, parts in layers.items()},
+        a=both("a", map(np.zeros_like, layers["b"])),
+        **{name: row(x) for name, x in rows.items()},
+        converged=row(is_converged(record.status)),
         n_iter=row(record.n_iter),
         residual=row(record.residual),
-        message=row(message),
+        message=row(_messages(record, rows["local_maximum"], hint)),
         history=row(trace_of(record) if options.history else None),
-        assignment=layers(units.values(k, x) for k, x in enumerate(assignment)),
-        objective=row(objective),
-        local_maximum=row(local_maximum),
-        messages=row(messages),
-        pairwise=row(pairwise) if options.pairwise != "mean" else pairwise,
         damping=row(record.damping),
-        spectral_radius=spectral_radius,
+        **known,
     )
-    if options.algorithm == "sum":
-        found.__dict__["_radius"] = lambda: spectral_radius_bound(units.weights())
-    return found
+
+
+def _messages(record, local_maximum, hint):
+    """How the rows ended, and what can be done or is known where they have not converged."""
+    message, converged = messages_of(record.status), is_converged(record.status)
+    cycles = record.status == CYCLING
+    if hint and cycles.any():
+        message = np.where(cycles, np.char.add(message, hint), message)
+    if local_maximum is not None:
+        polished = np.char.add(message, POLISHED)
+        message = np.where(local_maximum & ~converged, polished, message)
+    return message
 
 
 def _decoded(options, units, record):

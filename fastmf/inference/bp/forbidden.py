@@ -8,12 +8,17 @@ but only if they give no forbidden pair a positive probability, so that they sta
 the machine. A unit that takes its best distribution given the others keeps the states that it has,
 and gains those that no other unit forbids: L does not fall. Which ones are gained depends on the
 order of the units, of which several are tried.
+
+Units are updated level by level of the graph of the couplings, which is the same as one after
+another in that order: on a sparse graph there are few levels.
 """
 
 import numpy as np
-from scipy.special import logsumexp, xlogy
+from scipy.sparse import csr_array
+from scipy.special import xlogy
 
 from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.mean_field._sparse_layout import columns_graph
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden
 
@@ -26,7 +31,7 @@ def forbidden_bound(couplings, prior, row, n_orders, rng):
 
     Parameters
     ----------
-    couplings : float64 array of shape (n_states, n_states)
+    couplings : float64 array or csr_array of shape (n_states, n_states)
     prior : Categorical
     row : tuple of arrays of shape (1, n_states)
         Field, precision, whether clamped, and values: precisions of groups are zero.
@@ -46,24 +51,57 @@ def forbidden_bound(couplings, prior, row, n_orders, rng):
         return -np.inf, -np.inf, 0.0
     one, field = prior.one_hot(found.assignment).astype(float), prior.field + tilt
     free = np.flatnonzero(~clamped[starts])
+    graph = columns_graph(csr_array(couplings), prior.sizes)[free][:, free]
     parts = finite_and_forbidden(couplings)
     bounds = []
     for _ in range(n_orders):
-        order = rng.permutation(free)
-        groups = [slice(starts[i], starts[i] + prior.sizes[i]) for i in order]
-        bounds.append(_ascent(parts, field, one.copy(), groups))
+        levels = [free[level] for level in _levels(graph, rng.permutation(len(free)))]
+        bounds.append(_ascent(parts, field, one.copy(), prior, levels))
     lower, size = max(bounds)
     return lower, lower, size
 
 
-def _ascent(parts, field, q, groups):
-    """The bound, and the size of its terms, at the end of sweeps of these groups from `q`."""
+def _levels(graph, place):
+    """Vertices that can be updated at the same time, as if it were one after another.
+
+    Parameters
+    ----------
+    graph : csr_array of shape (n_vertices, n_vertices)
+        Not zero where two vertices are coupled.
+    place : int array of shape (n_vertices,)
+        Place of each vertex in the order of updates.
+
+    Returns
+    -------
+    list of increasing int arrays
+        No vertex has a neighbour in its own level, and those of earlier levels come before it.
+    """
+    rows, n = np.repeat(np.arange(len(place)), np.diff(graph.indptr)), len(place)
+    later = place[graph.indices] > place[rows]
+    ends = rows[later], graph.indices[later]
+    after = csr_array((np.ones(len(ends[0])), ends), shape=(n, n))
+    n_before = np.bincount(ends[1], minlength=n)
+    levels, level = [], np.flatnonzero(n_before == 0)
+    while len(level):
+        levels.append(level)
+        reached = after[level].indices
+        np.subtract.at(n_before, reached, 1)
+        level = np.unique(reached[n_before[reached] == 0])
+    return levels
+
+
+def _ascent(parts, field, q, prior, levels):
+    """The bound, and the size of its terms, at the end of sweeps of groups from `q`."""
     (finite, forbidden), bound = parts, (-np.inf, 0.0)
+    group = np.repeat(np.arange(len(prior.sizes)), prior.sizes)
+    places = [(np.flatnonzero(np.isin(group, k)), prior.sizes[k]) for k in levels]
     for _ in range(MAX_ORDER_SWEEPS):
-        for g in groups:
-            allowed = forbidden[g] @ (q > 0) == 0
-            t = np.where(allowed, field[g] + finite[g] @ q, -np.inf)
-            q[g] = np.exp(t - logsumexp(t))
+        for states, sizes in places:
+            allowed = forbidden[states] @ (q > 0) == 0
+            t = np.where(allowed, field[states] + finite[states] @ q, -np.inf)
+            firsts = np.cumsum(sizes) - sizes
+            t = np.exp(t - np.repeat(np.maximum.reduceat(t, firsts), sizes))
+            q[states] = t / np.repeat(np.add.reduceat(t, firsts), sizes)
         terms = q * np.where(q > 0, field, 0), -xlogy(q, q), q * (finite @ q) / 2
         last, bound = bound[0], (sum(map(np.sum, terms)), sum(abs(t).sum() for t in terms))
         if bound[0] - last < SMALLEST_GAIN:

@@ -33,7 +33,7 @@ class Sides(NamedTuple):
         Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
         ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
         themselves.
-    couplings : float64 array of shape (n_first, n_last)
+    couplings : float64 array of shape (n_first, n_last), or csr_array
     """
 
     priors: tuple
@@ -59,7 +59,7 @@ def sides_of(model):
 
 def layout_of_checks(model):
     """A layout whose units are in the order of `sides_of`."""
-    schedule = "sequential" if issparse(model.couplings) else "blocked"
+    schedule = "sequential" if issparse(getattr(model, "couplings", None)) else "blocked"
     return layout_of(model, 1, schedule)
 
 

@@ -1,5 +1,7 @@
 """Bounds of the log-partition against enumeration, of all kinds of machines."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -193,6 +195,86 @@ def test_bounds_of_many_units_of_which_some_are_not_coupled():
     found = mf.log_partition_bounds(model, n_starts=2, max_iter=64)
     right = 625 * mf.exact(small).log_partition
     assert found.lower <= right <= found.upper < right + 625
+
+
+def sparse_symmetric(rng, kind, n, strength):
+    """Couplings of the units on a cycle with a chord and a tail."""
+    graph = np.zeros((n, n))
+    ring = np.arange(n - 1)
+    graph[ring, np.roll(ring, 1)] = graph[0, 2] = graph[n - 2, n - 1] = 1
+    size = width(kind, n) // n
+    whole = symmetric(rng, kind, n, strength) * np.kron(graph + graph.T > 0, np.ones((size, size)))
+    return sparse.csr_array(whole)
+
+
+@pytest.mark.parametrize("kind", ["ising", "bernoulli", "binomial", "categorical"])
+def test_sparse_couplings_have_the_bounds_of_dense_ones(kind):
+    rng = np.random.default_rng(6)
+    for strength in (0.2, 1.0, 4.0):
+        couplings, prior = sparse_symmetric(rng, kind, 7, strength), units(rng, kind, 7)
+        field = rng.normal(size=(2, width(kind, 7)))
+        clamp = np.full((2, 7), np.nan)
+        clamp[1, [0, 3]] = 1
+        whole = mf.BoltzmannMachine(couplings.toarray(), prior)
+        given = {"field": field, "clamp": clamp}
+        right = mf.log_partition_bounds(whole, **given)
+        found = mf.log_partition_bounds(mf.BoltzmannMachine(couplings, prior), **given)
+        assert np.allclose(found.upper, right.upper, rtol=1e-12)
+        assert np.allclose(found.lower, right.lower, atol=1e-6)
+        for k in range(2):
+            log_partition = mf.exact(whole, field=field[k], clamp=clamp[k]).log_partition
+            assert found.lower[k] <= log_partition <= found.upper[k]
+
+
+def test_sparse_units_without_upper_bound_have_a_lower_one():
+    rng = np.random.default_rng(7)
+    couplings = sparse_symmetric(rng, "ising", 6, 0.2)
+    prior = mf.Gaussian(rng.normal(size=6), np.full(6, 2.0))
+    found = mf.log_partition_bounds(mf.BoltzmannMachine(couplings, prior))
+    # The largest bound of a product of Gaussians is at the exact means.
+    mean = np.linalg.solve(np.diag(prior.precision) - couplings.toarray(), prior.field)
+    own = prior.log_partition(np.zeros(6), np.zeros(6)) - prior.field**2 / prior.precision / 2
+    assert found.upper == np.inf
+    assert np.isclose(found.lower, own.sum() + prior.field @ mean / 2)
+
+
+def test_chains_of_many_units_have_both_bounds_in_memory_of_their_edges():
+    """The upper bound of a forest is the log-partition, here by transfer matrices."""
+    rng, n, x = np.random.default_rng(8), 20_000, np.array([-1.0, 1.0])
+    couplings, field = rng.normal(size=n - 1), rng.normal(size=n) / 2
+    log_sums = field[0] * x
+    for coupling, own in zip(couplings, field[1:], strict=True):
+        log_sums = np.logaddexp(*(log_sums[:, None] + coupling * np.outer(x, x))) + own * x
+    right = np.logaddexp(*log_sums)
+    chain = sparse.csr_array(sparse.diags_array([couplings, couplings], offsets=[1, -1]))
+    model = mf.BoltzmannMachine(chain, mf.Ising(field))
+    tracemalloc.start()
+    found = mf.log_partition_bounds(model, n_starts=5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert right - 0.1 * n < found.lower <= found.estimate <= found.upper
+    assert right <= found.upper < right + 1e-6
+    assert peak < 200e6  # couplings alone have 3.2e9 bytes when they are dense
+
+
+def test_lattices_of_many_units_against_transfer_matrices():
+    """Strips of 4 x 1500 spins: states of a column are summed column by column."""
+    rng, height, length = np.random.default_rng(9), 4, 1500
+    down = rng.normal(size=(length, height - 1)) * 0.4
+    along, field = rng.normal(size=(length - 1, height)) * 0.4, rng.normal(size=(length, height))
+    x = 2.0 * (np.arange(2**height)[:, None] >> np.arange(height) & 1) - 1
+    own = field @ x.T + down @ (x[:, 1:] * x[:, :-1]).T
+    log_sums = own[0]
+    for k in range(1, length):
+        log_sums = logsumexp(log_sums[:, None] + (x * along[k - 1]) @ x.T, axis=0) + own[k]
+    inside = np.pad(down, [(0, 0), (0, 1)]).ravel()[:-1]
+    diagonals, offsets = [inside, inside, *[along.ravel()] * 2], [1, -1, height, -height]
+    lattice = sparse.csr_array(sparse.diags_array(diagonals, offsets=offsets))
+    found = mf.log_partition_bounds(
+        mf.BoltzmannMachine(lattice, mf.Ising(field.ravel())), n_starts=2
+    )
+    right, n = logsumexp(log_sums), field.size
+    assert right - 0.1 * n < found.lower <= right <= found.upper < right + 0.1 * n
 
 
 def test_bad_arguments_are_refused():

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastmf.inference.bp._decoding import MAX_POWER_ITERATIONS
+from fastmf.inference.bp.radius import MAX_POWER_ITERATIONS, perron_bound
 
-# Updates of slots, after any number of which the bound is valid.
+# Updates of slots in all power iterations.
 MAX_UPDATES = 10**7
 
 
@@ -12,8 +12,7 @@ def spectral_radius(units):
     """Upper bound of the spectral radius of Mooij and Kappen (2007), Corollary 3; 0 on a forest.
 
     Between directed edges the matrix is A_(i->j),(k->i) = tanh(strength_ij) for k != j: |K| of
-    two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of others. By
-    Collatz and Wielandt max (A x)_i / x_i is an upper bound for every positive x.
+    two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of others.
 
     Parameters
     ----------
@@ -25,18 +24,13 @@ def spectral_radius(units):
     strength = np.tanh(_strengths(units))[layout.edges]
     n_units = len(units.graph.n_states)
     senders = np.repeat(np.arange(n_units), np.diff(layout.starts))
-    x, bound, ratio = np.ones(len(strength)), np.inf, np.inf
-    for _ in range(max(2, min(MAX_POWER_ITERATIONS, MAX_UPDATES // len(x)))):
+
+    def product(x):
         received = np.bincount(layout.neighbours, x, n_units)
-        new = strength * (received[senders] - x[layout.reverse])
-        ratio = (new / x).max()
-        if ratio >= bound * (1 - 1e-9):
-            break
-        bound = ratio
-        # The added multiple of x keeps it positive, and damps oscillations.
-        x = new.clip(min=0) + 0.1 * bound * x + 1e-300
-        x = (x / x.max()).clip(min=1e-250)
-    return float(min(bound, ratio))
+        return strength * (received[senders] - x[layout.reverse])
+
+    max_iter = max(2, min(MAX_POWER_ITERATIONS, MAX_UPDATES // len(strength)))
+    return perron_bound(product, np.ones(len(strength)), max_iter)
 
 
 def _strengths(units):
