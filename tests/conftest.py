@@ -21,8 +21,8 @@ LONG = "test_documentation.py", "test_docstrings.py"
 def pytest_collection():
     """Search for unreachable cycles among what tests make, not in all that is imported for them.
 
-    These are 1.5 million objects: the search took a fifth of the time of tests. It is never switched
-    off, as Dask restores what it found when it was imported.
+    These are 1.5 million objects: the search took a fifth of the time of tests. It is not switched
+    off, as Dask restores the state in which it was imported.
     """
     gc.set_threshold(1_000_000)
     try:
