@@ -37,8 +37,9 @@ MAX_GIVEN_STARTS, N_UNCOUPLED_STARTS = 100, 10
 # Fractions of the units of random starts that are at their highest value, the others at the lowest.
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 STARTS_OF_FRACTION = 5
-# Solutions that are mixed at most, and states drawn from each of them.
-MAX_COMPONENTS, N_DRAWN_STATES = 50, 20
+# Solutions that are mixed at most, nats by which their bounds are lower than the largest at most,
+# and states that are drawn from all of them.
+MAX_COMPONENTS, MAX_FALL_OF_COMPONENT, N_DRAWN_STATES = 50, 20.0, 400
 # States times units of a side of which all states are summed.
 MAX_SUMMED_NUMBERS = 2**19
 # Nats by which an estimate may be below the bound, as it is below the truth by errors of its own.
@@ -100,8 +101,10 @@ def lower_bound(model, starts=(), rng=0):
         bounds, b = (bounds - SUM_ROUNDING * sizes)[known], b[known]
         order = np.argsort(-bounds, kind="stable")
         bounds, b = bounds[order], b[order]
-        value, phases = mixture_bound(sides, b, bounds)
-        value = max([value, *_sums_over_states(sides, b, rng)])
+        first = _components(b, bounds)
+        value, chosen = mixture_bound(sides, b[first], bounds[first])
+        phases = [int(first[k]) for k in chosen]
+        value = max([value, *_sums_over_states(sides, b[first], rng)])
     return LowerBound(float(value), b, bounds, phases)
 
 
@@ -165,22 +168,21 @@ def mixture_bound(sides, b, bounds):
     """
     if not len(bounds):
         return -np.inf, []
-    first = _distinct(b, bounds)[:MAX_COMPONENTS]
-    b, bounds = b[first], bounds[first]
     logs = log_overlaps(sides, b)
     chosen, best = [0], bounds[0]
     for k in range(1, len(bounds)):
         value = _value_of_mixture(bounds, logs, [*chosen, k])
         if value > best:
             chosen, best = [*chosen, k], value
-    return best - SUM_ROUNDING * abs(best), [int(first[k]) for k in chosen]
+    return best - SUM_ROUNDING * abs(best), chosen
 
 
-def _distinct(b, bounds):
-    """Positions of products of which the bounds or the tilts differ, roughly, in their order."""
-    along = np.tanh(b) @ np.cos(np.arange(b.shape[1]))
-    keys = np.column_stack([np.round(bounds, 5), np.round(along, 2)])
-    return np.sort(np.unique(keys, axis=0, return_index=True)[1])
+def _components(b, bounds):
+    """Positions of products of much weight, of which bounds or tilts differ, roughly, in order."""
+    near = bounds[bounds > bounds.max(initial=-np.inf) - MAX_FALL_OF_COMPONENT]
+    along = np.tanh(b[: len(near)]) @ np.cos(np.arange(b.shape[1]))
+    keys = np.column_stack([np.round(near, 5), np.round(along, 2)])
+    return np.sort(np.unique(keys, axis=0, return_index=True)[1])[:MAX_COMPONENTS]
 
 
 def _value_of_mixture(bounds, logs, chosen):
@@ -207,11 +209,12 @@ def log_overlaps(sides, b):
     out, zero = np.zeros((len(b), len(b))), np.float64(0)
     for prior, units in zip(sides.priors, sides.slices, strict=True):
         own = prior.log_partition(b[:, units], zero)
-        for k in range(len(b)):
-            middle = prior.log_partition((b[k, units] + b[:, units]) / 2, zero)
-            ends = (own[k] + own) / 2
-            out[k] += (middle - ends).sum(1) + SUM_ROUNDING * (abs(middle) + abs(ends)).sum(1)
-    return np.minimum(np.where(np.isnan(out), 0, out), 0)
+        for k in range(len(b) - 1):
+            middle = prior.log_partition((b[k, units] + b[k + 1 :, units]) / 2, zero)
+            ends = (own[k] + own[k + 1 :]) / 2
+            sizes = (abs(middle) + abs(ends)).sum(1)
+            out[k, k + 1 :] += (middle - ends).sum(1) + SUM_ROUNDING * sizes
+    return np.minimum(np.where(np.isnan(out), 0, out + out.T), 0)
 
 
 def _sums_over_states(sides, b, rng):
@@ -224,12 +227,18 @@ def _sums_over_states(sides, b, rng):
         sides_of_states = {}
         for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
             if is_discrete(prior):
-                tilts = np.repeat(b[:MAX_COMPONENTS, units], N_DRAWN_STATES, axis=0)
+                tilts = np.repeat(b[:, units], -(-N_DRAWN_STATES // len(b)), axis=0)
                 x = sample(prior, tilts, np.zeros_like(tilts), rng)
-                sides_of_states[k] = np.unique(x, axis=0)
+                sides_of_states[k] = _distinct_states(x)
     for k, x in sides_of_states.items():
         if all(map(has_log_prob, parts_of(sides.priors[k]))):
             yield log_sum_of_weights(sides, k, x)
+
+
+def _distinct_states(x):
+    """Each row once."""
+    x = x + 0.0  # no -0, whose bytes differ
+    return x[list({row.tobytes(): k for k, row in enumerate(x)}.values())]
 
 
 def log_sum_of_weights(sides, k, x):
