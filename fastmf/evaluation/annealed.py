@@ -38,7 +38,7 @@ MAX_DENSE_CHAIN_UNITS = 100
 MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 # Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
 MAX_PARAMETER = 1e12
-# Sweeps of the chains that start all over the machine.
+# Sweeps of the chains that start all over the machine: with 30, diverged machines lose phases.
 MAX_SPREAD_SWEEPS = 100
 # Times that phases are looked for at most, while the estimate is below the bound.
 MAX_SEARCHES = 3
@@ -266,7 +266,7 @@ class Exploration:
         spread = path.sample(
             self.neutral, spread_states(path.model, path.rng), min(n_steps, MAX_SPREAD_SWEEPS)
         )
-        self._bound([spread, first.ends if starts is None else starts, samples])
+        self._bound([spread, samples] if starts is None else [spread, starts, samples])
         for _ in range(MAX_SEARCHES):
             if self.lower_bound <= log_mean(self.best)[0] + MAX_LACKING:
                 break

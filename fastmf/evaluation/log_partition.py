@@ -15,6 +15,7 @@ from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.exact_check import is_small
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
+from fastmf.inference.mean_field.lower_bound import lacking
 from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
@@ -272,8 +273,8 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
             entries.add(LogPartitionEntry(name, -np.inf, None, seconds, "diverged: " + remark))
             continue
         total = log_partition_estimate(solutions)
-        if total < ais.lower_bound - ais.tolerance:
-            remark += f", wrong: at least {ais.lower_bound - total:.3g} nats too low"
+        if too_low := lacking(total, ais.lower_bound, model.dtype, ais.tolerance):
+            remark += f", wrong: at least {too_low:.3g} nats too low"
         for kind, value in (
             ("log-sum-exp", total),
             ("largest", float(values.max())),

@@ -9,7 +9,7 @@ from fastmf._common.warning import warn_user
 from fastmf.evaluation.annealed import Exploration
 from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound
+from fastmf.inference.mean_field.lower_bound import lacking, lower_bound
 from fastmf.inference.sampling.annealing import (
     RESAMPLE_BELOW,
     Path,
@@ -165,10 +165,10 @@ class TrajectoryAnnealing:
         else:
             size = self._anneal_from_last(model)
             difference = self._compare_with_fresh(model)
-        lacking = self._lacking(model)
-        if lacking > MAX_LACKING and not first:
+        too_low = self._lacking(model)
+        if too_low and not first:
             size = self._anneal_from_units(model)
-            lacking = self._lacking(model)
+            too_low = self._lacking(model)
         self._model = model
         if X is not None:
             log_likelihoods = log_likelihood(model_of_data, X, self._value)
@@ -179,10 +179,10 @@ class TrajectoryAnnealing:
         self.difference.append(float(difference))
         self.effective_size.append(float(size))
         self.seconds.append(time.perf_counter() - start)
-        if lacking > MAX_LACKING:
+        if too_low:
             warn_user(
                 f"annealing along the trajectory: the log-partition of epoch {epoch} is at least "
-                f"{lacking:.3g} nats too low: chains miss the states of most weight, as happens "
+                f"{too_low:.3g} nats too low: chains miss the states of most weight, as happens "
                 "where training diverges. Train with a smaller learning rate."
             )
         if size < min(MIN_EFFECTIVE_SIZE, self.n_chains / 2):
@@ -226,9 +226,10 @@ class TrajectoryAnnealing:
         return difference
 
     def _lacking(self, model):
-        """Nats by which the estimate is below a certain lower bound, or a negative number."""
+        """Nats by which the estimate is below a certain lower bound, 0 if it is not."""
         path, chains, _ = self._path(model, self.chains)
-        return path.shift + lower_bound(path.model, [chains]).value - self._value
+        bound = path.shift + lower_bound(path.model, [chains]).value
+        return lacking(self._value, bound, model.dtype)
 
     def _path(self, model, chains=None):
         """The path to a model, chains as states of its units, and the two values of these if so."""

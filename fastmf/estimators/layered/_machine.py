@@ -20,7 +20,7 @@ from fastmf.estimators.layered._units import given_layers, hidden_prior, visible
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
-from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound
+from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -206,7 +206,7 @@ class LayeredMachine(
         -----
         ConvergenceWarning
             If the estimate is unknown, or below a certain lower bound of the log-partition, by
-            naive mean field from `starts_` and from states all over the machine.
+            naive mean field from these solutions and from states all over the machine.
 
         Examples
         --------
@@ -235,17 +235,15 @@ class LayeredMachine(
                 ConvergenceWarning,
             )
         elif how == ESTIMATES[0]:
-            self._warn_if_certainly_low(found)
+            self._warn_if_certainly_low(found, solved)
         return found
 
-    def _warn_if_certainly_low(self, found):
+    def _warn_if_certainly_low(self, found, solved):
         """Warn if a lower bound shows that a log-partition by mean-field solutions is too low."""
-        model = self.model_.bipartite()
-        starts = () if self.model_.deep else (self.starts_,)
-        bound = lower_bound(model, starts).value
-        if bound > found + MAX_LACKING:
+        bound = lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
+        if too_low := lacking(found, bound, self.model_.dtype):
             warn_user(
-                f"the log-partition {found:.6g} is at least {bound - found:.3g} nats too low, and "
+                f"the log-partition {found:.6g} is at least {too_low:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
                 "of most weight, as happens where training has diverged. Train with a smaller "
                 "learning_rate, or take `fastmf.annealed_importance_sampling`.",

@@ -32,8 +32,8 @@ from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import as_dtype, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states
 
-# Rows of each array of starts that are used, and units at random.
-MAX_GIVEN_STARTS, N_UNCOUPLED_STARTS = 100, 10
+# Rows of each array of starts that are used, solutions among these, and units at random.
+MAX_GIVEN_STARTS, MAX_SOLVED_STARTS, N_UNCOUPLED_STARTS = 150, 20, 10
 # Fractions of the units of random starts that are at their highest value, the others at the lowest.
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 STARTS_OF_FRACTION = 5
@@ -106,6 +106,44 @@ def lower_bound(model, starts=(), rng=0):
         phases = [int(first[k]) for k in chosen]
         value = max([value, *_sums_over_states(sides, b[first], rng)])
     return LowerBound(float(value), b, bounds, phases)
+
+
+def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
+    """Nats by which an estimate is below a bound, 0 if errors of its own explain the difference.
+
+    Parameters
+    ----------
+    estimate, bound : float
+    dtype : dtype
+        Type of the numbers of the model: the estimate is rounded as these are.
+    tolerance : float
+        Error of the estimate, in nats, beside rounding.
+
+    Returns
+    -------
+    float
+    """
+    allowed = tolerance + np.finfo(dtype).eps * abs(estimate)
+    return bound - estimate if bound - estimate > allowed else 0.0
+
+
+def starts_at(solutions):
+    """Means of the even layers in those solutions of a layered machine that have most weight.
+
+    Parameters
+    ----------
+    solutions : FixedPoint
+
+    Returns
+    -------
+    array of shape (n_starts, n_units of the even layers)
+        One for each of the `MAX_SOLVED_STARTS` largest log-partitions that differ.
+    """
+    means = np.hstack(solutions.mean[::2])
+    values = np.round(solutions.log_partition, 2)
+    values[~np.isfinite(means).all(1) | ~np.isfinite(values)] = -np.inf
+    values, rows = np.unique(values, return_index=True)
+    return means[rows[values > -np.inf][: -MAX_SOLVED_STARTS - 1 : -1]]
 
 
 def _means(model):

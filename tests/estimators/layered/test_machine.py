@@ -110,6 +110,17 @@ def test_scores_are_annealed_where_mean_field_has_no_moments():
     assert np.isfinite(machine.score(X))
 
 
+def test_rounding_of_large_fields_is_no_error_of_the_log_partition():
+    rng = np.random.default_rng(0)
+    Y = (rng.random((50, 60)) < 0.3).astype(np.float32)
+    machine = mf.GeneralizedRBM(30, n_epochs=1, random_state=0).fit(Y)
+    weights, field = rng.normal(size=(60, 30)) / 10, rng.normal(size=60)
+    field[:3] = 1e8 * np.array([np.pi, -np.pi, 1.2345])
+    layers = mf.Bernoulli(field.astype(np.float32)), mf.Bernoulli(np.zeros(30, np.float32))
+    machine.model_ = mf.RBM(weights.astype(np.float32), *layers)
+    assert machine.log_partition("log_sum_exp") == pytest.approx(field[[0, 2]].sum(), rel=1e-6)
+
+
 def test_a_log_partition_that_misses_the_states_of_most_weight_warns():
     """All starts lead to a sparse phase, and almost all weight is where all units are on."""
     n, hidden = 60, 30

@@ -1,18 +1,24 @@
 """Lower bounds of log-partitions against enumeration."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import fastmf as mf
 from fastmf.inference.mean_field import lower_bound as module
 from fastmf.inference.mean_field.lower_bound import (
+    lacking,
     log_overlaps,
     log_sum_of_weights,
     lower_bound,
     mixture_bound,
+    starts_at,
 )
 from fastmf.inference.mean_field.naive_bound import naive_bound, sides_of
 from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.priors._protocol import as_dtype, n_units
+from fastmf.priors.concatenated import concatenate
 
 
 @pytest.fixture
@@ -46,6 +52,73 @@ def test_bounds_are_never_higher_than_enumeration(scale, without_sums_over_all_s
             # Products are far from Gaussian units with strong couplings.
             gaussian = any(isinstance(prior, mf.Gaussian) for prior in model.layers)
             assert gaussian or exact - found.value < 1.5
+
+
+def in_double_precision(model):
+    layers = (as_dtype(prior, np.float64) for prior in model.layers)
+    return mf.RBM(model.weights.astype(float), *layers)
+
+
+def machines_of_mixed_units(rng, dtype):
+    """Units with fields that decide them, units without couplings, and deep machines."""
+
+    def normal(*shape):
+        return (rng.choice([0.5, 2.0, 10.0]) * rng.normal(size=shape)).astype(dtype)
+
+    def field(n):
+        values = normal(n)
+        values[[0, -1]] = 1e6, -1e6
+        return values
+
+    few = mf.Bernoulli(field(6))
+    precision, low, high = (np.full(6, value, dtype) for value in (9.0, -1.0, 1.5))
+    rho = np.full(6, 0.3, dtype)
+    mixed = concatenate(
+        [mf.Ising(field(4)), mf.Ordinal(normal(4, 3)), mf.Categorical(normal(2, 3))]
+    )
+    for visible in (
+        mixed,
+        mf.TruncatedGaussian(normal(6), precision, low, high),
+        mf.TruncatedGaussBernoulli(rho, normal(6), precision, low, high),
+        mf.GaussBernoulli(precision, rho, normal(6) / 10),
+    ):
+        weights = normal(n_units(visible), 6) / 4
+        weights[2], weights[:, 3] = 0, 0
+        yield mf.RBM(weights, visible, few)
+    layers = mf.Bernoulli(field(7)), mf.Ising(normal(5)), mf.Bernoulli(normal(6)), few
+    weights = [normal(n, m) for n, m in ((7, 5), (5, 6), (6, 6))]
+    yield mf.DBM(weights[:2], layers[:3]).bipartite()
+    yield mf.DBM(weights, layers).bipartite()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sums", [True, False])
+def test_bounds_of_mixed_units_hold_in_both_precisions(dtype, sums, monkeypatch):
+    monkeypatch.setattr(module, "MAX_SUMMED_NUMBERS", 0)
+    if not sums:
+        monkeypatch.setattr(module, "_sums_over_states", lambda *_: [])
+    for seed in range(3):
+        for model in machines_of_mixed_units(np.random.default_rng(seed), dtype):
+            exact = mf.exact(in_double_precision(model), averages=False).log_partition
+            found = lower_bound(model).value
+            assert exact - (0.1 if sums else 40) < found <= exact + 1e-12 * abs(exact)
+
+
+def test_solutions_of_most_weight_are_the_starts():
+    mean = np.arange(10.0)[:, None] * np.ones(3)
+    log_partition = np.r_[np.arange(8) / 2, np.nan, 3.5]
+    mean[7] = np.nan
+    layers = mean, np.zeros((10, 2)), -mean[:, :1]
+    solved = SimpleNamespace(mean=layers, log_partition=log_partition)
+    starts = starts_at(solved)
+    np.testing.assert_array_equal(starts[:, 0], [9, 6, 5, 4, 3, 2, 1, 0])
+    np.testing.assert_array_equal(starts[:, 3], -starts[:, 0])
+
+
+def test_rounding_of_an_estimate_is_not_lacking():
+    assert lacking(10.0, 11.0, np.float64) == 1.0
+    assert lacking(10.0, 10.4, np.float64) == 0.0 == lacking(10.0, 9.0, np.float64)
+    assert lacking(1e8, 1e8 + 2, np.float32) == 0.0 != lacking(1e8, 1e8 + 2, np.float64)
 
 
 def test_few_states_are_all_summed():
