@@ -19,7 +19,13 @@ from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS, may_stay_whole
 from fastmf.inference.ep.schedules import SCHEDULES
-from fastmf.learning.evidence import NEVER_ZERO, FixedPoints, robust_solution, search_tolerance
+from fastmf.learning.evidence import (
+    NEVER_ZERO,
+    FixedPoints,
+    robust_solution,
+    search_tolerance,
+    solution_from,
+)
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
     has_blocks,
@@ -28,6 +34,7 @@ from fastmf.learning.evidence.blocks import (
     with_blocks_of,
     with_grams,
     with_joins,
+    with_sharing_blocks,
     without_cut_blocks,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
@@ -227,6 +234,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             task, start = cut, best
         if whole is not None and not all(result.converged for result in results):
             task, best, results = whole
+        task, results = self._with_shared_effects(task, best, results)
         if n_left < MAX_CUTS - 1:
             warn_user(
                 "A block of correlated features has more effects than are summed over, and was cut "
@@ -249,13 +257,26 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         """The fixed points with these hyper-parameters, or where the solver ended."""
         results = []
         for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
-            result = robust_solution(
-                part.model(best), start, schedule=self.solver, damping=self.damping,
-                tol=min(self.tol, search_tolerance(part.X, best.noise_variance)),
-                max_iter=self.max_iter, n_threads=self.n_threads, blocks=part.blocks,
-            )  # fmt: skip
-            results.append(result)
+            options = self._options(part, best) | {"schedule": self.solver}
+            results.append(robust_solution(part.model(best), start, blocks=part.blocks, **options))
         return tuple(results)
+
+    def _options(self, part, best):
+        """Options of the solver at the end."""
+        tol = min(self.tol, search_tolerance(part.X, best.noise_variance))
+        options = {"damping": self.damping, "max_iter": self.max_iter, "n_threads": self.n_threads}
+        return options | {"tol": tol}
+
+    def _with_shared_effects(self, task, best, results):
+        """The task and its fixed points, two blocks joined that share an effect, if of use."""
+        ends = []
+        for part, result in zip(task.parts, results, strict=True):
+            if (joined := with_sharing_blocks(part, result)) is not None:
+                options = self._options(part, best) | {"schedule": "parallel"}
+                found = solution_from(part.model(best), result, blocks=joined.blocks, **options)
+                result = found if may_stay_whole(found) else result
+            ends.append(result)
+        return with_blocks_of(task, ends), tuple(ends)
 
     def _warn_of_ends(self, results):
         """Warn of results that are no fixed points."""

@@ -19,6 +19,11 @@ from fastmf.inference.gaussian.blocks import labels_of, members_of
 MAX_FULL, MAX_CUTS, MAX_FULL_WHOLE = 0.05, 4, 0.5
 # Features that move most, whose correlations are computed, and how often blocks are joined.
 MOST_MOVING, MAX_JOINS = 64, 8
+# Smallest correlation of features that share an effect, and smallest probabilities of having one
+# and none where that is open. Of 20 problems in which joining by these changed a probability by
+# more than 0.01 all came nearer to enumeration or chains over models, most by a factor of 2.
+# Patterns of larger blocks took three times as long as the rest of a fit, and were of no use.
+SHARING_CORRELATION, OPEN, MAX_SHARING = 0.3, 0.05, 40
 # Probabilities of inclusion this near to 0 and to 1 leave nothing to decide.
 NEARLY_ZERO, NEARLY_ONE = 0.1, 1e-3
 
@@ -137,12 +142,43 @@ def joined_blocks(X, members, result):
     moved = abs(result.gaussian_mean - result.mean)[:n] / deviation
     moved = np.minimum(moved, 1) * np.minimum(included / NEARLY_ZERO, 1)
     moved *= np.minimum((1 - included) / NEARLY_ONE, 1)
-    units = np.argsort(-moved)[:MOST_MOVING]
-    columns, weights = unit_columns(X[:, units]), np.sqrt(moved[units])
-    scores = abs(columns.T @ columns) * np.outer(weights, weights)
+    return _joined(X, members, moved)
+
+
+def sharing_blocks(X, members, result):
+    """Blocks, two of them joined, that may share an effect; None if there are none.
+
+    Features of either correlate, and whether one of them has an effect is open: that may depend on
+    the other, of which the block of the first knows only the Gaussian.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    members : list of int array
+    result : ExpectationPropagation
+    """
+    included = result.inclusion_probability[: X.shape[1]]
+    weights = np.where(included < OPEN, 0, included)
+    limits = SHARING_CORRELATION, MAX_SHARING
+    return _joined(X, members, weights, included > 1 - OPEN, *limits)
+
+
+def _joined(X, members, weights, decided=None, threshold=0.0, largest=MAX_FEATURES):
+    """Blocks, those two joined whose features correlate most by their weights; None if none are.
+
+    Features that are both decided, or correlate by less than the threshold, do not count.
+    """
+    n = X.shape[1]
+    units = np.argsort(-weights)[:MOST_MOVING]
+    columns, roots = unit_columns(X[:, units]), np.sqrt(weights[units])
+    scores = abs(columns.T @ columns)
+    scores[scores < threshold] = 0
+    scores *= np.outer(roots, roots)
     labels = labels_of(members, n)
     sizes, own = np.bincount(labels)[labels[units]], labels[units]
-    scores[(own[:, None] == own) | (sizes[:, None] + sizes > MAX_FEATURES)] = 0
+    if decided is not None:
+        scores[np.logical_and.outer(decided[units], decided[units])] = 0
+    scores[(own[:, None] == own) | (sizes[:, None] + sizes > largest)] = 0
     first, second = np.unravel_index(scores.argmax(), scores.shape)
     if not scores[first, second] > 0:
         return None

@@ -9,6 +9,7 @@ from fastmf.inference.ep.block_partition import (
     blocks_of,
     checked_labels,
     full_blocks,
+    sharing_blocks,
     without_full_blocks,
 )
 from fastmf.inference.ep.expectation_propagation import Leads
@@ -146,6 +147,16 @@ def without_cut_blocks(task, results):
             part = part._replace(blocks=FoundBlocks(labels, 0) if members else None)
         parts.append(part)
     return _with_parts(task, parts) if n_cut else None
+
+
+def with_sharing_blocks(part, result):
+    """The part of a task, two blocks joined that may share an effect; None if there are none."""
+    if not (isinstance(part.blocks, FoundBlocks) and result.converged):
+        return None
+    members = sharing_blocks(part.X, blocks_of(part.X, part.blocks), result)
+    if members is None:
+        return None
+    return part._replace(blocks=FoundBlocks(labels_of(members, part.X.shape[1]), 0))
 
 
 def labels_of_task(task):

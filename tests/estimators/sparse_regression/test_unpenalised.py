@@ -94,7 +94,8 @@ def test_moments_are_as_good_as_rows(options, blocks):
     X, y = X - X.mean(0), y - y.mean()
     if blocks:  # two parts that are orthogonal
         X[:, 3:] -= X[:, :3] @ np.linalg.lstsq(X[:, :3], X[:, 3:], rcond=None)[0]
-    options = {"unpenalised": [1, 4], "standardize": False} | options
+    # Blocks are joined in each part: with them those of the rows may be others.
+    options = {"unpenalised": [1, 4], "standardize": False, "blocks": None} | options
     rows = mf.SpikeSlabRegressor(**options).fit(X, y)
     gram = X.T @ X
     if blocks:

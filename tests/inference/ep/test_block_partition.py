@@ -12,6 +12,7 @@ from fastmf.inference.ep.block_partition import (
     blocks_of,
     joined_blocks,
     may_stay_whole,
+    sharing_blocks,
 )
 from fastmf.inference.ep.correlated import MAX_FEATURES
 from fastmf.inference.ep.expectation_propagation import Leads
@@ -60,6 +61,21 @@ def test_blocks_of_what_moves_are_joined():
     assert [units.tolist() for units in joined] == [[0, 1, 2, 3]]
     stopped.gaussian_mean = np.zeros(6)
     assert joined_blocks(X, [np.array([0, 2])], stopped) is None
+
+
+def test_blocks_that_share_an_effect_are_joined_where_it_is_open():
+    X = two_places().X
+    members = [np.array([0, 2]), np.array([1, 3])]
+
+    def joined(*included):
+        result = SimpleNamespace(inclusion_probability=np.array(included))
+        found = sharing_blocks(X, members, result)
+        return found if found is None else [units.tolist() for units in found]
+
+    assert joined(0.99, 0.3, 0, 0, 0, 0) == [[0, 1, 2, 3]]
+    assert joined(0.99, 0.98, 0, 0, 0, 0) is None  # both have an effect
+    assert joined(0.99, 0.02, 0, 0, 0, 0) is None
+    assert joined(0.5, 0.0, 0.5, 0.5, 0, 0) is None  # no correlations
 
 
 def test_blocks_are_not_joined_beyond_the_largest():
