@@ -20,6 +20,7 @@ from numba.core import cgutils, types
 from numba.core.typing.templates import infer_global, make_intrinsic_template
 from numba.extending import overload_method
 
+from fastmf._jit import forks  # noqa: F401  A fork waits for threads that compile
 from fastmf._jit.arrays import field, pointer_to_entry
 from fastmf._jit.cache import FOLDER, Cache
 from fastmf._jit.compiler import Compiler, CompilerOfEntries
@@ -157,7 +158,7 @@ _FUNCTIONS: dict[int, Callable] = {}
 def address_of(function, *arguments):
     """Address of a function of kernel(mode="by_address"), compiled for arguments of such types.
 
-    Found once: llvmlite has a lock for it, and a child that is forked meanwhile waits for ever.
+    Found once: llvmlite has a lock for it, which a fork waits for.
 
     Parameters
     ----------
