@@ -35,7 +35,7 @@ def python(code, *arguments):
 def forked(folder, code, *arguments, imports=("numba",)):
     """The same in a process that has imported some packages, but not this one."""
     options = {"out": folder, "environment": ENVIRONMENT, "imports": imports}
-    done = forks.python(code, *arguments, **options)
+    done = forks.python(code, *arguments, compiled=False, **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
