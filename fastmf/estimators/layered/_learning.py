@@ -34,7 +34,7 @@ from fastmf.learning.layered.settings import (
 )
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
-from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
+from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._rows import log_prob_of_rows, states
@@ -296,8 +296,7 @@ class Learning:
 
 def _repeated_rows(weights):
     """Rows as often as their weights say, several times all of them where they are few."""
-    rng, n_times = np.random.default_rng(0), max(1, MIN_REPEATED // len(weights))
-    return np.concatenate([weighted_rows(weights, rng) for _ in range(n_times)])
+    return resampled_rows(weights, max(len(weights), MIN_REPEATED), 0.5)
 
 
 class Begin(NamedTuple):

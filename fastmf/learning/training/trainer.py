@@ -145,14 +145,29 @@ def monitor_rows(X, settings, seed, weights=None):
 
 
 def weighted_rows(weights, rng):
-    """As many rows as there are, each as often as its weight says on average, in random order.
+    """As many rows as there are, each as often as its weight says on average, in random order."""
+    return rng.permutation(resampled_rows(weights, len(weights), rng.random()))
 
-    By systematic resampling: a row comes as often as expected, rounded down or up.
+
+def resampled_rows(weights, n_drawn, offset):
+    """Some rows in ascending order, each as often as its weight says, rounded down or up.
+
+    Parameters
+    ----------
+    weights : array of shape (n_rows,)
+    n_drawn : int
+        Number of rows that are returned.
+    offset : float
+        Offset of systematic resampling, from 0 to 1; uniform for draws without bias.
+
+    Returns
+    -------
+    array of shape (n_drawn,)
     """
-    n_rows, cumulated = len(weights), np.cumsum(weights, dtype=np.float64)
-    places = (np.arange(n_rows) + rng.random()) / n_rows * cumulated[-1]
+    cumulated = np.cumsum(weights, dtype=np.float64)
+    places = (np.arange(n_drawn) + offset) / n_drawn * cumulated[-1]
     last = np.flatnonzero(weights)[-1]
-    return rng.permutation(np.minimum(np.searchsorted(cumulated, places, "right"), last))
+    return np.minimum(np.searchsorted(cumulated, places, "right"), last)
 
 
 def train(model, X, settings, family, **options):
