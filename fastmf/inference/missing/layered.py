@@ -18,7 +18,7 @@ from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import MAX_LAYER_UNITS, states_of
 from fastmf.priors._groups import column_sizes, has_groups
-from fastmf.priors._protocol import by_parts
+from fastmf.priors._protocol import as_dtype, by_parts
 from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors._rows import log_prob_of_rows, states
 
@@ -116,7 +116,7 @@ def _work_of_missing(pair, X):
 
 def _sum_over_hidden(pair, X):
     """Sums over all states of the hidden side."""
-    visible, hidden = pair.layers
+    visible, hidden = (as_dtype(layer, np.float64) for layer in pair.layers)
     weights, seen = pair.weights.astype(float), np.nan_to_num(X, nan=0.0)
     sizes = column_sizes(visible)
     missing = np.isnan(X[:, np.cumsum(sizes) - sizes]).astype(float)
@@ -144,6 +144,7 @@ def _sum_over_hidden(pair, X):
 def _sum_over_missing(pair, X):
     """Sums over all states of the missing units, the hidden side summed analytically."""
     weights, columns = pair.weights.astype(float), flat_states(pair.visible)
+    hidden = as_dtype(pair.hidden, np.float64)  # as kernels take them
     given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
     means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
     of_hidden = np.empty((len(X), pair.n_hidden))
@@ -154,12 +155,12 @@ def _sum_over_missing(pair, X):
             some, here = rows[start : start + n], of_states[start : start + n]
             b = given[some][:, None] + candidates @ table[here]
             fields = b.reshape(-1, pair.n_hidden)
-            free = pair.hidden.log_partition(fields, 0.0).sum(1)
+            free = hidden.log_partition(fields, 0.0).sum(1)
             logs = columns.log_weights[here] @ candidates.T + free.reshape(len(some), -1)
             top = logs.max(1, keepdims=True)
             w = np.exp(logs - top)
             means[some[:, None], here] = w @ candidates / w.sum(1, keepdims=True)
-            given_state = pair.hidden.moments(fields, 0.0)[0].reshape(b.shape)
+            given_state = hidden.moments(fields, 0.0)[0].reshape(b.shape)
             of_hidden[some] = np.einsum("rs,rsu->ru", w / w.sum(1, keepdims=True), given_state)
             log_partition[some] = top[:, 0] + np.log(w.sum(1))
     return columns.means(means), of_hidden, log_partition
