@@ -47,6 +47,11 @@ class Objective:
         With NaN for missing values, which are summed over.
     weights : array of shape (n_rows,) or None
     l2 : float
+
+    Attributes
+    ----------
+    highest : RBM or None
+        Model from which no step along the gradient rises.
     """
 
     def __init__(self, X, weights, l2):
@@ -58,7 +63,7 @@ class Objective:
             lacking = incomplete_rows(X)
             self.incomplete = X[lacking], self.weights[lacking]
             self.X, self.weights = X[~lacking], self.weights[~lacking]
-        self._last = None
+        self._last, self.highest = None, None
 
     def at(self, model):
         """The `Point` of a model; that of the last one is kept."""
@@ -150,6 +155,8 @@ def take_step(state, objective):
     objective : Objective
     """
     here, memory = objective.at(state.model), list(state.chains)
+    if state.model is objective.highest:
+        return
     pairs = (memory[0], memory[1]) if memory else (np.zeros((0, len(here.variables))),) * 2
     direction = _direction(here.gradient, *pairs)
     if not direction @ here.gradient > 0:
@@ -157,6 +164,7 @@ def take_step(state, objective):
     new = _search(objective, here, direction, 1.0 if len(pairs[0]) else _first_step(direction))
     if new is None:
         # The next step starts anew, along the gradient.
+        objective.highest = None if len(pairs[0]) else state.model
         state.chains = tuple(p[:0] for p in pairs)
         return
     step, change = new.variables - here.variables, here.gradient - new.gradient

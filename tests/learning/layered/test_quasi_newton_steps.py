@@ -159,3 +159,18 @@ def test_log_weights_of_scores_that_do_not_occur_stay():
     assert log_likelihoods[0] == pytest.approx(log_likelihoods[1], abs=1e-4)
     empty = RBM(np.zeros((3, 1)), Ordinal.from_data(X, pseudocount=0.0), Bernoulli(np.zeros(1)))
     assert log_likelihoods[0] > log_likelihood(empty, X, exact(empty).log_partition).mean() + 0.1
+
+
+def test_nothing_is_evaluated_anew_at_the_maximum(monkeypatch):
+    counts, near, found = [], Objective.near, []
+
+    def counted(*args):
+        counts[-1] += 1
+        return near(*args)
+
+    monkeypatch.setattr(Objective, "near", counted)
+    for n_epochs in (150, 300):
+        counts.append(0)
+        found.append(maximise(machine(CLUSTERS, Gaussian(np.zeros(3), 1.0)), CLUSTERS, n_epochs))
+    assert counts[0] == counts[1] < 2000
+    np.testing.assert_array_equal(*(variables_of(state.model) for state in found))
