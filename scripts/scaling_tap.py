@@ -30,13 +30,14 @@ def points(options):
     if options.model:
         size = mf.load(options.model).weights.shape
     else:
-        size = (200, 100) if options.tiny else (784, 100)
-    units = (25, 100) if options.quick else (25, 50, 100, 200, 400, 800, 1600)
-    rows = sized(options, (10, 100), (30, 100), (1, 3, 10, 30, 100, 300, 1000, 3000))
+        size = (60, 30) if options.tiny else (784, 100)
+    units = sized(options, (10, 30), (25, 100), (25, 50, 100, 200, 400, 800, 1600))
+    n_solved = sized(options, 20, 100, 100)
+    rows = sized(options, (4, 20), (30, 100), (1, 3, 10, 30, 100, 300, 1000, 3000))
     for dtype in ("float32",) if options.quick else ("float64", "float32"):
         TAP.compiled(*TAP.build(Size(20, 10, 2), dtype))  # compiles
         for n in units if options.model is None else ():
-            yield Point("hidden units", n, "solve", dtype, (size[0], n), 100, options.threads)
+            yield Point("hidden units", n, "solve", dtype, (size[0], n), n_solved, options.threads)
         for n in rows:
             yield Point("rows", n, "solve", dtype, size, n, options.threads)
         yield from over_threads("solve", dtype, size, rows[-2], options)

@@ -287,10 +287,11 @@ def test_labels_may_be_partly_unknown(options, tmp_path):
     assert np.isfinite(crbm.score_samples(X, known)).all()
     assert (crbm.score_samples(X, known) > crbm.score_samples(X, Y) - 1e-6).mean() > 0.95
 
-    path = tmp_path / "run.npz"
-    quick(**options | {"n_epochs": 8}, checkpoint=path).fit(X, known)
-    resumed = quick(**options, checkpoint=path).fit(X, known)
-    np.testing.assert_array_equal(resumed.model_.weights, crbm.model_.weights)
+    X, known, path = X[:60], known[:60], tmp_path / "run.npz"
+    quick(**options | {"n_epochs": 2}, checkpoint=path).fit(X, known)
+    resumed = quick(**options | {"n_epochs": 4}, checkpoint=path).fit(X, known)
+    expected = quick(**options | {"n_epochs": 4}).fit(X, known)
+    np.testing.assert_array_equal(resumed.model_.weights, expected.model_.weights)
 
 
 def test_forms_of_unknown_labels():

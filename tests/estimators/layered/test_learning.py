@@ -57,7 +57,7 @@ def test_a_machine_that_is_right_stays_and_two_clusters_are_found(gradient):
     np.testing.assert_allclose(machine.model_.visible.precision, P, rtol=1e-4)
     truth = mf.evaluation.log_likelihood(TRUTH, CLUSTERS, mf.exact(TRUTH)[0]).mean()
     assert log_likelihood(machine, CLUSTERS) == pytest.approx(truth, abs=1e-4)
-    machine = fitted(CLUSTERS, gradient, n_components=2, learning_rate=0.02, n_epochs=150)
+    machine = fitted(CLUSTERS, gradient, n_components=2, learning_rate=0.02, n_epochs=100)
     assert log_likelihood(machine, CLUSTERS) > independent(CLUSTERS) + 1.5
 
 
@@ -67,7 +67,7 @@ def test_factors_are_found_up_to_the_covariance():
         [[1, 0.9, 0, 0], [0, 0.4, 0, 0], [0, 0, 1, 0.9], [0, 0, 0, 0.4]]
     )
     X = standardised(X)
-    machine = fitted(X, hidden="gaussian", n_components=6, n_epochs=100, l2=0.0)
+    machine = fitted(X, hidden="gaussian", n_components=6, n_epochs=30, l2=0.0)
     assert machine.gradient_ == "exact"
     model = machine.model_
     precision = np.diag(model.visible.precision)
@@ -79,10 +79,11 @@ def test_two_phases_of_spins_are_learned_by_one_gaussian_unit():
     """The precision of the hidden unit may fall below what bounds every field would ask for."""
     rng = np.random.default_rng(0)
     X = np.where(rng.random((400, 6)) < 0.9, 1.0, -1.0) * rng.choice([-1.0, 1.0], (400, 1))
-    best = fitted(X, "exact", visible="ising", hidden="gaussian", n_components=1)
+    options = {"visible": "ising", "hidden": "gaussian", "n_components": 1, "n_epochs": 100}
+    best = fitted(X, "exact", **options)
     # Persistent chains seldom change from one phase to the other.
     for gradient, tolerance in (("tap", 0.15), ("cd", 0.15), ("pcd", 0.6)):
-        found = fitted(X, gradient, visible="ising", hidden="gaussian", n_components=1)
+        found = fitted(X, gradient, **options)
         assert log_likelihood(found, X) > log_likelihood(best, X) - tolerance
 
 
