@@ -118,6 +118,7 @@ class Path(NamedTuple):
         """Samples of the model: Gibbs sweeps from `v`."""
         return self.walk(base, np.ones(n_sweeps + 1), v)[1]
 
+    @one_blas_thread()  # once for all walks
     def anneal(self, base, betas, v, log_weight_of_ends=None):
         """Take the chains `v` along the path, with resampling; ends may have further weights."""
         n_steps = len(betas) - 1
