@@ -72,8 +72,8 @@ def numpy_sweep(model, site):
 
 def points(options):
     """Features, rows, threads (more of them: more features)."""
-    n, d = sized(options, (50, 500), (100, 2000), (200, 5000))
-    features = sized(options, (200, 500), (500, 2000), (1000, 5000, 10_000, 50_000))
+    n, d = sized(options, (30, 150), (100, 2000), (200, 5000))
+    features = sized(options, (60, 150), (500, 2000), (1000, 5000, 10_000, 50_000))
     most = options.threads
     for size in features:
         # With 50,000 features, 100 rows hardly determine the ten that matter: fits take minutes.

@@ -65,7 +65,7 @@ def sweep(which, objective, n=10):
 def points(options):
     """Units, rows, threads."""
     few, units = ((5, 10), (20, 40)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
-    n = sized(options, 2000, 8000, 16_000)
+    n = sized(options, 640, 8000, 16_000)
     for d in few:
         yield Point("units", d, "sweep", "float64", (d,), n, 1)
     for d in units:

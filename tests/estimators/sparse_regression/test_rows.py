@@ -58,7 +58,7 @@ def test_fits_are_those_of_arrays(kind, shape, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["int8", "csr"])
 def test_weights_targets_files_and_reports(kind, tmp_path, monkeypatch):
-    X, y = genotypes(60, 150)
+    X, y = genotypes(60, 80)
     weights = np.random.default_rng(0).integers(0, 3, 60)
     Y = np.stack([y, -y], axis=1)
     dense = mf.SpikeSlabRegressor(**KNOWN).fit(X.astype(float), Y, weights)
