@@ -91,6 +91,20 @@ def test_either_side_is_summed(monkeypatch):
     assert not found.exact.any() and np.isnan(found.mean[np.isnan(X)]).all()
 
 
+def test_machines_in_single_precision_are_summed_in_double():
+    rng = np.random.default_rng(0)
+    for n_hidden in (4, 12):  # states of either side are summed
+        arrays = [rng.normal(size=size).astype(np.float32) for size in ((8, n_hidden), 8, n_hidden)]
+        X = np.where(rng.random((30, 8)) < 0.8, np.nan, rng.integers(0, 2, (30, 8)))
+        one, other = (
+            exact_given(mf.RBM(weights, mf.Bernoulli(visible), mf.Ising(hidden)), X)
+            for weights, visible, hidden in (arrays, [array.astype(float) for array in arrays])
+        )
+        assert one.exact.all()
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.log_partition, other.log_partition)
+
+
 def test_missing_real_units_are_integrated():
     visible = mf.Gaussian(RNG.normal(size=5), np.full(5, 4.0))
     model = mf.RBM(RNG.normal(size=(5, 3)), visible, HIDDEN["bernoulli"]._replace(field=np.ones(3)))

@@ -5,7 +5,11 @@ import pytest
 from stripes import quick, start, stripes
 
 from fastmf.learning.layered.family import train
-from fastmf.learning.training.trainer import fresh_seed  # the fixture of all tests replaces it
+from fastmf.learning.training.trainer import (
+    fresh_seed,  # the fixture of all tests replaces it
+    resampled_rows,
+    weighted_rows,
+)
 
 
 def assert_same(state, other):
@@ -76,3 +80,25 @@ def test_progress_bar_and_plain_lines(capsys, monkeypatch):
     assert lines[1].startswith("epoch 2, log-likelihood per unit -0.")
     train(start(), stripes(), quick(n_epochs=1), seed=0)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 300])
+@pytest.mark.parametrize("n_drawn", [1, 50, 10_000])
+@pytest.mark.parametrize("offset", [0.0, 0.5, 1.0])
+def test_rows_are_drawn_as_often_as_their_weights_say(n_rows, n_drawn, offset):
+    rng = np.random.default_rng(0)
+    weights = rng.choice([0, 1e-9, 0.3, 1, 40], n_rows) * 1e-20
+    weights[rng.integers(n_rows)] = 1e-20
+    rows = resampled_rows(weights, n_drawn, offset)
+    counts = np.bincount(rows, minlength=n_rows)
+    assert len(rows) == n_drawn and (np.diff(rows) >= 0).all()
+    assert abs(counts - n_drawn * weights / weights.sum()).max() <= 1
+    assert not counts[weights == 0].any()
+
+
+def test_batches_draw_rows_by_their_weights_on_average():
+    weights, rng = np.array([0, 1.0, 0.25, 2.75]), np.random.default_rng(0)
+    drawn = np.stack([weighted_rows(weights, rng) for _ in range(2000)])
+    np.testing.assert_allclose([(drawn == k).sum(1).mean() for k in range(4)], weights, atol=0.05)
+    # In random order: each place has the same rows.
+    np.testing.assert_allclose((drawn == 3).mean(0), 2.75 / 4, atol=0.06)
