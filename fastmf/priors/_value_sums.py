@@ -6,15 +6,34 @@ of a unit; inside kernels the loop over the units of a block is the inner one, a
 
 import numpy as np
 
-from fastmf._jit.kernel import compilable
+from fastmf._jit.intrinsics import row
+from fastmf._jit.kernel import compilable, kernel
 from fastmf.priors._quadrature import PANEL_UNITS
 from fastmf.special import exp, where
 
-# Where the memory of a block holds the tilts of its units, their last values, the factor of the
-# weight of the value at hand, and the sums; draws replace means and squares.
-FIELDS, PRECISIONS, LAST_VALUES, FACTORS, TOPS, TOTALS, MEANS, SQUARES = range(
-    0, 8 * PANEL_UNITS, PANEL_UNITS
-)
+
+@kernel(mode="merged")
+def rows_of_block(memory, n):
+    """Rows of the memory of a block for what is known of its `n` units, inside kernels.
+
+    Returns
+    -------
+    fields, precisions : the tilts
+    last : last values
+    factors : those of the weights of the value at hand
+    top, total, mean, squares : the sums of `with_value`
+    """
+    u = PANEL_UNITS
+    return (
+        row(memory, (0,), n),
+        row(memory, (u,), n),
+        row(memory, (2 * u,), n),
+        row(memory, (3 * u,), n),
+        row(memory, (4 * u,), n),
+        row(memory, (5 * u,), n),
+        row(memory, (6 * u,), n),
+        row(memory, (7 * u,), n),
+    )
 
 
 @compilable(mode="inline")

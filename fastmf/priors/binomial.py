@@ -12,18 +12,7 @@ from fastmf._jit.kernel import compilable, compiled_from, kernel
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors._value_sums import (
-    FACTORS,
-    FIELDS,
-    LAST_VALUES,
-    MEANS,
-    PRECISIONS,
-    SQUARES,
-    TOPS,
-    TOTALS,
-    past_value,
-    with_value,
-)
+from fastmf.priors._value_sums import past_value, rows_of_block, with_value
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import (
     clip,
@@ -111,17 +100,17 @@ class Binomial(NamedTuple):
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units at once, inside kernels."""
-        memory, u = block_memory(), PANEL_UNITS
-        for first in range(0, b.shape[0], u):
-            n = smaller(u, b.shape[0] - first)
+        memory = block_memory()
+        for first in range(0, b.shape[0], PANEL_UNITS):
+            n = smaller(PANEL_UNITS, b.shape[0] - first)
             here = row(b, (first,), n), row(a, (first,), n)
             _sum_block(prior, start + first, here[0], here[1], memory)
+            t, s, trials, _, _, total, means, squares = rows_of_block(memory, n)
             for i in range(n):
-                t, s, trials = memory[FIELDS + i], memory[PRECISIONS + i], memory[LAST_VALUES + i]
-                p, q = sigmoid_pair(t)
-                variance = memory[SQUARES + i] / memory[TOTALS + i]
-                mean[first + i] = where(s == 0.0, trials * p, memory[MEANS + i])
-                var[first + i] = where(s == 0.0, trials * p * q, variance)
+                p, q = sigmoid_pair(t[i])
+                mean[first + i] = where(s[i] == 0.0, trials[i] * p, means[i])
+                variance = where(s[i] == 0.0, trials[i] * p * q, squares[i] / total[i])
+                var[first + i] = variance
 
     def log_prob(self, x):
         """log C(n, x) + field x for x in {0, 1, ..., n}, -inf elsewhere."""
@@ -271,17 +260,7 @@ def _next_coefficient(coefficient, x, n):
 def _sum_block(prior, start, b, a, memory):
     """`_sums` for some units at once: inside kernels their loop is the inner one."""
     n, last = b.shape[0], 0
-    t, s, trials = (
-        row(memory, (FIELDS,), n),
-        row(memory, (PRECISIONS,), n),
-        row(memory, (LAST_VALUES,), n),
-    )
-    coefficient, top = row(memory, (FACTORS,), n), row(memory, (TOPS,), n)
-    total, mean, squares = (
-        row(memory, (TOTALS,), n),
-        row(memory, (MEANS,), n),
-        row(memory, (SQUARES,), n),
-    )
+    t, s, trials, coefficient, top, total, mean, squares = rows_of_block(memory, n)
     for i in range(n):
         trials[i] = prior.n[start + i]
         t[i], s[i] = _tilt(widen(prior.field[start + i]), widen(b[i]), widen(a[i]))
@@ -302,17 +281,7 @@ def _sum_block(prior, start, b, a, memory):
 def _draw_block(memory, u, out):
     """Draws of some units, whose sums are in memory; what is drawn is there in the end."""
     n, last = u.shape[0], 0
-    t, s, trials = (
-        row(memory, (FIELDS,), n),
-        row(memory, (PRECISIONS,), n),
-        row(memory, (LAST_VALUES,), n),
-    )
-    coefficient, top = row(memory, (FACTORS,), n), row(memory, (TOPS,), n)
-    total, x, below = (
-        row(memory, (TOTALS,), n),
-        row(memory, (MEANS,), n),
-        row(memory, (SQUARES,), n),
-    )
+    t, s, trials, coefficient, top, total, x, below = rows_of_block(memory, n)
     for i in range(n):
         # In the place of the largest exponent, the log of the whole sum.
         top[i] = where(s[i] == 0.0, trials[i] * softplus(t[i]), top[i] + log(total[i]))

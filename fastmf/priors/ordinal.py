@@ -22,17 +22,7 @@ from fastmf.priors._registry import (
     accepts_tables,
     floating_type,
 )
-from fastmf.priors._value_sums import (
-    FACTORS,
-    FIELDS,
-    MEANS,
-    PRECISIONS,
-    SQUARES,
-    TOPS,
-    TOTALS,
-    past_value,
-    with_value,
-)
+from fastmf.priors._value_sums import past_value, rows_of_block, with_value
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import clip, exp, log, narrow, widen
 
@@ -286,9 +276,9 @@ class CompiledOrdinal(_Rows):
         for first in range(0, b.shape[0], PANEL_UNITS):
             n = smaller(PANEL_UNITS, b.shape[0] - first)
             _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            _, _, _, _, _, total, means, squares = rows_of_block(memory, n)
             for i in range(n):
-                mean[first + i] = memory[MEANS + i]
-                var[first + i] = memory[SQUARES + i] / memory[TOTALS + i]
+                mean[first + i], var[first + i] = means[i], squares[i] / total[i]
 
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
@@ -297,8 +287,9 @@ class CompiledOrdinal(_Rows):
         for first in range(0, b.shape[0], PANEL_UNITS):
             n = smaller(PANEL_UNITS, b.shape[0] - first)
             _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            _, _, _, _, top, total, _, _ = rows_of_block(memory, n)
             for i in range(n):
-                out[first + i] = memory[TOPS + i] + log(memory[TOTALS + i])
+                out[first + i] = top[i] + log(total[i])
 
     @staticmethod
     def draws_of_units(prior, start, b, a, u, out, scratch):
@@ -326,17 +317,7 @@ def _exponents(prior, start, x, b, a, out):
 def _sum_block(prior, start, b, a, memory):
     """Sums over the scores of some units."""
     n, last = b.shape[0], np.int64(0)
-    t, s, exponent = (
-        row(memory, (FIELDS,), n),
-        row(memory, (PRECISIONS,), n),
-        row(memory, (FACTORS,), n),
-    )
-    top, total, mean, squares = (
-        row(memory, (TOPS,), n),
-        row(memory, (TOTALS,), n),
-        row(memory, (MEANS,), n),
-        row(memory, (SQUARES,), n),
-    )
+    t, s, _, exponent, top, total, mean, squares = rows_of_block(memory, n)
     for i in range(n):
         t[i] = clip(widen(b[i]), -_MAX_TILT, _MAX_TILT)
         s[i] = clip(widen(a[i]), -_MAX_TILT, _MAX_TILT)
@@ -354,13 +335,7 @@ def _sum_block(prior, start, b, a, memory):
 def _draw_block(prior, start, memory, u, out):
     """Draws of some units, whose sums are in memory."""
     n, last = u.shape[0], np.int64(0)
-    t, s, exponent = (
-        row(memory, (FIELDS,), n),
-        row(memory, (PRECISIONS,), n),
-        row(memory, (FACTORS,), n),
-    )
-    log_total, total = row(memory, (TOPS,), n), row(memory, (TOTALS,), n)
-    drawn, below = row(memory, (MEANS,), n), row(memory, (SQUARES,), n)
+    t, s, _, exponent, log_total, total, drawn, below = rows_of_block(memory, n)
     _exponents(prior, start, 0, t, s, exponent)
     for i in range(n):
         log_total[i] += log(total[i])
