@@ -40,7 +40,7 @@ def _series(n_terms):
     return tuple(1.0 / math.factorial(k) for k in range(n_terms))
 
 
-INVERSE_LN2 = 1.4426950408889634
+LN2, INVERSE_LN2 = math.log(2.0), 1.4426950408889634
 EXPONENTIALS = {
     np.float32: Exponential(
         -87.0, 88.0, INVERSE_LN2, 1.5 * 2.0**23, 0.693359375, -2.12194440e-4, 127, 23, _series(8)
@@ -196,25 +196,25 @@ def _exp(x):
     return double
 
 
-def exp_of_small(x):
-    """Exponential of a number between -100 and 100: cheaper than `exp`."""
-    return np.exp(x)
+def exp2_of_product(x, y):
+    """2 to the power x y, between -140 and 140: cheaper than `exp`."""
+    return np.exp2(x * y)
 
 
-@compiled_from(exp_of_small)
-def _exp_of_small(x):
-    inverse_ln2, magic = 1.0 / math.log(2.0), 1.5 * 2.0**52
+@compiled_from(exp2_of_product)
+def _exp2_of_product(x, y):
+    magic = 1.5 * 2.0**52
     # Interpolation at Chebyshev's points: error 2e-15 on [-1/2, 1/2], with two terms fewer than the
     # Taylor series needs for it.
     interpolation = np.polynomial.Chebyshev.interpolate(np.exp2, 10, domain=[-0.5, 0.5])
     coefficients = interpolation.convert(kind=np.polynomial.Polynomial).coef
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 = (float(c) for c in coefficients)
 
-    def double(x):
-        x = float(x)
-        t = fma(x, inverse_ln2, magic)
+    def double(x, y):
+        x, y = float(x), float(y)
+        t = fma(x, y, magic)
         # 2^n and 2^r; without a fused operation, reordering of sums would cancel r.
-        r = fma(x, inverse_ln2, magic - t)
+        r = fma(x, y, magic - t)
         p = fma(fma(fma(c10, r, c9), r, c8), r, c7)
         p = fma(fma(fma(fma(p, r, c6), r, c5), r, c4), r, c3)
         p = fma(fma(fma(p, r, c2), r, c1), r, c0)
@@ -224,14 +224,19 @@ def _exp_of_small(x):
     return double
 
 
+def exp_of_small(x):
+    """Exponential of a number between -100 and 100: cheaper than `exp`."""
+    return np.exp(x)
+
+
+@compiled_from(exp_of_small)
+def _exp_of_small(x):
+    return lambda x: exp2_of_product(x, INVERSE_LN2)
+
+
 def log(x):
     """Natural logarithm of a positive number."""
     return np.log(x)
-
-
-def log1p(x):
-    """log(1 + x) for x > -1."""
-    return np.log1p(x)
 
 
 @compiled_from(log)
@@ -239,9 +244,21 @@ def _log(x):
     return lambda x: math.log(x)
 
 
+def log1p(x):
+    """log(1 + x) for x > -1."""
+    return np.log1p(x)
+
+
 @compiled_from(log1p)
 def _log1p(x):
     return lambda x: math.log1p(x)
+
+
+def _artanh_coefficients(degree, largest):
+    """Polynomial in z with artanh(s) = s + s z p(z) / 2 for z = s^2 from 0 to `largest`."""
+    series = np.polynomial.Polynomial([2 / (2 * k + 3) for k in range(20)])
+    interpolation = np.polynomial.Chebyshev.interpolate(series, degree, domain=[0, largest])
+    return interpolation.convert(kind=np.polynomial.Polynomial).coef
 
 
 def log1p_of_fraction(x):
@@ -253,16 +270,10 @@ def log1p_of_fraction(x):
 def _log1p_of_fraction(x):
     # 2 artanh(s) with s = x / (2 + x): 2 s + s z (2/3 + 2/5 z + 2/7 z^2 + ...), where z = s^2 is at
     # most 1/9 and the series is interpolated, to 5e-17 or 2e-8 of the whole.
-    series = np.polynomial.Polynomial([2 / (2 * k + 3) for k in range(20)])
-
-    def coefficients(degree):
-        interpolation = np.polynomial.Chebyshev.interpolate(series, degree, domain=[0, 1 / 9])
-        return interpolation.convert(kind=np.polynomial.Polynomial).coef
-
     if x == types.float32:
         f = np.float32
         two = f(2.0)
-        c0, c1, c2, c3 = (f(c) for c in coefficients(3))
+        c0, c1, c2, c3 = (f(c) for c in _artanh_coefficients(3, 1 / 9))
 
         def single(x):
             s = x / (two + x)
@@ -272,7 +283,7 @@ def _log1p_of_fraction(x):
 
         return single
 
-    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 = (float(c) for c in coefficients(9))
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 = map(float, _artanh_coefficients(9, 1 / 9))
 
     def double(x):
         s = x / (2.0 + x)
@@ -312,20 +323,29 @@ def softplus(t):
 def log_of_normal(x):
     """Natural logarithm of a positive float64 that is neither subnormal nor infinite.
 
-    Unlike `log` it vectorises. The error is that of numbers of order 1.
+    Unlike `log` it vectorises.
     """
     return np.log(x)
 
 
 @compiled_from(log_of_normal)
 def _log_of_normal(x):
-    log_2 = math.log(2.0)
+    # x = 2^n (1 + f) with 1 + f between the roots of 1/2 and 2, and log(1 + f) = 2 artanh(s) with
+    # s = f / (2 + f), where 2 s = f - f^2 / 2 + s f^2 / 2.
+    root, magic = int(np.sqrt(0.5).view(np.int64)), int(np.float64(1.5 * 2.0**52).view(np.int64))
+    c0, c1, c2, c3, c4, c5, c6 = map(float, _artanh_coefficients(6, (3 - 2 * 2**0.5) ** 2))
+    ln2_high, ln2_low = EXPONENTIALS[np.float64][4:6]
 
     def of_parts(x):
         bits = float_to_bits(x)
-        exponent = (bits >> 52) - 1023
-        fraction = bits_to_float((bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000) - 1.0
-        return exponent * log_2 + log1p_of_fraction(fraction)
+        exponent = (bits - root) >> 52
+        n = bits_to_float(exponent + magic) - 1.5 * 2.0**52
+        f = bits_to_float(bits - (exponent << 52)) - 1.0
+        s, half = f / (2.0 + f), 0.5 * f * f
+        z = s * s
+        p = fma(fma(fma(fma(c6, z, c5), z, c4), z, c3), z, c2)
+        p = fma(fma(fma(p, z, c1), z, c0), z, half)
+        return fma(n, ln2_high, f - (half - fma(s, p, n * ln2_low)))
 
     return of_parts if x == types.float64 else None
 
@@ -339,7 +359,7 @@ def log_2_cosh(t):
 @compilable
 def log_cosh(t):
     """log(cosh(t))."""
-    return log_2_cosh(t) - constant(math.log(2.0), t)
+    return log_2_cosh(t) - constant(LN2, t)
 
 
 # The quantile of the standard normal distribution by Wichura (1988), Algorithm AS 241, PPND16: the

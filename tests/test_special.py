@@ -75,18 +75,21 @@ def test_log1p_of_fraction_is_exact_to_rounding(dtype):
 @kernel
 def compiled_logs(x, out):
     for i in range(len(x)):
-        out[i] = special.log_of_normal(x[i])
+        out[0, i], out[1, i] = special.log(x[i]), special.log_of_normal(special.widen(x[i]))
 
 
-def test_log_of_normal_is_exact_to_rounding_of_numbers_of_order_1():
-    info = np.finfo(np.float64)
-    near = 1 + np.linspace(-0.6, 1.2, 300)
-    x = np.concatenate([[info.tiny, 0.5, 1.0, 2.0, info.max], near, np.logspace(-300, 300, 200)])
-    out = np.empty_like(x)
-    compiled_logs(x, out)
-    exact = np.array([float(mpmath.log(mpmath.mpf(float(t)))) for t in x])
-    np.testing.assert_allclose(out, exact, rtol=2 * info.eps, atol=info.eps)
-    np.testing.assert_allclose(special.log_of_normal(x), exact, rtol=2 * info.eps, atol=info.eps)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_logarithms_are_exact_to_rounding(dtype):
+    info = np.finfo(dtype)
+    near = np.concatenate([1 + np.linspace(-0.6, 1.2, 300), 1 + np.logspace(-12, -3, 50)])
+    scales = np.logspace(np.log10(info.tiny) + 1, np.log10(info.max) - 1, 200)
+    roots = np.nextafter(np.sqrt(0.5) * 2.0 ** np.arange(-1, 2), [0.0, 1.0, 9.0])
+    x = np.concatenate([[info.tiny, 0.5, 1.0, 2.0, info.max], near, scales, roots]).astype(dtype)
+    out = np.empty((2, len(x)), dtype)
+    compiled_logs(x.astype(dtype), out)
+    exact = [float(mpmath.log(mpmath.mpf(float(t)))) for t in x]
+    for found in (*out, special.log(x), special.log_of_normal(x)):
+        np.testing.assert_allclose(found, exact, rtol=2 * info.eps)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

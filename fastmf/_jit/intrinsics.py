@@ -175,9 +175,13 @@ _INTEGER = {types.float64: types.int64, types.float32: types.int32}
 _FLOAT = {integer: float_ for float_, integer in _INTEGER.items()}
 
 
-@intrinsic
-def fma(typing_context, x, y, z):
-    """x * y + z, rounded once."""
+def fma(x, y, z):
+    """x * y + z, rounded once inside kernels."""
+    return x * y + z
+
+
+@emitted(fma)
+def _fma(typing_context, x, y, z):
     if not isinstance(x, types.Float):
         return None
 

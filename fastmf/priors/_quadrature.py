@@ -21,9 +21,18 @@ import numpy as np
 from numba.core import cgutils, types
 
 from fastmf._jit.arrays import array_at
-from fastmf._jit.intrinsics import gathered, row, scatter, widest_vectors
+from fastmf._jit.intrinsics import fma, gathered, row, scatter, widest_vectors
 from fastmf._jit.kernel import REORDER, address_of, calls, compilable, emitted, kernel
-from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where
+from fastmf.special import (
+    INVERSE_LN2,
+    clip,
+    exp,
+    exp2_of_product,
+    log_of_normal,
+    two_product,
+    two_sum,
+    where,
+)
 
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.
 MAX_DROP = 33.0
@@ -34,6 +43,7 @@ MAX_DROP = 33.0
 MAX_QUADRATURE_TILT = 1e100
 MAX_BOUND = 1e50
 MIN_DECAY = 1e-50
+MAX_MASS = float(np.finfo(np.float64).max)
 
 
 def _panel_rule(n_nodes, linear):
@@ -49,6 +59,8 @@ def _panel_rule(n_nodes, linear):
 
 
 NODES, NODE_WEIGHTS = _panel_rule(20, 0.6)
+# The density at a node is 2 to the power of these times its exponent's mean derivative up to there.
+BINARY_NODES = -INVERSE_LN2 * NODES
 # Of the integrals of t and t^2.
 FIRST_WEIGHTS, SECOND_WEIGHTS = NODE_WEIGHTS * NODES, NODE_WEIGHTS * NODES**2
 
@@ -194,8 +206,12 @@ class Sums(NamedTuple):
 @compilable(mode="inline")
 def _add_node(k, linear, quadratic, m0, m1, m2):
     """Add node k of the integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1]."""
-    e = exp_of_small(-(linear + quadratic * NODES[k]) * NODES[k])
-    return m0 + NODE_WEIGHTS[k] * e, m1 + FIRST_WEIGHTS[k] * e, m2 + SECOND_WEIGHTS[k] * e
+    e = exp2_of_product(fma(quadratic, NODES[k], linear), BINARY_NODES[k])
+    return (
+        fma(NODE_WEIGHTS[k], e, m0),
+        fma(FIRST_WEIGHTS[k], e, m1),
+        fma(SECOND_WEIGHTS[k], e, m2),
+    )
 
 
 @compilable(mode="inner", fastmath=REORDER)
@@ -251,11 +267,17 @@ def integrate(field, precision, lower, upper, b, a):
     return p.exponent, mass, mean, variance
 
 
+@compilable(mode="inline")
+def log_mass(mass):
+    """Log of a mass, which is infinite where an integral diverges."""
+    return where(mass <= MAX_MASS, log_of_normal(mass), mass)
+
+
 @compilable
 def log_integral(field, precision, lower, upper, b, a):
     """Log of the integral of `integrate`."""
     exponent, mass, _, _ = integrate(field, precision, lower, upper, b, a)
-    return exponent + log(mass)
+    return exponent + log_mass(mass)
 
 
 # --- many units at once, inside kernels -----------------------------------------------------------

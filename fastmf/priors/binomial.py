@@ -12,12 +12,12 @@ from fastmf._jit.kernel import compilable, compiled_from, kernel
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
+from fastmf.priors._value_sums import past_value, rows_of_block, with_value
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import (
     clip,
     exp,
     log,
-    log_of_normal,
     narrow,
     sigmoid_pair,
     softplus,
@@ -100,17 +100,17 @@ class Binomial(NamedTuple):
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units at once, inside kernels."""
-        memory, u = block_memory(), PANEL_UNITS
-        for first in range(0, b.shape[0], u):
-            n = smaller(u, b.shape[0] - first)
+        memory = block_memory()
+        for first in range(0, b.shape[0], PANEL_UNITS):
+            n = smaller(PANEL_UNITS, b.shape[0] - first)
             here = row(b, (first,), n), row(a, (first,), n)
             _sum_block(prior, start + first, here[0], here[1], memory)
+            t, s, trials, _, _, total, means, squares = rows_of_block(memory, n)
             for i in range(n):
-                t, s, trials = memory[i], memory[u + i], memory[2 * u + i]
-                p, q = sigmoid_pair(t)
-                variance = memory[7 * u + i] / memory[5 * u + i]
-                mean[first + i] = where(s == 0.0, trials * p, memory[6 * u + i])
-                var[first + i] = where(s == 0.0, trials * p * q, variance)
+                p, q = sigmoid_pair(t[i])
+                mean[first + i] = where(s[i] == 0.0, trials[i] * p, means[i])
+                variance = where(s[i] == 0.0, trials[i] * p * q, squares[i] / total[i])
+                var[first + i] = variance
 
     def log_prob(self, x):
         """log C(n, x) + field x for x in {0, 1, ..., n}, -inf elsewhere."""
@@ -129,9 +129,11 @@ class Binomial(NamedTuple):
         n = widen(self.n)
         top, total, _, _ = _sums(t, s, n)
         log_total = where(s == 0.0, n * softplus(t), top + log(total))
-        drawn = 0.0 * log_total, 1.0 + 0.0 * n, exp(-log_total)
+        drawn, coefficient = (0.0 * log_total, exp(-log_total)), 1.0 + 0.0 * n
         for k in range(_last_term(1.0 + 0.0 * n, n)):
-            drawn = _past_value(k, t, s, n, log_total, u, drawn)
+            coefficient = _next_coefficient(coefficient, k + 1.0, n)
+            exponent = _exponent(k + 1.0, t, s, n)
+            drawn = past_value(exponent, coefficient, log_total, u, drawn)
         return narrow(drawn[0], self.field + b + a)
 
     @staticmethod
@@ -235,61 +237,30 @@ def _sums(t, a, n):
     squares : weighted sum of (x - mean)^2, divided by exp(top)
     """
     top, coefficient = 0.0 * (t + a + n), 1.0 + 0.0 * n
-    total, mean, squares = 1.0 + top, 0.0 + top, 0.0 + top
+    sums = top, 1.0 + top, 0.0 + top, 0.0 + top
     for k in range(_last_term(a, n)):
-        sums = coefficient, top, total, mean, squares
-        coefficient, top, total, mean, squares = _with_term(k + 1.0, t, a, n, sums)
-    return top, total, mean, squares
+        coefficient = _next_coefficient(coefficient, k + 1.0, n)
+        sums = with_value(k + 1.0, _exponent(k + 1.0, t, a, n), coefficient, sums)
+    return sums
 
 
 @compilable(mode="inline")
-def _with_term(x, t, a, n, sums):
-    """The sums, and the coefficient before them, with the term x.
-
-    West's (1979) updates of weighted means and squares: all terms are positive, so that variances
-    much smaller than the squared mean keep their digits.
-    """
-    coefficient, top, total, mean, squares = sums
-    taken = x <= n
-    coefficient = where(taken, coefficient * ((n - x + 1.0) / x), 1.0)
-    exponent = log_of_normal(coefficient) + x * (t - 0.5 * a * x)
-    larger = taken & (exponent > top)
-    ratio = exp(-abs(exponent - top))
-    old = where(larger, ratio, 1.0)
-    new = where(taken, where(larger, 1.0, ratio), 0.0)
-    before = total * old
-    total = before + new
-    fraction, difference = new / total, x - mean
-    mean = mean + fraction * difference
-    squares = squares * old + before * fraction * difference * difference
-    return coefficient, where(larger, exponent, top), total, mean, squares
+def _exponent(x, t, a, n):
+    """The exponent t x - a x^2 / 2 of units that have the value x."""
+    return where(x <= n, x * (t - 0.5 * a * x), -np.inf)
 
 
 @compilable(mode="inline")
-def _past_value(k, t, a, n, log_total, u, drawn):
-    """Go on from the value `k` to the next one where the probability up to it is not above `u`.
-
-    `drawn` is the value so far, the binomial coefficient of `k`, and that probability.
-    """
-    x, coefficient, below = drawn
-    taken = n > k
-    x = x + where(taken & (u >= below), 1.0, 0.0)
-    coefficient = where(taken, coefficient * ((n - k) / (k + 1.0)), 1.0)
-    exponent = log_of_normal(coefficient) + (k + 1.0) * (t - 0.5 * a * (k + 1.0))
-    return x, coefficient, below + where(taken, exp(exponent - log_total), 0.0)
+def _next_coefficient(coefficient, x, n):
+    """C(n, x) after C(n, x - 1); zero beyond n."""
+    return coefficient * ((n - x + 1.0) / x)
 
 
 @kernel(mode="merged")
 def _sum_block(prior, start, b, a, memory):
     """`_sums` for some units at once: inside kernels their loop is the inner one."""
-    n, u, last = b.shape[0], PANEL_UNITS, 0
-    t, s, trials = row(memory, (0,), n), row(memory, (u,), n), row(memory, (2 * u,), n)
-    coefficient, top = row(memory, (3 * u,), n), row(memory, (4 * u,), n)
-    total, mean, squares = (
-        row(memory, (5 * u,), n),
-        row(memory, (6 * u,), n),
-        row(memory, (7 * u,), n),
-    )
+    n, last = b.shape[0], 0
+    t, s, trials, coefficient, top, total, mean, squares = rows_of_block(memory, n)
     for i in range(n):
         trials[i] = prior.n[start + i]
         t[i], s[i] = _tilt(widen(prior.field[start + i]), widen(b[i]), widen(a[i]))
@@ -297,23 +268,20 @@ def _sum_block(prior, start, b, a, memory):
         if s[i] != 0.0:  # without a tilt no sum is needed
             last = max(last, int(trials[i]))
     for k in range(last):
+        x = k + 1.0
         for i in range(n):
-            sums = coefficient[i], top[i], total[i], mean[i], squares[i]
-            sums = _with_term(k + 1.0, t[i], s[i], trials[i], sums)
-            coefficient[i], top[i], total[i], mean[i], squares[i] = sums
+            coefficient[i] = _next_coefficient(coefficient[i], x, trials[i])
+            exponent = _exponent(x, t[i], s[i], trials[i])
+            sums = top[i], total[i], mean[i], squares[i]
+            sums = with_value(x, exponent, coefficient[i], sums)
+            top[i], total[i], mean[i], squares[i] = sums
 
 
 @kernel(mode="merged")
 def _draw_block(memory, u, out):
     """Draws of some units, whose sums are in memory; what is drawn is there in the end."""
-    n, size, last = u.shape[0], PANEL_UNITS, 0
-    t, s, trials = row(memory, (0,), n), row(memory, (size,), n), row(memory, (2 * size,), n)
-    coefficient, top = row(memory, (3 * size,), n), row(memory, (4 * size,), n)
-    total, x, below = (
-        row(memory, (5 * size,), n),
-        row(memory, (6 * size,), n),
-        row(memory, (7 * size,), n),
-    )
+    n, last = u.shape[0], 0
+    t, s, trials, coefficient, top, total, x, below = rows_of_block(memory, n)
     for i in range(n):
         # In the place of the largest exponent, the log of the whole sum.
         top[i] = where(s[i] == 0.0, trials[i] * softplus(t[i]), top[i] + log(total[i]))
@@ -321,8 +289,8 @@ def _draw_block(memory, u, out):
         last = max(last, int(trials[i]))
     for k in range(last):
         for i in range(n):
-            drawn = x[i], coefficient[i], below[i]
-            drawn = _past_value(k, t[i], s[i], trials[i], top[i], u[i], drawn)
-            x[i], coefficient[i], below[i] = drawn
+            coefficient[i] = _next_coefficient(coefficient[i], k + 1.0, trials[i])
+            exponent = _exponent(k + 1.0, t[i], s[i], trials[i])
+            x[i], below[i] = past_value(exponent, coefficient[i], top[i], u[i], (x[i], below[i]))
     for i in range(n):
         out[i] = x[i]

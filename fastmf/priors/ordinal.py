@@ -11,9 +11,10 @@ import numpy as np
 
 from fastmf._common.arguments import number, real_array
 from fastmf._common.rows import is_sparse, row_blocks
-from fastmf._jit.intrinsics import larger, view
+from fastmf._jit.intrinsics import larger, row, smaller, view
 from fastmf._jit.kernel import kernel
 from fastmf.priors._protocol import sample_by_draw
+from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import (
     REGISTRY,
     accepts_lists,
@@ -21,6 +22,7 @@ from fastmf.priors._registry import (
     accepts_tables,
     floating_type,
 )
+from fastmf.priors._value_sums import past_value, rows_of_block, with_value
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import clip, exp, log, narrow, widen
 
@@ -270,59 +272,79 @@ class CompiledOrdinal(_Rows):
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units, inside kernels."""
-        for i in range(b.shape[0]):
-            _, _, first, second = _sums(prior, start + i, b[i], a[i])
-            mean[i], var[i] = narrow(first, b[i]), narrow(second, b[i])
+        memory = block_memory()
+        for first in range(0, b.shape[0], PANEL_UNITS):
+            n = smaller(PANEL_UNITS, b.shape[0] - first)
+            _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            _, _, _, _, _, total, means, squares = rows_of_block(memory, n)
+            for i in range(n):
+                mean[first + i], var[first + i] = means[i], squares[i] / total[i]
 
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
         """The log-partitions of many units, inside kernels."""
-        for i in range(b.shape[0]):
-            top, total, _, _ = _sums(prior, start + i, b[i], a[i])
-            out[i] = narrow(top + log(total), b[i])
+        memory = block_memory()
+        for first in range(0, b.shape[0], PANEL_UNITS):
+            n = smaller(PANEL_UNITS, b.shape[0] - first)
+            _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            _, _, _, _, top, total, _, _ = rows_of_block(memory, n)
+            for i in range(n):
+                out[first + i] = top[i] + log(total[i])
 
     @staticmethod
     def draws_of_units(prior, start, b, a, u, out, scratch):
         """The draws of many units, inside kernels."""
-        for i in range(b.shape[0]):
-            top, total, _, _ = _sums(prior, start + i, b[i], a[i])
-            weights = view(prior.address[start + i], (prior.size[start + i],), prior.log_weights)
-            x, last, below = 0, weights.shape[0] - 1, _weight(weights, 0, b[i], a[i], top) / total
-            while x < last and u[i] >= below:
-                x += 1
-                below += _weight(weights, x, b[i], a[i], top) / total
-            out[i] = x
+        memory = block_memory()
+        for first in range(0, b.shape[0], PANEL_UNITS):
+            n = smaller(PANEL_UNITS, b.shape[0] - first)
+            _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            _draw_block(prior, start + first, memory, row(u, (first,), n), row(out, (first,), n))
 
 
 # --- inside kernels -------------------------------------------------------------------------------
 
 
 @kernel(mode="merged")
-def _exponent(weights, x, b, a):
-    """Log of the tilted weight of the score x."""
-    b, a = clip(widen(b), -_MAX_TILT, _MAX_TILT), clip(widen(a), -_MAX_TILT, _MAX_TILT)
-    return widen(weights[x]) + x * (b - 0.5 * a * x)
+def _exponents(prior, start, x, b, a, out):
+    """Fill in the logs of the tilted weights of the score x, -inf beyond the last ones."""
+    like = prior.log_weights
+    for i in range(out.shape[0]):
+        log_weight = view(prior.address[start + i], (x + 1,), like)[x]
+        out[i] = widen(log_weight) + x * (b[i] - 0.5 * a[i] * x)
 
 
 @kernel(mode="merged")
-def _weight(weights, x, b, a, top):
-    """Tilted weight of the score x, divided by the largest one."""
-    return exp(_exponent(weights, x, b, a) - top)
+def _sum_block(prior, start, b, a, memory):
+    """Sums over the scores of some units."""
+    n, last = b.shape[0], np.int64(0)
+    t, s, _, exponent, top, total, mean, squares = rows_of_block(memory, n)
+    for i in range(n):
+        t[i] = clip(widen(b[i]), -_MAX_TILT, _MAX_TILT)
+        s[i] = clip(widen(a[i]), -_MAX_TILT, _MAX_TILT)
+        total[i], mean[i], squares[i] = 1.0, 0.0, 0.0
+        last = larger(last, prior.size[start + i])
+    _exponents(prior, start, 0, t, s, top)
+    for x in range(1, last):
+        _exponents(prior, start, x, t, s, exponent)
+        for i in range(n):
+            sums = top[i], total[i], mean[i], squares[i]
+            top[i], total[i], mean[i], squares[i] = with_value(x, exponent[i], 1.0, sums)
 
 
 @kernel(mode="merged")
-def _sums(prior, unit, b, a):
-    """Log of the largest weight of a unit, sum of weights divided by it, mean and variance."""
-    weights = view(prior.address[unit], (prior.size[unit],), prior.log_weights)
-    top = _exponent(weights, 0, b, a)
-    for x in range(1, weights.shape[0]):
-        top = larger(top, _exponent(weights, x, b, a))
-    total, mean, square = 0.0, 0.0, 0.0
-    for x in range(weights.shape[0]):
-        weight = _weight(weights, x, b, a, top)
-        total += weight
-        mean += x * weight
-    mean /= total
-    for x in range(weights.shape[0]):
-        square += (x - mean) * (x - mean) * _weight(weights, x, b, a, top)
-    return top, total, mean, square / total
+def _draw_block(prior, start, memory, u, out):
+    """Draws of some units, whose sums are in memory."""
+    n, last = u.shape[0], np.int64(0)
+    t, s, _, exponent, log_total, total, drawn, below = rows_of_block(memory, n)
+    _exponents(prior, start, 0, t, s, exponent)
+    for i in range(n):
+        log_total[i] += log(total[i])
+        drawn[i], below[i] = 0.0, exp(exponent[i] - log_total[i])
+        last = larger(last, prior.size[start + i])
+    for x in range(1, last):
+        _exponents(prior, start, x, t, s, exponent)
+        for i in range(n):
+            value = drawn[i], below[i]
+            drawn[i], below[i] = past_value(exponent[i], 1.0, log_total[i], u[i], value)
+    for i in range(n):
+        out[i] = drawn[i]

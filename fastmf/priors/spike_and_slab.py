@@ -24,7 +24,6 @@ from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
 from fastmf.special import (
     clip,
-    log,
     log_of_normal,
     narrow,
     normal_quantile,
@@ -99,7 +98,7 @@ def _untilted(slab):
 def _untilted_truncated(field, precision, lower, upper):
     zero = np.zeros_like(field)
     exponent, mass, mean, var = _quadrature.integrate(field, precision, lower, upper, zero, zero)
-    return exponent + log(mass), mean, var
+    return exponent + _quadrature.log_mass(mass), mean, var
 
 
 def _untilted_gradient(slab):
@@ -393,7 +392,8 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
             n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
-                integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
+                log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
+                integral = memory[_quadrature.EXPONENTS + i] + log_mass
                 nonzero = sigmoid_pair(prior.log_weight[start + first + i] + integral)[0]
                 scratch[first + i] = u[first + i] < nonzero
                 memory[PROBABILITIES + i] = u[first + i] / (nonzero + TINY)
@@ -410,7 +410,8 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
             n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
-                integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
+                log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
+                integral = memory[_quadrature.EXPONENTS + i] + log_mass
                 mean[first + i], var[first + i] = _mixture(
                     prior.log_weight[start + first + i] + integral,
                     memory[_quadrature.NODE_MEANS + i],
@@ -425,7 +426,8 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
             n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
-                integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
+                log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
+                integral = memory[_quadrature.EXPONENTS + i] + log_mass
                 out[first + i] = softplus(prior.log_weight[start + first + i] + integral)
 
 
@@ -440,7 +442,7 @@ def _tilted_truncated(prior, log_weight, b, a):
         widen(prior.field), widen(prior.precision), widen(prior.lower), widen(prior.upper),
         widen(b), widen(a),
     )  # fmt: skip
-    return log_weight + (exponent + log(mass)), mean, variance
+    return log_weight + (exponent + _quadrature.log_mass(mass)), mean, variance
 
 
 def _log_partition(prior, log_weight, b, a):

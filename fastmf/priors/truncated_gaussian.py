@@ -12,7 +12,7 @@ from fastmf.priors._fitting import bounds_given_or_found, fit, project_precision
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._sampling import draw_units, quantile
-from fastmf.special import log, narrow, widen
+from fastmf.special import narrow, widen
 
 
 def check_slab(class_name, field, precision, lower, upper):
@@ -212,4 +212,4 @@ class CompiledTruncatedGaussian(_quadrature.Slab):
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
             for i in range(n):
                 mass = memory[_quadrature.MASSES + i]
-                out[first + i] = memory[_quadrature.EXPONENTS + i] + log(mass)
+                out[first + i] = memory[_quadrature.EXPONENTS + i] + _quadrature.log_mass(mass)

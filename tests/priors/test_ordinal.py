@@ -3,13 +3,17 @@
 import itertools
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 
 import fastmf as mf
+from fastmf._jit.kernel import kernel
 from fastmf.evaluation import annealed_importance_sampling
 from fastmf.inference.sampling.gibbs import gibbs
+from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
 from fastmf.priors._protocol import repeated
+from fastmf.priors._quadrature import PANEL_UNITS
 
 TABLE = np.array([[0.0, -1.0, 0.5], [0.3, 0.1, -np.inf], [0.0, 0.8, 0.2]])
 
@@ -163,3 +167,48 @@ def test_rbms_of_ratings_learn():
     assert machine.score(X) > independent.mean() + 0.3
     assert np.isfinite(machine.visible_.log_weights).all()
     assert abs(machine.visible_.log_weights - mf.Ordinal.from_data(X).log_weights).max() > 0.1
+
+
+@kernel(name=None)
+def fill_rows(units, b, a, mean, var, value):
+    for k in range(b.shape[0]):
+        tilted_moments(units, 0, b[k], a[k], mean[k], var[k])
+        tilted_log_partition(units, 0, b[k], a[k], value[k])
+
+
+def with_many_digits(log_weights, b, a):
+    """Log-partition, mean and variance to 50 digits."""
+    with mpmath.workdps(50):
+        b, a, scores = mpmath.mpf(b), mpmath.mpf(a), range(np.isfinite(log_weights).sum())
+        w = [mpmath.exp(mpmath.mpf(log_weights[x]) + b * x - a * x * x / 2) for x in scores]
+        total = mpmath.fsum(w)
+        mean = mpmath.fsum(x * p for x, p in enumerate(w)) / total
+        var = mpmath.fsum((x - mean) ** 2 * p for x, p in enumerate(w)) / total
+        return float(mpmath.log(total)), float(mean), float(var)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_sums_of_several_blocks_against_many_digits(dtype):
+    # More units than a block has, from 2 to 40 scores; moderate, extreme and infinite tilts.
+    rng, n = np.random.default_rng(3), 2 * PANEL_UNITS + 7
+    table = rng.normal(scale=2.0, size=(n, 40))
+    table[np.arange(40) >= rng.integers(2, 41, n)[:, None]] = -np.inf
+    prior = mf.Ordinal(table.astype(dtype))
+    tilts = np.array([(0.3, 0.0), (-2.0, 0.4), (60.0, 3.0), (-9.0, -0.5), (0.0, -30.0), (1e4, 3.0),
+                      (-800.0, 0.0), (1e4, -1e4), (1e30, 0.0), (0.0, 1e30)], dtype)  # fmt: skip
+    b, a = (np.repeat(tilt[:, None], n, axis=1) for tilt in tilts.T)
+    mean, var, value = np.empty((3, *b.shape), dtype)
+    units = units_of(prior, dtype, ("moments", "log_partition"))
+    fill_rows(units, b, a, mean, var, value)
+    for unit in (0, 1, PANEL_UNITS - 1, PANEL_UNITS, n - 1):
+        expected = np.array(
+            [with_many_digits(prior.log_weights[unit].tolist(), *tilt) for tilt in tilts.tolist()]
+        )
+        close = 1e-12 if dtype == np.float64 else 1e-6
+        np.testing.assert_allclose(value[:, unit], expected[:, 0], close, 4 * close)
+        np.testing.assert_allclose(mean[:, unit], expected[:, 1], close, 1e-38)
+        np.testing.assert_allclose(var[:, unit], expected[:, 2], 10 * close, 1e-37)
+    b[0, 3] = np.nan
+    fill_rows(units, b, a, mean, var, value)
+    assert np.isnan([mean[0, 3], var[0, 3], value[0, 3]]).all()
+    assert np.isnan([mean, var, value]).sum() == 3

@@ -2,7 +2,12 @@ import json
 import time
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+from kernel_cases import Size
+from kernel_cases.moments import MOMENTS
+
+from fastmf.priors import _compiled
 
 
 class Sleeper(NamedTuple):
@@ -51,3 +56,16 @@ def test_only_changes_are_printed(load, capsys, tmp_path):
     ]  # fmt: skip
     script.main(["--compare", str(tmp_path / "old"), str(tmp_path / "old")])
     assert capsys.readouterr().out.startswith("no ratio has changed")
+
+
+@pytest.mark.parametrize("the_case", MOMENTS, ids=str)
+def test_twins_of_moments_call_no_kernels(the_case, monkeypatch):
+    # With as many units the public method calls kernels, which would be timed beside themselves.
+    size = Size(784, 1, _compiled.LARGE // 784 + 1)
+    arguments = the_case.build(size, "float64")
+    compiled = the_case.build(size, "float64")
+    the_case.run("compiled", compiled)
+    monkeypatch.delattr(_compiled, "in_parallel")
+    the_case.run("twin", arguments)
+    for k in (4, 5):
+        np.testing.assert_allclose(arguments[k], compiled[k], rtol=1e-10, atol=1e-13)
