@@ -1,8 +1,9 @@
 """Numba's compiler without what kernels do not need.
 
 A user waits for compilation at a first call, so that what Numba does more than once, or for things
-that are in no kernel, is left out. With what `fastmf._jit.lowering` does not emit, a first call of
-`tap` takes 0.85 of the CPU time.
+that are in no kernel, is left out: here passes of Numba's, in `fastmf._jit.lowering` instructions,
+in `fastmf._jit.library` passes of LLVM's, in `fastmf._jit.shortcuts` parts of its analysis. A first
+call of `tap` takes 0.63 of the CPU time.
 """
 
 import gc
