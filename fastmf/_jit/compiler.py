@@ -1,22 +1,25 @@
 """Numba's compiler without what kernels do not need.
 
 A user waits for compilation at a first call, so that what Numba does more than once, or for things
-that are in no kernel, is left out. With what `fastmf._jit.lowering` does not emit, a first call of
-`tap` takes 0.85 of the CPU time.
+that are in no kernel, is left out: here passes of Numba's, in `fastmf._jit.lowering` instructions,
+in `fastmf._jit.library` passes of LLVM's, in `fastmf._jit.shortcuts` parts of its analysis. A first
+call of `tap` takes 0.63 of the CPU time.
 """
 
 import gc
-import sys
 from contextlib import contextmanager
 
 from numba.core import ir, types
-from numba.core.base import BaseContext
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
-from numba.core.untyped_passes import InlineInlinables
+from numba.core.ir_utils import enforce_no_phis
+from numba.core.postproc import PostProcessor
+from numba.core.typed_passes import IRLegalization, NativeLowering
+from numba.core.untyped_passes import InlineInlinables, ReconstructSSA
 
+from fastmf._jit.library import Library, without_loop_strength_reduction
 from fastmf._jit.lowering import Lowering, LoweringOfEntries
+from fastmf._jit.shortcuts import quick_splitting, shortcuts
 
 # Passes of Numba's for what is in no kernel: closures and comprehensions, expressions of arrays.
 NOT_NEEDED = {"inline_closure_likes", "nopython_rewrites"}
@@ -49,32 +52,6 @@ def _no_garbage_collection():
             gc.enable()
 
 
-def _n_known(context):
-    """Numbers of modules and of functions that Numba can emit."""
-    return len(sys.modules), sum(len(registry.functions) for registry in context._registries)
-
-
-@contextmanager
-def _refreshed_if_new():
-    """Let Numba look for new functions and types only where there may be some.
-
-    They are defined by intrinsics and by modules that are imported meanwhile. Numba looks for them
-    at each array that is read, a thousand times in a first call of `tap`: 0.07 of its CPU time.
-    """
-    refresh, known = BaseContext.refresh, None
-
-    def refresh_if_new(context):
-        nonlocal known
-        if known != (known := _n_known(context)):
-            refresh(context)
-
-    BaseContext.refresh = refresh_if_new
-    try:
-        yield
-    finally:
-        BaseContext.refresh = refresh
-
-
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _MergeInPlace(InlineInlinables):
     """Numba's pass that merges functions, without its two deep copies of each.
@@ -96,6 +73,34 @@ class _MergeInPlace(InlineInlinables):
                 del ir.Block.__deepcopy__
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _SplitQuickly(ReconstructSSA):
+    """Numba's pass that makes several variables of one that is assigned several times."""
+
+    _name = "split_quickly"
+
+    def run_pass(self, state):
+        with quick_splitting():
+            return super().run_pass(state)
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _WithoutDeletions(IRLegalization):
+    """Numba's last pass before a kernel is emitted, which deletes each variable after its use.
+
+    Nothing is emitted for that in kernels without counts of references.
+    """
+
+    _name = "without_deletions"
+
+    def run_pass(self, state):
+        if state.flags.nrt:
+            return super().run_pass(state)
+        enforce_no_phis(state.func_ir)
+        PostProcessor(state.func_ir).run()
+        return True
+
+
 _SIZES: dict[types.Type, int] = {}
 
 
@@ -115,13 +120,23 @@ class Compiler(CompilerBase):
 
         context.get_abi_sizeof = known_size_of
         self.state.flags = _Flags(self.state.flags)
-        with _no_garbage_collection(), _refreshed_if_new():
+        with _no_garbage_collection(), shortcuts(), without_loop_strength_reduction():
             return super().compile_extra(function)
 
     def define_pipelines(self):
+        if not self.state.flags.nrt:
+            self.state.library = Library(
+                self.state.targetctx.codegen(), self.state.func_id.func_qualname
+            )
+            self.state.library.enable_object_caching()
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         kept = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
-        own = {InlineInlinables: _MergeInPlace, NativeLowering: self.lowering}
+        own = {
+            InlineInlinables: _MergeInPlace,
+            ReconstructSSA: _SplitQuickly,
+            IRLegalization: _WithoutDeletions,
+            NativeLowering: self.lowering,
+        }
         passes.passes = [(own.get(kind, kind), text) for kind, text in kept]
         passes.finalize()
         return [passes]
