@@ -61,10 +61,12 @@ def correlated_blocks(X, scores=None, n_rows=None):
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
     threshold = max(MIN_BLOCK_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
     # A pair at the threshold may be in or out: in single precision this takes half the time.
-    single = columns if isinstance(columns, StoredColumns) else columns.astype(np.float32)
+    stored = isinstance(columns, StoredColumns)
+    single = columns if stored else columns.astype(np.float32)
     blocks, links = [], np.empty((2, 0), np.int64)
     n_leads = max(MIN_LEADS, LEADS_PER_ROW * len(columns))
-    if not (callable(scores) and p <= n_leads) or _any_pair(single, threshold):
+    # Stored columns would have to be converted, and some of them kept, for pairs that come first.
+    if not callable(scores) or stored or p > n_leads or _any_pair(single, threshold):
         scores = scores() if callable(scores) else scores
         order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
         blocks, links = _clumps(single, order, threshold, n_leads)

@@ -1,6 +1,10 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from fastmf._common import rows
+from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.ep import correlated
 from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut
 
@@ -94,3 +98,18 @@ def test_scores_are_asked_for_only_if_features_correlate():
     X[:, 90] += 2 * X[:, 1]
     assert as_sets(correlated_blocks(X, scores)) == {(1, 90)}
     assert asked
+
+
+def test_stored_columns_are_converted_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK_ENTRIES", 2**16)
+    monkeypatch.setattr(correlated, "LEADS_AT_A_TIME", 32)
+    n, p = 200, 1500
+    X = np.random.default_rng(7).integers(0, 3, size=(n, p)).astype(np.int8)
+    mean, factors = X.mean(0), np.ones(p)
+    columns = StoredColumns(X, np.ones(n), factors, np.ones((n, 1)), mean[None])
+    tracemalloc.start()
+    blocks = correlated_blocks(columns, lambda: np.zeros(p))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert blocks == []
+    assert peak < 6 * X.size  # all of them in double precision take 8
