@@ -29,7 +29,7 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import as_dtype, has_log_prob, n_units, parts_of, sample
+from fastmf.priors._protocol import as_dtype, can_draw, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states
 
 # Rows of each array of starts that are used, solutions among these, and units at random.
@@ -167,16 +167,25 @@ def spread_states(model, rng):
         couplings of the model, given such hidden units.
     """
     states = _spread(model.layers[0], rng).astype(model.dtype)
-    if len(model.layers) == 1:
+    if len(model.layers) == 1 or not _can_be_sampled(model.layers[0]):
         return states
     fields = _spread(model.layers[1], rng).astype(model.dtype) @ model.weights.T
     given = sample(model.layers[0], fields, np.zeros_like(fields), rng)
     return np.vstack([states, given.astype(model.dtype)])
 
 
+def _can_be_sampled(prior):
+    return all(hasattr(part, "sample") or can_draw(part) for part in parts_of(prior))
+
+
 def _spread(prior, rng):
-    """Values of uncoupled units, and of discrete ones with all fractions at the highest value."""
+    """Values of uncoupled units, and of discrete ones with all fractions at the highest value.
+
+    Means of a user's units that cannot be sampled.
+    """
     zeros = np.zeros((N_UNCOUPLED_STARTS, n_units(prior)))
+    if not _can_be_sampled(prior):
+        return prior.moments(zeros[:1], zeros[:1])[0]
     states = [sample(as_dtype(prior, np.float64), zeros, zeros, rng)]
     if is_discrete(prior):
         states.append(extreme_starts(prior))

@@ -67,6 +67,9 @@ def test_it_is_learned_resumed_and_saved(tmp_path, monkeypatch):
         with pytest.raises(TypeError, match="ThreeLevels cannot be sampled"):
             sampling()
 
+    # Beyond the states that are summed, too, where a bound says whether solutions miss the most.
+    assert whole.log_partition("log_sum_exp") == pytest.approx(whole.log_partition(), abs=0.1)
+
     whole.save(tmp_path / "machine")
     again = mf.GeneralizedRBM.load(tmp_path / "machine")
     assert type(again.model_.visible) is ThreeLevels

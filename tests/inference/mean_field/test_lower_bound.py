@@ -1,6 +1,7 @@
 """Lower bounds of log-partitions against enumeration."""
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -163,6 +164,38 @@ def test_sums_over_states_are_of_distinct_rows():
     v = np.array([[1.0, 1, -1, 1], [-1, 1, 1, 1]])
     right = mf.tap(model, clamp=v).log_partition
     assert log_sum_of_weights(sides_of(model), 0, v) == pytest.approx(np.logaddexp(*right))
+
+
+class Levels(NamedTuple):
+    """A user's units with values -1, 0 and 1, which cannot be sampled."""
+
+    field: np.ndarray
+
+    def log_partition(self, b, a):
+        t = self.field + b
+        return np.log(1 + np.exp(-a / 2) * 2 * np.cosh(t))
+
+    def moments(self, b, a):
+        t, half = self.field + b, np.exp(-a / 2)
+        z = 1 + 2 * half * np.cosh(t)
+        mean = 2 * half * np.sinh(t) / z
+        return mean, 2 * half * np.cosh(t) / z - mean * mean
+
+
+def test_units_that_cannot_be_sampled_have_bounds():
+    rng = np.random.default_rng(3)
+    states = np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T
+    mixed = mf.Concatenated(Levels(np.zeros(2)), mf.Ising(np.zeros(3)))
+    for levels in Levels(np.zeros(5)), mixed:
+        weights = rng.normal(size=(5, 4))
+        exact = np.logaddexp.reduce(levels.log_partition(states @ weights.T, np.zeros(5)).sum(1))
+        binary = mf.Bernoulli(np.zeros(4))
+        for model in mf.RBM(weights, levels, binary), mf.RBM(weights.T, binary, levels):
+            assert exact - 0.5 < lower_bound(model, [_zeros(model)]).value <= exact
+
+
+def _zeros(model):
+    return np.zeros((1, n_units(model.visible)))
 
 
 def test_a_machine_that_cannot_be_normalised_has_a_bound_or_none():
