@@ -9,7 +9,7 @@ import numpy as np
 # Training rows; the other 397 of the 1797 digits are test data.
 N_TRAIN = 1400
 FLIP_PROBABILITY = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-# Of these images are shown.
+# Probabilities of which images are shown.
 SHOWN_AT = (0.1, 0.2, 0.3)
 NOISE_VARIANCE = 0.09
 

@@ -14,7 +14,7 @@ examples:
 
 Machines with hidden units give log-likelihoods, of machines too large for the exact log-partition
 estimates by mean field; machines of visible units alone give log-pseudo-likelihoods. All are in
-nats a row. Of rows with missing values, only what was seen counts.
+nats a row. In rows with missing values, only what was seen counts.
 """
 
 

@@ -30,7 +30,7 @@ def from_networkx(graph, units="ising", *, weight="weight", field="field"):
         Undirected, without loops; parallel edges of a MultiGraph add up.
     units : {"ising", "bernoulli", "categorical"}, default "ising"
     weight : str, default "weight"
-        Attribute of edges: the coupling, 1 where it is missing. Of categorical units a table
+        Attribute of edges: the coupling, 1 where it is missing. For categorical units a table
         (q_i, q_j), whose rows are states of the node that comes first in the graph, or a number for
         each pair of equal states.
     field : str, default "field"

@@ -343,7 +343,7 @@ def _is_insert(letters):
 
 def _aligned(text, inserts):
     """The text with rows of one length, and that length; A2M without dots loses its inserts."""
-    # Of an empty row reduceat would return the first entry of the next one.
+    # For an empty row reduceat would return the first entry of the next one.
     if inserts == "drop" and text.lengths.min() > 0 and _lacks_dots(text):
         matches = ~_is_insert(text.letters)
         lengths = np.add.reduceat(matches, np.cumsum(text.lengths) - text.lengths, dtype=np.int64)

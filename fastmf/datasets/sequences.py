@@ -10,7 +10,8 @@ from fastmf.datasets.alignments import checked_alphabet
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
 
-# Of the product of a fraction and a number of columns, which may round to just above an integer.
+# Rounding error of the product of a fraction and a number of columns, which may be just above an
+# integer.
 _COLUMN_ROUNDING = 1e-9
 
 

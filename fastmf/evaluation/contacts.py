@@ -82,7 +82,7 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
     Returns
     -------
     precision : float or array
-        Precision, of the shape of `n_top`. Of equal scores, those of the first columns come first.
+        Precision, of the shape of `n_top`. Pairs of equal scores come in the order of columns.
 
     Raises
     ------

@@ -110,7 +110,7 @@ def nearest_neighbour(Y, X):
     Returns
     -------
     estimate : array of shape (n_samples, n_features)
-        Rows of X, in its type. Of several at the same distance, the first.
+        Rows of X, in its type: the first of several at the same distance.
 
     Raises
     ------

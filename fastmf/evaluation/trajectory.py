@@ -144,7 +144,7 @@ class TrajectoryAnnealing:
         self.log_likelihood, self.effective_size, self.seconds = [], [], []
         self.difference = []
         self.chains = self._model = self._leg = None
-        # Of the log-partition.
+        # The log-partition, and its squared error.
         self._value, self._variance = 0.0, 0.0
 
     def __call__(self, state):

@@ -44,7 +44,7 @@ class FixedPoint:
     mean, var : array or tuple of arrays
         Marginal means and variances.
     b, a : array or tuple of arrays
-        Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments. Of rows
+        Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments. In rows
         that were damped, momentum included, the variances are exactly that; the means differ from
         those of the tilts by up to `tol`, or by the last change if the row has not converged.
     log_partition : float, array or None
@@ -63,8 +63,8 @@ class FixedPoint:
         Residual of each sweep, shape (n_sweeps,) or (n_rows, n_sweeps); rows that ended earlier
         repeat their last value.
     solutions : Solutions or list of Solutions, optional
-        With `n_starts`: the distinct stable fixed points (of each row) and their weights. Of the
-        row, `mean` and `var` are the moments of their mixture, and `log_partition` is the logarithm
+        With `n_starts`: the distinct stable fixed points (of each row) and their weights.
+        `mean` and `var` are the moments of their mixture, and `log_partition` is the logarithm
         of the sum of their exp(log_partition).
 
     Notes
@@ -75,7 +75,7 @@ class FixedPoint:
     Gaussian with those of the units instead.) The messages of relaxed belief propagation have to
     stay, too. Rows that are damped or oscillate are confirmed by such a sweep; after others a
     further one changes some of them by up to about 2 `tol`.
-    Near a fixed point the log-partition changes by terms of second order. Of a unit whose mean and
+    Near a fixed point the log-partition changes by terms of second order. For a unit whose mean and
     variance change by dm and dv these are dm^2 / v and (a dv)^2, and neither may exceed `tol`: so
     the log-partition is known to about `tol` nats a unit also where all values are far below 1, of
     which absolute changes say nothing.

@@ -36,7 +36,7 @@ OBJECTIVES = (
     "likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm",
 )  # fmt: skip
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
-# Of belief propagation.
+# Algorithms of belief propagation.
 BP_ALGORITHMS = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}
 # The inference of each objective, where it is not mean field.
 MATCHED_INFERENCE = {
@@ -275,7 +275,7 @@ def _fields_and_means(model, Y, X, n_threads):
 def _sampled_moments(model, Y, fields, settings, rng):
     """Labels by Gibbs sampling, and means of the hidden units given them.
 
-    Those of "perceptron" are the most probable ones given the hidden units of the last sweep, as
+    States of "perceptron" are the most probable ones given the hidden units of the last sweep, as
     labels drawn at random have a lower free energy than the given ones in hardly any row.
     """
     b, c = fields

@@ -23,7 +23,7 @@ class PairwiseGraph(NamedTuple):
         Number of states of each unit; 0 for units with a continuum of values, or of which the
         values are not known.
     values : array of shape (offsets[-1],)
-        The coupling of each edge. Of categorical units i < j
+        The coupling of each edge. For categorical units i < j
         ``values[offsets[e]:offsets[e + 1]].reshape(n_states[i], n_states[j])`` is the table of the
         logarithms; a unit that is no group has one row or column in it, which its value multiplies.
     offsets : int64 array of shape (n_edges + 1,)

@@ -62,7 +62,7 @@ def _machine():
 def _remove_leftovers(path):
     """Remove temporary files of `path` whose processes were killed while they wrote.
 
-    Those of this machine whose process has ended, and what nobody has written to for a day.
+    Files of this machine whose process has ended, and files that were not written to for a day.
     """
     for name in os.listdir(path.parent):
         middle = name.removeprefix(path.name).removesuffix(".tmp")

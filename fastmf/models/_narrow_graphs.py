@@ -96,7 +96,7 @@ def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
         chosen[np.where(first_loses, both[:, 0], both[:, 1])] = False
         rounds.append(_round(edges, chosen, degree, n_units))
         edges, left = _edges_after(rounds[-1]), left & ~chosen
-    # Of a grid only corners would be left out.
+    # Only the corners of a grid would be left out.
     if n_entries_of(rounds, n_states) > max_entries or left.sum() > n_units / 2:
         return Reduction([], np.arange(n_units), whole)
     return Reduction(rounds, np.flatnonzero(left), (np.cumsum(left) - 1)[edges])

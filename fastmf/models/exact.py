@@ -99,7 +99,7 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     model : BoltzmannMachine, RBM or DBM
         A Boltzmann machine of discrete units whose graph has a small width, or an RBM with a layer
         of at most 20 discrete units (a group of states is one) and at most 2^24 states together;
-        the other layer, of any kind, is summed analytically. Of a DBM the even layers together, or
+        the other layer, of any kind, is summed analytically. In a DBM the even layers together, or
         the odd ones, are such a layer. Others of discrete units are taken as one graph.
     field : array of shape (n_units,), optional
         Added to the prior's field, of a Boltzmann machine.

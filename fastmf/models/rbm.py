@@ -16,7 +16,7 @@ class RBM(Layered):
     Parameters
     ----------
     weights : array of shape (n_visible, n_hidden)
-        Couplings; column j is the receptive field of hidden unit j. Of categorical visible units
+        Couplings; column j is the receptive field of hidden unit j. For categorical visible units
         also (n_groups, q, n_hidden). Without columns (n_hidden = 0) the visible units are
         independent, which is what a conditional RBM without hidden units leaves for a row.
     visible, hidden : unit prior

@@ -61,7 +61,7 @@ def _panel_rule(n_nodes, linear):
 NODES, NODE_WEIGHTS = _panel_rule(20, 0.6)
 # The density at a node is 2 to the power of these times its exponent's mean derivative up to there.
 BINARY_NODES = -INVERSE_LN2 * NODES
-# Of the integrals of t and t^2.
+# Weights of the integrals of t and t^2.
 FIRST_WEIGHTS, SECOND_WEIGHTS = NODE_WEIGHTS * NODES, NODE_WEIGHTS * NODES**2
 
 

@@ -150,8 +150,8 @@ def unbounded(prior):
 def largest_variance(prior):
     """Largest variance of each unit under any tilt, (n_units,).
 
-    Of bounded units a quarter of the squared range. Tilts of unbounded units are those that leave
-    1 / PRECISION_MARGIN of their precision. Of a user's own prior that says neither its values nor
+    For bounded units a quarter of the squared range. Tilts of unbounded units are those that leave
+    1 / PRECISION_MARGIN of their precision. For a user's own prior that says neither its values nor
     a precision, the variance without a tilt.
     """
     if is_concatenated(prior):

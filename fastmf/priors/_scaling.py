@@ -56,7 +56,7 @@ def units_of_measurement(prior):
     offset, scale : array of shape (n_units,)
         Mean and standard deviation, the latter divided by `LEARNED_DEVIATION`; of bounded units by
         `BOUNDED_DEVIATION`, and then at least the width of the interval divided by
-        `WIDEST_INTERVAL`, at most the width. Of units with a spike at zero, which stays where it
+        `WIDEST_INTERVAL`, at most the width. With a spike at zero, which stays where it
         is, the offset is 0, and the deviation that of the slab, or from zero where most values
         are. Units of other kinds have 0 and 1.
     """

@@ -69,7 +69,7 @@ def _gradient(self, b, a):
 def _mixture_gradient(self, mean, var, nonzero):
     """Derivatives of the log-partition, from the moments and the probability of not being zero.
 
-    Those of the slab, whose integral is 1 without a tilt, are its moments less the untilted ones.
+    The slab, whose integral is 1 without a tilt, adds its moments less the untilted ones.
     """
     slab = self.slab()
     change = [

@@ -74,7 +74,7 @@ class LayeredImputing:
         method : {"auto", "exact", "tap"}, default "auto"
             - "exact": the sum over all states of the hidden layer, or of a row's missing units, the
               other side summed analytically: of few hidden units (up to some 12 of two values next
-              to 784), or few missing ones next to any number of hidden ones. Of a deep machine the
+              to 784), or few missing ones next to any number of hidden ones. In a deep machine the
               sides are the even and the odd layers.
             - "tap": the means of distinct mean-field solutions from `n_starts` starts, each a phase
               with the weight that its log-partition gives. Phases that no start leads to are

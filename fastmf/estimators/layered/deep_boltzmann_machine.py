@@ -33,8 +33,8 @@ class DeepBoltzmannMachine(LayeredMachine):
         Prior of all hidden layers, or of each.
     gradient : {"auto", "tap", "mean_field", "tap3", "pcd"}
         Averages over the model, as for `GeneralizedRBM`, but that "auto" is "pcd" wherever there
-        are unbounded units; of "pcd" from persistent chains of all
-        layers. Those over the data are of solutions of the same order, of "pcd" naive ones.
+        are unbounded units; with "pcd" from persistent chains of all layers. Averages over the data
+        are of solutions of the same order, with "pcd" of naive mean field.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
     centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
     weight_scale, callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose

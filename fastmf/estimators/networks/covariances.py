@@ -16,7 +16,7 @@ MAX_PENALTY_SHARE = 0.3
 # 0.17), or 0.3 (by -0.04 to 0.05).
 MAX_PRIOR_SHARE = 0.1
 # Smallest ratio of variances of the sandwich to naive ones where rows are few: that of independent
-# features. Of couplings that few rows determine the sandwich is too small. In 250 tables of 6 items
+# features. The sandwich of couplings that few rows determine is too small. In 250 tables of 6 items
 # and 50 rows, l2 = 0.02, couplings said to be there with .97 were in .71 of the cases; with this
 # .94 and .98. With 200 rows and more it makes no difference.
 FEW_ROWS_RATIO = 2.0

@@ -153,7 +153,7 @@ class BaseFullyVisibleBoltzmannMachine(CompositeMachine):
             - "exact": the sum over all states of a row's missing values, which are at most 2^20.
             - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
               (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
-              probability; exact where couplings are a tree. Of several phases each has its weight.
+              probability; exact where couplings are a tree. Each of several phases has its weight.
             - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
               fast for hundreds of missing values, but wrong for strong couplings, and of several
               phases only one.

@@ -40,7 +40,7 @@ class PottsMachine(BasePottsMachine):
     n_states : int, sequence of int of length n_groups, or None
         States of all or of each position, whose labels are 0, 1, ... None: labels up to the largest
         one of all positions, from 0, or from 1 if no label is 0; of other numbers and of strings,
-        the values in the data (see `categories_`). Of an alignment give the number of its letters,
+        the values in the data (see `categories_`). For an alignment give the number of its letters,
         as one may not occur.
     l2, l2_field : float
         Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc
@@ -99,7 +99,7 @@ class PottsMachine(BasePottsMachine):
         different numbers of states. Made at each access where there are few rows.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
-        The values that the states of each position stand for. Of strings, and of numbers that begin
+        The values that the states of each position stand for. For strings, and numbers that begin
         neither with 0 nor with 1, the sorted values in the data, together of all positions that
         have one in common, such as the letters of sequences; of columns of pandas' categorical
         type, its categories.

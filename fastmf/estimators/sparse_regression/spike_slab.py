@@ -351,7 +351,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         for name in fits[0]:
             values = [fit[name] for fit in fits]
             setattr(self, name, values[0] if one else np.array(values))
-        # Of all targets, one after another.
+        # Points of all targets, one after another.
         self._target_of_point = np.repeat(np.arange(len(fits)), [len(p["noise"]) for p in points])
         for name in points[0]:
             setattr(self, f"_point_{name}", np.concatenate([p[name] for p in points]))

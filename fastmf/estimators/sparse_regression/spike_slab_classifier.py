@@ -22,7 +22,7 @@ from fastmf.inference.gaussian.blocks import inverse_with
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters
 from fastmf.learning.evidence.blocks import labels_of_task
 
-# Of the Gaussian priors of the constant, and of the coefficients of unpenalised columns: with none
+# Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
 # they would be infinite where a column separates the classes.
 INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 # Rows that weights stand for up to which rows are repeated; beyond, sites have powers.
@@ -362,7 +362,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             )
         return super().sample_coefficients(n, rng, n_sweeps)
 
-    # Those of latent variables are slow.
+    # Sweeps of latent variables are slow.
     _n_sweeps = 150
 
     def predict_proba(self, X):

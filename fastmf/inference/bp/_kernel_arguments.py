@@ -170,7 +170,7 @@ def rounding(shape, dtype, max_weight, max_term):
 def _padded(n_hidden, algorithm):
     """Number of columns of messages; rows must not lie a multiple of 4 KB apart.
 
-    Those of several units, which are read together, would have one place in the cache.
+    Messages of several units, which are read together, would have one place in the cache.
     """
     multiple = bp_types.PADDING_MULTIPLE[algorithm]
     n_padded = -(-n_hidden // multiple) * multiple

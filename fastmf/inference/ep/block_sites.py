@@ -178,7 +178,7 @@ class BlockState(NamedTuple):
     def _effect(self):
         """Largest effect of a difference on the log-partition, whatever the scale of the units.
 
-        Those of a block have one scale for each direction: d'P d of means and P D of covariances.
+        A block has one scale for each direction: d'P d of means and P D of covariances.
         """
         blocks = self.problem.blocks
         mean, var, elements = blocks.parts(self.gaussian - self.tilted.moments)

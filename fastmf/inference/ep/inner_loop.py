@@ -21,7 +21,7 @@ from fastmf.inference.ep.curvature import InverseCurvature, few_units
 from fastmf.inference.ep.sites import mismatch, tilted_units
 
 MAX_INNER_STEPS, MAX_INNER_HALVINGS = 200, 40
-# Of L-BFGS: steps that are kept, and steps after which the preconditioner is computed anew.
+# Steps that L-BFGS keeps, and steps after which the preconditioner is computed anew.
 INNER_MEMORY, RENEWAL = 12, 5
 # Evaluations of the objective that stand for an iteration of `max_iter`: with few units, and many.
 FEW_AND_MANY_EVALUATIONS = 20, 2

@@ -77,7 +77,7 @@ class Blocks:
         self.starts = np.append(0, np.cumsum(sizes))
         self.squares = np.append(0, np.cumsum(sizes * sizes))
         self.by_size = [np.array(list(alike)) for _, alike in groupby(self.members, len)]
-        # Of each unit of a block: its row and diagonal element; of each element of the matrices:
+        # For each unit of a block, its row and diagonal element; for each element of the matrices,
         # the places in `units` of its row and column, and the element on the other side.
         of_unit, of_element = (np.repeat(np.arange(len(sizes)), n) for n in (sizes, sizes**2))
         local = np.arange(len(self.units)) - self.starts[of_unit]

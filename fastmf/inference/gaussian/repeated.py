@@ -7,8 +7,9 @@ rows then has the factor
     f(s) = integral N(s - u; s2) exp(t1 u - t2 u^2 / 2) du
 
 and all have f(s)^w, which is (1 + s2 t2)^((1 - w) / 2) times the factor of the one row x sqrt(w)
-with the site of coefficients t1 sqrt(w) and t2. Of the moments of its latent variable follow those
-of u: the mean by sqrt(w), and the variance by w, with what one u has beyond the mean of w of them.
+with the site of coefficients t1 sqrt(w) and t2. The moments of u follow from those of its latent
+variable: the mean by sqrt(w), and the variance by w, with what one u has beyond the mean of w of
+them.
 """
 
 import numpy as np

@@ -76,8 +76,8 @@ def lower_bound(model, starts=(), rng=0):
     ----------
     model : RBM or BoltzmannMachine
     starts : sequence of arrays of shape (n_starts, n_visible)
-        Values or means of the first units, such as data and samples. Of each array the first
-        `MAX_GIVEN_STARTS` rows are used.
+        Values or means of the first units, such as data and samples: the first
+        `MAX_GIVEN_STARTS` rows of each array are used.
     rng : numpy.random.Generator or int, default 0
         For the starts that are added: `spread_states`, and units at their means.
 

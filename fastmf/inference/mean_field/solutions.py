@@ -222,7 +222,7 @@ def distinct(reached, merge_tol=1e-2):
         part[0] if isinstance(part, tuple) else part for part in (reached.mean, reached.var)
     )
     rows, members = merge(means, order, merge_tol)
-    # Of units of two values the variance follows from the mean; of units symmetric about zero all
+    # The variance of units of two values follows from the mean; of units symmetric about zero all
     # solutions may have the same means.
     scaled = np.nan_to_num(np.where(var > 1, 1 + np.log(np.maximum(var, 1)), var) / 2)
     if (abs(scaled - scaled[rows[members]]) > merge_tol).any():

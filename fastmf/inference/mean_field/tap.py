@@ -143,7 +143,7 @@ def tap(
     `fastmf.kernels.mean_field.groups`. They are updated with fresh ones in every sweep, one group
     of a fully visible machine after another. Their third order,
     `fastmf.kernels.mean_field.groups_third`, has no matrix products and takes longer.
-    The third order has the terms of pairs of units or groups. Those of triangles, which fully
+    The third order has the terms of pairs of units or groups. Terms of triangles, which fully
     visible machines have too, are left out, so that its error there is of third order as that of
     TAP; in an RBM or a DBM it is of fourth order.
     With sparse couplings a sweep takes time and memory in proportion to the stored entries, and the

@@ -91,7 +91,7 @@ def _by_layers(model, sides):
 def _solutions(model, X, **options):
     """Mean-field solutions given what was seen, and their `GivenSeen.log_partition`.
 
-    Clamped units need states. Of means and probabilities the nearest states are clamped, and the
+    Clamped units need states. Means and probabilities are clamped at the nearest states, and the
     difference acts on the units above as a field.
     """
     visible, seen = model.layers[0], ~np.isnan(X)

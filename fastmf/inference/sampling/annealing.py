@@ -33,10 +33,10 @@ DECIDED = 750.0
 N_SEGMENTS = 50
 # Chains are resampled when their effective number falls below this fraction.
 RESAMPLE_BELOW = 0.5
-# Of the mean density of steps: every part of the path has at least this one.
+# Smallest density of steps of any part of the path, in units of the mean density.
 MIN_DENSITY = 0.1
 
-# Of the base between units without bias (0) and units with the means of the samples (1). The second
+# Place of the base between units without bias (0) and with the means of the samples (1). The second
 # have the smallest error for the phases that they lead to, and lead to fewer of them.
 MATCHING = 0.5
 

@@ -62,7 +62,7 @@ def _sampled_layers(model):
     for k, layer in enumerate(table.of_model):
         couplings = layer.couplings
         if has_groups(model.layers[k]):
-            # Those of the layout have the columns of each group apart.
+            # Couplings of the layout have the columns of each group apart.
             couplings = pack(np.ascontiguousarray(model.weights.T if k == 0 else model.weights))
         units = units_of(layer.prior, model.dtype, ("draws",))
         layers.append(SampledLayer(units, couplings))

@@ -121,7 +121,7 @@ def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
 def _largest_change(change, message_changes, tol):
     """The largest change of a belief or message; changes of messages are brought below 1.
 
-    Those of messages are known only where beliefs have changed by no more than the tolerance.
+    Changes of messages are known only where beliefs have changed by no more than the tolerance.
     """
     if change > tol:
         return change

@@ -72,7 +72,7 @@ def _scale_columns(X, start, scale, vector, scaled, products):
     """Scale some columns, and add their products with a vector."""
     n = len(scale)
     for i in range(X.shape[0]):
-        # Of a row of X, but not of a block of its columns, it is known that entries are neighbours.
+        # Entries of a row of X, but not of a block of its columns, are known to be neighbours.
         given, new, along = X[i, start : start + n], row(scaled, (i, 0), n), 0.0
         for k in range(n):
             new[k] = given[k] * scale[k]

@@ -5,7 +5,7 @@ All systems here need fields: a matrix of couplings times the states x of a few 
     f_j = sum_i W_ij x_i
 
 Couplings are packed once, in panels as wide as the vectors of the processor; an entry of a product
-is always the same chain of fused multiply-adds, whichever rows are beside it (`product`). Of sparse
-rows only the stored entries are read (`sparse_rows`). Packed copies of weights that learning has
+is always the same chain of fused multiply-adds, whichever rows are beside it (`product`). Only the
+stored entries of sparse rows are read (`sparse_rows`). Packed copies of weights that learning has
 changed are filled in where the old ones were (`copies`).
 """

@@ -2,7 +2,7 @@
 
 Copies and transposes of whole arrays take longer to compile, or to run, as loops.
 
-Of weights W between two layers there are copies in panels of columns
+Weights W between two layers have copies in panels of columns
 (`fastmf.kernels.linear.product`) for products with either side: those of W, with the units below as
 sources, and those of W', with the units above; and of their elementwise squares and cubes, as many
 as are needed. They are filled in where the old ones were.

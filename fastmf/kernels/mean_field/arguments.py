@@ -63,7 +63,7 @@ class Layer(NamedTuple):
 # then these; of couplings, and after them of their squares and cubes, the addresses.
 N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
 PRODUCT = COUPLINGS + 3
-# Of models with groups of states: addresses, numbers and `shifted` of `Groups`; otherwise 0.
+# Addresses, numbers and `shifted` of `Groups` for models with groups of states; otherwise 0.
 TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 7)
 
 

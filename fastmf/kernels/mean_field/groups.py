@@ -87,7 +87,7 @@ def _add_own(active, n_active, plane, column, n):
 def _add_variances(layer, active, rows, sources, columns):
     """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares.
 
-    Of the rows from `rows[1]` on; those of the others are not used.
+    Only for the rows from `rows[1]` on; entries of other rows are not used.
     """
     (n_active, begin), (first, n) = rows, columns
     packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)

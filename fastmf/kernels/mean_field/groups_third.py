@@ -85,7 +85,7 @@ def _add_group_to_units(couplings, begin, mean, sums, powers):
 def _add_units_to_group(couplings, begin, mean, source, sums, effects):
     """Add what units of moments h, c and k send to a group of these means, to both sums.
 
-    Of the terms in k those in W, W^2 and W^3 have the factors k (s^2 - v) / 2, -k s / 2 and k / 6.
+    Terms in k with W, W^2 and W^3 have the factors k (s^2 - v) / 2, -k s / 2 and k / 6.
     """
     (h, c, k), (field, onsager), (s, v) = source, sums, effects
     zero, half, sixth = mean.dtype.type(0), mean.dtype.type(1 / 2), mean.dtype.type(1 / 6)

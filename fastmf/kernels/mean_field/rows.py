@@ -32,9 +32,9 @@ ROW, SWEEP, DAMPING, MOMENTUM = range(4)
 # Whether it has momentum, whether oscillations have been detected, whether means have converged, so
 # that variances are not damped any more, and whether the row is stored and this sweep confirms it.
 ACCELERATED, OSCILLATING, SETTLED, CONFIRMS = range(4, 8)
-# Of this sweep: whether moments are missing, largest change of a mean and of a variance, largest
-# effects of these on the log-partition, and largest absolute mean, or variance up to 1; squared
-# norm of the change of the means, and its inner product with the last step.
+# Measures of this sweep: whether moments are missing, largest change of a mean and of a variance,
+# largest effects of these on the log-partition, and largest absolute mean, or variance up to 1;
+# squared norm of the change of the means, and its inner product with the last step.
 INFINITE, RESIDUAL, VAR_RESIDUAL, EFFECT, VAR_EFFECT, SCALE = range(8, 14)
 SQUARED_CHANGE, STEP_DOT = 14, 15
 # Squared norm of the last step, and running mean of the cosine between it and the change.

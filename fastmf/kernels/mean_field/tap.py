@@ -74,7 +74,7 @@ def _propagate_change(layer, active, s, panel, i, old, order, fresh):
         packed = packed_couplings(layer, power, panel, panel + 1, active.products)
         couplings = row(packed, (0, here - layer[SOURCE], 0), width)
         products = row(active.products, (power, s, 0), width)
-        # Those of earlier units are not needed any more: so the loop is one of whole vectors.
+        # Products of earlier units are not needed any more: so the loop is one of whole vectors.
         for j in range(width):
             products[j] += couplings[j] * change
 
@@ -163,7 +163,7 @@ def _store_ended_rows(layers, active, counts, settings, tilt, record):
             s += 1
             continue
         index = np.int64(slot[ROW])
-        # Those that are confirmed are stored already.
+        # Rows that are confirmed are stored already.
         if status == CONFIRMING or slot[CONFIRMS] == 0:
             refresh_variances(layers, active, s, slot, tilt)
             copy_row(active.state, s, record.state, index, 4 if settings.tilts_kept else 2)

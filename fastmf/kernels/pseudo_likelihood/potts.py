@@ -314,7 +314,7 @@ def scatter_tiles(tiles, scale, places, width, queue, couplings):
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     """Derivatives by tiles of centred couplings from the tables of both sides; see `scatter_tiles`.
 
-    Of a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
+    In a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
     are tables of the gradient and of couplings, f the frequencies of states, by which they are
     centred, and g the gradient by the field.
 

@@ -1,6 +1,6 @@
 """Sums over rows of couplings and softmax of rows, in LLVM vectors, for `potts`.
 
-A row has a whole number of vectors. Those that are added up are few enough to stay in registers:
+A row has a whole number of vectors. Vectors that are added up are few enough to stay in registers:
 see `fastmf._jit.vectors` for why they are emitted.
 """
 

@@ -1,13 +1,13 @@
 """Annealed importance sampling of an RBM with units of values 0 and 1, or of any others.
 
-Of units 0 and 1, the log-odds along the path are base + beta (shift + W x), with shift = field -
+The log-odds of units 0 and 1 along the path are base + beta (shift + W x), with shift = field -
 base: at beta = 0 those of uncoupled units, at beta = 1 those of the model. A step from beta to
 beta' adds
 
     log p(v; beta') - log p(v; beta),   log p(v; beta) = beta v' shift + sum_j softplus(t_j)
 
 to the log importance weight (t_j are log-odds of hidden units, constant terms are left out), and
-draws the hidden and then the visible units at beta'. Of others, the tilts are
+draws the hidden and then the visible units at beta'. The tilts of other units are
 
     (1 - beta) base + beta W x
 

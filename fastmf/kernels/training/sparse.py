@@ -44,7 +44,7 @@ def read_sparse_rows(step, batches, parameters, sweep, settings, statistics, mem
     data, state, layer = statistics.data, statistics.model.state, sweep.layers[1]
     (n_batch, n), n_visible, n_units = data.b.shape, layer[START], state.shape[2]
     n_starts = 0 if settings.persistent else state.shape[1]
-    # Those that are read: of samples the units alone, and not the tilts after half a sweep.
+    # Planes that are read: only the units of samples, and no tilts after half a sweep.
     n_planes = (2 if n_starts <= n_batch else 4) if settings.solved else 1
     weights, begin = weights_between(sweep.layers, 0, parameters, WEIGHT_MATRIX), step * n_batch
     weights, zero = row(weights, (0, 0), weights.size), row(memory.vectors, (0, 0), n)

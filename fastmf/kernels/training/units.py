@@ -1,6 +1,6 @@
 """Averages in steps of learning units of which more than the fields is learned.
 
-Of the units of this package, the derivatives of log_prob(x) by the parameters are linear in x, x^2
+For the units of this package, the derivatives of log_prob(x) by the parameters are linear in x, x^2
 and whether x is not 0, so that averages of these three are all that a step has to know of its rows:
 
     <x> = m,    <x^2> = m^2 + v,    <x is not 0> = 1 - exp(-log-partition)

@@ -232,7 +232,7 @@ class Classification(NamedTuple):
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
         n, prior = len(self.X), hyperparameters.prior(self.groups)
-        # Those without a spike have one too, of no weight: so that all are units of one kind.
+        # Units without a spike have one too, of no weight: so that all are units of one kind.
         prior = GaussBernoulli(
             np.append(prior.field, 0 * self.others),
             np.append(prior.precision, self.others),

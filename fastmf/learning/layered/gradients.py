@@ -55,7 +55,7 @@ def pair_averages(weights, terms, n_threads=None):
     weights : array of shape (n_visible, n_hidden)
     terms : list of tuples (visible, hidden, scale, power)
         Each adds scale * weights ** power * (visible.T @ hidden) / n_rows, for arrays of shape
-        (n_rows, n_visible) and (n_rows, n_hidden). Of power 0 `visible` may be sparse, if others
+        (n_rows, n_visible) and (n_rows, n_hidden). With power 0 `visible` may be sparse, if others
         are not.
     n_threads : int or None
 

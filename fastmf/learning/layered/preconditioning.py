@@ -1,7 +1,7 @@
 """Preconditioned steps: along the gradient times an approximation of the inverse Fisher matrix.
 
 The Fisher matrix of the couplings W between two layers is the covariance of the products of their
-units, which are counted from their means. Of layers that are independent of each other, with
+units, which are counted from their means. For layers that are independent of each other, with
 covariances C and D, it is their Kronecker product: the natural gradient is C^-1 G D^-1 in the place
 of the gradient G. Steps follow P G Q, with
 

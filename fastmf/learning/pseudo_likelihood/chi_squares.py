@@ -30,7 +30,7 @@ def survival(x, weights):
     float
     """
     weights = np.asarray(weights, float)
-    # Of order one: saddle points are then of the order of the number of weights at most.
+    # Weights of order one: saddle points are then of the order of the number of weights at most.
     x, weights = x / weights.max(), weights / weights.max()
     # Beyond these ends the probability is 1 or 0 in double precision, whatever the weights are.
     if x <= 1e-100:

@@ -11,7 +11,7 @@ taken along G Q and Q g, with
 
     Q = (diag(1/p) + C)^-1
 
-for the covariance C of the units over the rows of a batch. Those are natural gradients, but for the
+for the covariance C of the units over the rows of a batch. These are natural gradients, but for the
 visible side (`fastmf.learning.layered.preconditioning`), which is that of binary machines. All of C
 is needed: before they differ, hidden units follow the same direction of the data together. Where
 neighbours, of means m, are not counted from these, as for units with a spike, steps follow

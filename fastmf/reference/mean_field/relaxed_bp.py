@@ -81,7 +81,7 @@ def _measure(measures, layer, old, state, sent, damping, precision):
     units = slice(layer.start, layer.start + layer.couplings.shape[1])
     change, var_change, _, _ = state[:, units] - old[:, units]
     mean, var, _, a = state[:, units]
-    # Of variances above 1 changes are relative, of means in standard deviations.
+    # Changes of variances above 1 are relative, those of means in standard deviations.
     scale = np.maximum(1, var)
     measures.add(marginal=change / np.sqrt(scale), var=var_change / scale)
     measures.add(scale=np.maximum(abs(mean) / np.sqrt(scale), np.minimum(1, var)))

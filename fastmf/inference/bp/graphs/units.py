@@ -259,7 +259,7 @@ class GraphUnits:
         starts = np.flatnonzero(np.diff(unit, prepend=-1))
         mean = np.add.reduceat(beliefs * value, starts, axis=1)
         deviation = (value - mean[:, unit]) ** 2
-        # Of a group's state, the other value is 0.
+        # The other value of a group's state is 0.
         one = np.diff(np.append(starts, len(unit))) == 1
         var = np.add.reduceat(beliefs * deviation, starts, axis=1)
         return mean, np.where(one, mean * (1 - mean), var)

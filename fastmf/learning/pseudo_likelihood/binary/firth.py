@@ -152,7 +152,7 @@ def firth_scoring(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
     # The determinant's curvature is, where units are uncertain, H times the mean leverage.
     n_fields = objective.total * objective.n_units
     corrections = _Corrections(1 + objective.n_parameters / n_fields)
-    # Of rows of little weight the determinant is all there is.
+    # The determinant is all there is where rows have little weight.
     n = min(objective.total, TOLERANCE_ROWS)
     for _ in range(max_iter):
         step = corrections.step(point.factor, point.gradient)

@@ -254,7 +254,7 @@ class PseudoLikelihood(CompositeLikelihood):
         Notes
         -----
         The terms of unit j are those of a logistic regression on the others, the sum over rows of
-        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. Those of all units come from
+        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. The terms of all units come from
         `ProductSums`; only the diagonal has two of them.
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):

@@ -20,7 +20,7 @@ class ItemCoordinates:
         variance = (c**2 * f).sum(0) - self._mean**2
         first, second = objective.pairs
         curvature = 2 * variance[first] * variance[second] + objective.ridge[self._n :]
-        # Of couplings; fields are whitened by the factor below.
+        # Scale of couplings; fields are whitened by the factor below.
         self.scale = np.append(np.ones(self._n), np.sqrt(curvature))
         thresholds = objective.thresholds
         flat = f[thresholds.category, thresholds.item]

@@ -65,7 +65,7 @@ class OrdinalLikelihood(CompositeLikelihood):
         self.penalties = float(l2), float(l2_field)
         self.ridge = np.full(self.n_parameters, float(l2))
         self.ridge[: self.n_fields] = l2_field
-        # Of two items, the parameter that couples them, -1 if there is none.
+        # The parameter that couples two items, -1 if there is none.
         self.index = np.full((d, d), -1)
         self.index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
         self.index.T[self.pairs] = self.index[self.pairs]

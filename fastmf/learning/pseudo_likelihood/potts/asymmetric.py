@@ -1,7 +1,7 @@
 """The asymmetric objective, for one block of positions: regressions on all other positions.
 
-See `fastmf.learning.pseudo_likelihood.potts.objective` for formulas and coordinates. Of couplings
-of a position to others only its own conditional probabilities know, so that the curvature is that
+See `fastmf.learning.pseudo_likelihood.potts.objective` for formulas and coordinates. Couplings
+of a position to others are in its own conditional probabilities only, so that the curvature is that
 of one side,
 
     D_ij(a, b) = N f_a (1 - f_a) f_b + N l2 / 2

@@ -73,7 +73,7 @@ class DenseObjective(CompositeLikelihood):
                 f"couplings of pairs of states and fields, got {self.n_parameters}: take fewer "
                 "positions, states or edges."
             )
-        # Of each pair of states, its parameter; of a state and itself, the field.
+        # Parameter of each pair of states; the field of a state and itself.
         self.index = np.zeros((self.n_fields, self.n_fields), np.int64)
         self.index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
         self.index += self.index.T

@@ -74,7 +74,7 @@ class FewRows:
         out += (self.X.T @ (self.X @ A.T).T).T
         for columns in self._columns():
             X = self.X[:, columns]
-            # Of the products with this position's own states none is wanted.
+            # No products with this position's own states are wanted.
             own = X.T @ A[:, columns]
             out[:, columns] -= X @ (own + own.T)
         return out

@@ -121,7 +121,7 @@ class PottsLayout(PositionStates):
             above = parents[start : start + 4096]
             old = np.where(above[:, None] < 0, -1, labels[above]).astype(np.int32)
             differs = new != old
-            # Of each row first what the parent has, then what the row has.
+            # For each row first what the parent has, then what the row has.
             both = np.stack([old, new], 1)
             kept = differs[:, None] & (both >= 0)
             found.append((both * self.n_positions + offset)[kept])

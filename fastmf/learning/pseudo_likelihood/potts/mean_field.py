@@ -11,7 +11,7 @@ from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates
 
-# Of a variance, if it is not explained by others but for rounding errors.
+# Smallest share of a variance that others do not explain, beside rounding errors.
 _MIN_SHARE = 1e-12
 
 
