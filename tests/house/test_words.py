@@ -66,6 +66,20 @@ def test_docstrings_and_parameters_begin_with_a_noun(trees):
     assert not found
 
 
+def test_comments_begin_with_a_noun():
+    """But for questions that a comment answers, which begin with What."""
+    opening = re.compile(r"^\s*# (Of|Those|That)\b")
+    found = [
+        f"{name}: {line.strip()}"
+        for name in FILES
+        for before, line in pairwise(
+            ["", *(PACKAGE / name).read_text(encoding="utf-8").split("\n")]
+        )
+        if opening.match(line) and not before.lstrip().startswith("#")
+    ]
+    assert not found
+
+
 def test_names_of_classes_occur_once(trees):
     nodes = [node for tree in trees.values() for node in tree.body]
     counts = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
