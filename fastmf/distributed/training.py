@@ -38,7 +38,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     validation : array or Dask array, optional
         Metrics are computed on it in this process, as on the monitored rows of `X`.
     **options
-        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.trainer.RunOptions`.
+        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.settings.RunOptions`.
 
     Returns
     -------

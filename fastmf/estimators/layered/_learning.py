@@ -13,7 +13,7 @@ from fastmf.estimators.common.convergence import warn_of_likelihood
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
-from fastmf.inference.missing.seen import log_prob_of_seen
+from fastmf.estimators.layered._metrics import Metrics
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -35,10 +35,8 @@ from fastmf.learning.layered.settings import (
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
-from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import is_unit_prior
-from fastmf.priors._rows import log_prob_of_rows, states
-from fastmf.priors._scaling import is_real
+from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
 
 # Rows that units are fitted to at least, where rows have weights.
@@ -323,50 +321,3 @@ class Begin(NamedTuple):
     def model_of_data(self):
         """The machine of the data as they are."""
         return self.model if self.scaling is None else self.scaling.undone(self.model)
-
-
-class Metrics:
-    """Metrics of an epoch, of data in units of measurement of their own.
-
-    Parameters
-    ----------
-    metrics : callable
-        Metrics of the family, of data as they are learned.
-    begin : Begin
-
-    Attributes
-    ----------
-    independent : float or None
-        Log-likelihood on the rows of the last epoch, nats a row, of the independent units fitted to
-        the data, or of those that learning began with if these explain less.
-    """
-
-    def __init__(self, metrics, begin):
-        self._metrics, self._scaling = metrics, begin.scaling
-        fitted = begin.independent
-        fitted = fitted if begin.scaling is None else begin.scaling.units(fitted)
-        self._priors = fitted, begin.model.layers[0]
-        self.independent = None
-
-    def __call__(self, state, monitored, validation, settings, n_threads):
-        """Metrics by name: log-likelihoods per unit of data as they were given."""
-        found = self._metrics(state, monitored, validation, settings, n_threads)
-        self.independent = min(self._alone(prior, monitored) for prior in self._priors)
-        if not is_real(self._priors[0]):
-            return found
-        size = sum(state.model.sizes)
-        rows = {"log_likelihood": monitored, "validation_log_likelihood": validation}
-        return {name: value - self._volume(rows[name]) / size for name, value in found.items()}
-
-    def _alone(self, prior, rows):
-        """Log-likelihood of uncoupled units."""
-        if is_incomplete(rows):
-            sizes = column_sizes(prior)
-            seen = ~np.isnan(rows[:, np.cumsum(sizes) - sizes])
-            log_probs = log_prob_of_seen(prior, rows) - seen @ prior.log_partition(0.0, 0.0)
-            return float(log_probs.mean()) - self._volume(rows)
-        log_probs = log_prob_of_rows(prior, rows, prior.moments(0.0, 0.0)[0].dtype)
-        return float(log_probs.mean() - prior.log_partition(0.0, 0.0).sum()) - self._volume(rows)
-
-    def _volume(self, rows):
-        return 0.0 if self._scaling is None else self._scaling.log_volume(self._priors[0], rows)

@@ -13,17 +13,13 @@ from fastmf.kernels.training import arguments as types
 from fastmf.kernels.training.gradients import TASK_ROWS
 from fastmf.kernels.training.train import phase_table
 from fastmf.kernels.training.train import train as train_kernel
+from fastmf.learning.layered.deep_phase import DeepRows
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.integrated_phase import SolveOthers
-from fastmf.learning.layered.moves import MoveCouplings, MoveFields, MoveScaled, MoveUnits
-from fastmf.learning.layered.phases import (
-    DeepRows,
-    DenseRows,
-    Problem,
-    Sample,
-    Solve,
-    SparseRows,
-)
+from fastmf.learning.layered.moves import MoveCouplings, MoveFields, MoveUnits
+from fastmf.learning.layered.phases import DenseRows, Problem, Sample, Solve
+from fastmf.learning.layered.scaled_phase import MoveScaled
+from fastmf.learning.layered.sparse_phase import SparseRows
 from fastmf.learning.training.ascent import diverged
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.dbm import machine_of

@@ -8,7 +8,6 @@ from fastmf.kernels.training import arguments as types
 from fastmf.kernels.training import deep, gradients, groups, preconditioned, sparse
 from fastmf.kernels.training.units import average_moments
 from fastmf.learning.layered.domain import after_step, exists, has_constraints, layers_after
-from fastmf.learning.layered.general_step import apply
 from fastmf.learning.layered.memory import (
     Couplings,
     Preconditioners,
@@ -17,9 +16,8 @@ from fastmf.learning.layered.memory import (
     terms_of,
 )
 from fastmf.learning.layered.phases import Phase
-from fastmf.learning.training.ascent import MAX_MODULUS, State
+from fastmf.learning.training.ascent import MAX_MODULUS
 from fastmf.learning.training.centring import tilts, with_moved_fields
-from fastmf.learning.training.hidden_scales import products_of_units
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import learned_fields, map_parameters
@@ -186,7 +184,7 @@ class MoveUnits(Phase):
         )
         moved = tuple(map(_sum, self.priors, velocities))
         priors = layers_after(self.priors, moved, velocities)
-        if not _are_finite(priors):
+        if not are_finite(priors):
             return False
         if self._constrained and not exists(couplings.weights, priors):
             priors = self._shorten_step(velocities)
@@ -218,52 +216,11 @@ class MoveUnits(Phase):
         return model.layers
 
 
-class MoveScaled(MoveUnits):
-    """The update of machines with units whose scale is free, by the general path.
-
-    The kernel gives the gradient by the couplings: their step, of rate 1, without all else.
-    """
-
-    def load(self, state, rows):
-        """Take over the machine, and its last step."""
-        velocity = state.velocity.combine(np.copy)
-        self._state = State(state.model, velocity)
-        self._set(state.model.layers, velocity.layers)
-
-    def parameters(self, priors):
-        """The priors of the layers as they are, and their last step."""
-        return self.priors, self._state.velocity.combine(np.copy).layers
-
-    def before_step(self, rate):
-        """The rate that the kernel takes."""
-        return 1.0
-
-    def after_step(self, rate):
-        """Take the step of the general path; whether all stays finite."""
-        run, state, units = self.run, self._state, self.run.statistics.units
-        parts = list(zip(self.priors, run.layout.bounds, strict=True))
-        differences = units[types.FIRST : types.NONZERO + 1]
-        layers = tuple(average_gradient(prior, differences[:, here]) for prior, here in parts)
-        gradient = ModelParameters(couplings=tuple(run.couplings.velocity), layers=layers)
-        means = [units[types.OFFSET, here].copy() for _, here in parts]
-        mean, var, *_ = run.statistics.data
-        products = products_of_units(self.priors, [(mean[:, u], var[:, u]) for _, u in parts[1:]])
-        try:
-            apply(state, gradient, means, run.options, rate, run.n_workers, products=products)
-        except FloatingPointError:
-            return False
-        if not _are_finite(state.model.layers):
-            return False
-        run.couplings.load(state.model.couplings, state.velocity.couplings)
-        run.fill(state.model)
-        self._set(state.model.layers, state.velocity.layers)
-        return True
-
-
 def _sum(prior, step):
     return map_parameters(np.add, prior, step)
 
 
-def _are_finite(priors):
+def are_finite(priors):
+    """Whether all learned parameters of some layers are finite."""
     sums = [np.sum(field) for prior in priors for field in learned_fields(prior)]
     return bool(np.isfinite(sums).all())

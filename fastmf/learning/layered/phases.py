@@ -15,18 +15,14 @@ from scipy.sparse import csr_array
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels.linear.product import panel_width
-from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address
-from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL
 from fastmf.kernels.mean_field.rows import MEAN
 from fastmf.kernels.training import arguments as types
-from fastmf.kernels.training import deep, gradients, groups, rows, sparse
-from fastmf.learning.layered.general_step import hidden_layers
+from fastmf.kernels.training import gradients, groups, rows, sparse
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDER_OF_GRADIENT
 from fastmf.learning.layered.memory import solver_of
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.hidden_scales import has_free_units
 from fastmf.models._layered import is_integrated
-from fastmf.models.dbm import machine_of
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._groups import has_groups
@@ -148,84 +144,6 @@ class DenseRows(Phase):
         """The `Batches` of some rows of the data."""
         data = AddressTable([self.run.X.ctypes.data], self.run.X)
         return types.Batches(data, rows, seeds, rates, _no_rows(self.run.dtype))
-
-
-class DeepRows(DenseRows):
-    """Solutions for the hidden layers of a deep machine given dense rows.
-
-    The hidden layers are a machine of their own, with packed couplings of its own.
-    """
-
-    kernels = deep.read_deep_rows, types.POSTERIOR, deep.collect_posterior
-
-    @staticmethod
-    def requires(problem):
-        """Starts of deeper layers need no draws, and solutions given data are iterated."""
-        model = problem.model
-        hidden = machine_of(model.couplings[1:], model.layers[1:])
-        return {
-            "a gradient other than 'cd'": problem.settings.gradient != "cd",
-            "no hidden Gaussian units that are integrated out": not is_integrated(hidden),
-        }
-
-    def __init__(self, run, arguments):
-        super().__init__(run, arguments)
-        hidden, layout = hidden_layers(run.problem.model, run.options), run.layouts[1]
-        fields = np.zeros((run.n_batch, layout.n_units), run.dtype)
-        state = np.zeros((4, *fields.shape), run.dtype)
-        arguments |= {
-            "posterior": record_from(state, hidden["max_iter"], False),
-            "data_fields": fields,
-            "columns": np.array([0, *(units.start for units in layout.bounds)], np.int64),
-            "uncoupled": np.zeros((2, run.n_units), run.dtype),
-        }
-        options = {"early_residual": EARLY_RESIDUAL, "late_residual": LATE_RESIDUAL}
-        options |= {"tol": hidden["tol"], "max_iter": hidden["max_iter"]}
-        solver = solver_of(layout, max(1, run.problem.order), run.n_batch, run.n_workers, **options)
-        tilt = solver.tilt._replace(field=fields)
-        run.solvers[types.POSTERIOR] = solver._replace(tilt=tilt)
-
-
-class SparseRows(Phase):
-    """Moments of the hidden units of a binary RBM given sparse rows."""
-
-    kernels = (sparse.read_sparse_rows,)
-
-    @staticmethod
-    def requires(problem):
-        """Averages are those of means alone."""
-        return {"binary units of an RBM": problem.fields_only}
-
-    def __init__(self, run, arguments):
-        super().__init__(run, arguments)
-        n_visible = run.sizes[0]
-        state = np.zeros((4, run.n_starts, run.n_units), run.dtype)
-        data = np.zeros((4, run.n_batch, run.n_units - n_visible), run.dtype)
-        arguments |= {
-            "data": types.Moments(*data),
-            "model": record_from(state, run.options.n_sweeps, False),
-            "transposed_batch": self._transposed(0),
-            "active": np.zeros((run.n_workers, n_visible), np.int32),
-            "n_active": np.zeros((run.n_workers, 2), np.int64),
-            "add_rows": add_rows_address(run.dtype),
-            # All couplings are read once for each task.
-            "task_rows": -(-run.n_batch // run.n_workers),
-        }
-
-    def _transposed(self, n_stored):
-        """Memory for the transpose of a batch with so many stored entries."""
-        values, bounds = np.empty(n_stored, self.run.dtype), np.empty((2, self.run.sizes[0]), int)
-        return CompressedRows(values, np.empty(n_stored, np.int32), *bounds)
-
-    def batches(self, rows, seeds, rates):
-        """The `Batches` of some rows of the data, with memory for the transpose of the largest."""
-        run = self.run
-        given = sparse_rows(run.X[rows.ravel()], run.dtype)
-        n_stored = np.diff(given.ends[run.n_batch - 1 :: run.n_batch], prepend=0).max(initial=0)
-        if n_stored > len(run.statistics.transposed_batch.values):
-            transposed = self._transposed(n_stored)
-            run.statistics = run.statistics._replace(transposed_batch=transposed)
-        return types.Batches(AddressTable([0], given), rows, seeds, rates, given)
 
 
 @cache

@@ -1,5 +1,6 @@
-"""Options of gradient ascent that every objective has, checked once."""
+"""Options of gradient ascent, whatever the objective, and of a run of the loop, checked once."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,46 @@ class AscentSettings:
             check.number(name, getattr(self, name), 0, np.inf, below=True)
         check.one_of("early_stopping", self.early_stopping, (True, False))
         learning_rate(self, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of a run of the training loop, whatever is trained.
+
+    Parameters
+    ----------
+    seed : int or None
+        The result is a function of it; None draws one.
+    validation : like the data, or None
+        Metrics are computed on them too, and early stopping uses those.
+    callbacks : sequence of callable
+        Called as `callback(state)` after each epoch; training stops when one returns True.
+    checkpoint : str, path or None
+        File that is written after each epoch; a run that finds it there goes on from it.
+    checkpoint_every : int or None
+        Also write it every so many batches.
+    n_threads : int or None
+    verbose : int
+        1 for a progress bar.
+    weights : array of shape (n_rows,) or None
+        An epoch has each row as often as its weight says, on average; None for once each.
+    """
+
+    seed: int | None = None
+    validation: object = None
+    callbacks: Iterable = ()
+    checkpoint: object = None
+    checkpoint_every: int | None = None
+    n_threads: int | None = None
+    verbose: int = 0
+    weights: np.ndarray | None = None
+
+    def __post_init__(self):
+        callbacks = self.callbacks
+        if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+            raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
+        if self.checkpoint_every is not None:
+            check.count("checkpoint_every", self.checkpoint_every)
 
 
 def learning_rate(settings, epoch):

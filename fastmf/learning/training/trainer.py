@@ -5,17 +5,19 @@ interrupted needs nothing but its state to go on as if nothing had happened.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import count
-from fastmf.learning.training import checkpoint
-from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.progress import progress, units_of
-from fastmf.learning.training.settings import learning_rate, learning_rates
+from fastmf.learning.training.resumption import (
+    epochs_since_best,
+    n_rows_of,
+    score_of,
+    start_of,
+)
+from fastmf.learning.training.settings import RunOptions, learning_rate, learning_rates
 
 # Longest time between checks for KeyboardInterrupt, and updates of the progress bar, where several
 # steps are one call of a kernel.
@@ -85,61 +87,13 @@ class Family(NamedTuple):
     completion: Callable | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Options of a run of the training loop, whatever is trained.
-
-    Parameters
-    ----------
-    seed : int or None
-        The result is a function of it; None draws one.
-    validation : like the data, or None
-        Metrics are computed on them too, and early stopping uses those.
-    callbacks : sequence of callable
-        Called as `callback(state)` after each epoch; training stops when one returns True.
-    checkpoint : str, path or None
-        File that is written after each epoch; a run that finds it there goes on from it.
-    checkpoint_every : int or None
-        Also write it every so many batches.
-    n_threads : int or None
-    verbose : int
-        1 for a progress bar.
-    weights : array of shape (n_rows,) or None
-        An epoch has each row as often as its weight says, on average; None for once each.
-    """
-
-    seed: int | None = None
-    validation: object = None
-    callbacks: Iterable = ()
-    checkpoint: object = None
-    checkpoint_every: int | None = None
-    n_threads: int | None = None
-    verbose: int = 0
-    weights: np.ndarray | None = None
-
-    def __post_init__(self):
-        callbacks = self.callbacks
-        if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
-            raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
-        if self.checkpoint_every is not None:
-            count("checkpoint_every", self.checkpoint_every)
-
-
 def _rows(data, rows):
     return tuple(part[rows] for part in data) if isinstance(data, tuple) else data[rows]
 
 
-def _length(data):
-    return (data[0] if isinstance(data, tuple) else data).shape[0]
-
-
-def _parts(data):
-    return data if isinstance(data, tuple) else (data,)
-
-
 def monitor_rows(X, settings, seed, weights=None):
     """The rows of data on which metrics are computed: always the same ones."""
-    n_rows, rng = _length(X), np.random.default_rng([seed, 0, 1])
+    n_rows, rng = n_rows_of(X), np.random.default_rng([seed, 0, 1])
     order = rng.permutation(n_rows) if weights is None else weighted_rows(weights, rng)
     return _rows(X, np.sort(order[: min(settings.monitor_rows, n_rows)]))
 
@@ -199,10 +153,10 @@ def train(model, X, settings, family, **options):
     """
     options = RunOptions(**options)
     complete = family.completion and family.completion(X, model)
-    state, seed, write_checkpoint = _start(model, X, settings, family, options, complete)
+    state, seed, write_checkpoint = start_of(model, X, settings, family, options, complete)
     monitored = monitor_rows(X, settings, seed, options.weights)
     X = complete.data if complete else X
-    n_batches = -(-_length(X) // settings.batch_size)
+    n_batches = -(-n_rows_of(X) // settings.batch_size)
     take = family.steps and family.steps(state.model, X, settings, options.n_threads)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
     with progress(total, done, options.verbose, units_of(model)) as bar:
@@ -225,99 +179,11 @@ def train(model, X, settings, family, **options):
     return state
 
 
-def fresh_seed():
-    """A seed that the operating system's entropy gives."""
-    return int(np.random.SeedSequence().generate_state(1)[0])
-
-
-def _start(model, X, settings, family, options, complete):
-    """The state to start from, the seed, and a function that writes a checkpoint of a state."""
-    seed = fresh_seed() if options.seed is None else int(options.seed)
-    state = initial_state(model)
-    if options.checkpoint is None:
-        return state, seed, lambda state: None
-    validation = () if options.validation is None else _parts(options.validation)
-    size = settings.batch_size
-    weights = () if options.weights is None else (options.weights,)
-    run = checkpoint.identity(settings, model, seed, *_parts(X), *validation, *weights)
-
-    def check(state):
-        names = {family.score, *family.others, score := _score(family, options)}
-        _check_progress(state, settings, score, names, -(-_length(X) // size))
-        family.check(state, settings, _length(X))
-        if complete:
-            complete.check(state)
-        elif state.completed:
-            raise ValueError("it holds members completed/..., but no values of X are missing.")
-
-    found = checkpoint.read(options.checkpoint, run, state, check, any_seed=options.seed is None)
-    if found:
-        state, seed = found
-        run["seed"] = seed
-    return state, seed, lambda state: checkpoint.write(options.checkpoint, state, run)
-
-
-def _check_progress(state, settings, score, names, n_batches):
-    """Raise for a state from a file that a run does not come to.
-
-    Parameters
-    ----------
-    state : State
-    settings : AscentSettings
-    score : str
-        The metric that early stopping maximises.
-    names : set of str
-        All metrics.
-    n_batches : int
-        Batches of an epoch.
-    """
-    left = state.epoch < settings.n_epochs
-    if state.epoch > settings.n_epochs or state.batch > left * n_batches:
-        raise ValueError(
-            f"member 'position' must hold an epoch up to {settings.n_epochs} and a batch up to "
-            f"{left * n_batches}, got {state.epoch} and {state.batch}."
-        )
-    for name in sorted({"epoch", "learning_rate", *names} if state.epoch else state.history):
-        found = state.history.get(name, [])
-        numbers = isinstance(found, list) and all(type(x) in (int, float) for x in found)
-        if not numbers or len(found) != state.epoch:
-            raise ValueError(
-                f"member 'history/{name}' must have {state.epoch} numbers, one for each epoch of "
-                f"'position', got {found!r:.60}."
-            )
-    if state.history.get("epoch", []) != list(range(1, state.epoch + 1)):
-        raise ValueError(f"member 'history/epoch' must hold 1 to {state.epoch}.")
-    stopping = settings.early_stopping and state.epoch
-    waited = _epochs_since_best(state.history[score]) if stopping else 0
-    if state.waited != waited:
-        raise ValueError(
-            f"member 'position' must hold {waited} epochs without a better score, as the history "
-            f"does, got {state.waited}."
-        )
-    if (state.best is None) == bool(stopping):
-        raise ValueError(
-            f"it must {'' if stopping else 'not '}hold members best/..., the best model so far."
-        )
-
-
-def _score(family, options):
-    """The metric that early stopping maximises."""
-    return family.score if options.validation is None else f"validation_{family.score}"
-
-
-def _epochs_since_best(scores):
-    """Epochs since the last score that was better than all before."""
-    best, waited = scores[0], 0
-    for score in scores[1:]:
-        best, waited = (score, 0) if score > best else (best, waited + 1)
-    return waited
-
-
 def _epoch(state, family, X, settings, options, seed, take):
     """Take the steps that are left of an epoch; yields after some, how many they were."""
     rng, size = stream(seed, state.epoch), settings.batch_size
     weighted = options.weights is not None
-    order = weighted_rows(options.weights, rng) if weighted else rng.permutation(_length(X))
+    order = weighted_rows(options.weights, rng) if weighted else rng.permutation(n_rows_of(X))
     saved = options.checkpoint_every or len(order)
     rates, seconds = learning_rates(settings, state.epoch, -(-len(order) // size)), np.inf
     between, prepare = (family.preparation and family.preparation(settings)) or (len(order), None)
@@ -354,7 +220,7 @@ def _record_metrics(state, family, monitored, settings, options):
     for name, value in entry.items():
         state.history.setdefault(name, []).append(value)
     if settings.early_stopping:
-        state.waited = _epochs_since_best(state.history[_score(family, options)])
+        state.waited = epochs_since_best(state.history[score_of(family, options)])
         state.best = state.best if state.waited else state.model
 
 

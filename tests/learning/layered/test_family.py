@@ -1,76 +1,17 @@
-import warnings
-from types import SimpleNamespace
-
 import numpy as np
-import pytest
-from stripes import N_VISIBLE, quick, start
+from stripes import quick, start, stripes
 
-from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.layered.family import LAYERED_FAMILY, _warn_of_collapse
+from fastmf.learning.layered.family import STEPS_PER_EPOCH, quasi_newton_family
+from fastmf.learning.layered.quasi_newton_steps import Objective, take_step
 from fastmf.learning.training.ascent import initial_state
-from fastmf.models import DBM, RBM
-from fastmf.priors import Ising
 
 
-def two_phases(coupling, n_layers=2):
-    """Spins with two solutions if they are coupled strongly, and rows that lead to one or both."""
-    weights = (np.full((9, 9), coupling),) * (n_layers - 1)
-    layers = (Ising(np.zeros(9)),) * n_layers
-    model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
-    return model, np.ones((3, 9)), np.vstack([np.ones((3, 9)), -np.ones((3, 9))])
-
-
-def test_collapse_of_persistent_solutions_is_announced():
-    patterns = np.eye(N_VISIBLE)
-    merged = np.tile(patterns[0], (10, 1))
-    state = initial_state(start())
-    distinct = SimpleNamespace(mean=(np.vstack([patterns, 1 - patterns]), None))
-    for chains, announced in ((merged, True), (np.vstack([patterns, patterns[:2]]), False)):
-        state.chains = (chains,)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            _warn_of_collapse(state, distinct)
-        assert [
-            ("10 persistent solutions have collapsed to 1" in str(w.message)) for w in caught
-        ] == ([True] * announced)
-    # Nor where the data themselves lead to a single solution, as at the beginning of learning.
-    state.chains = (merged,)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        _warn_of_collapse(state, SimpleNamespace(mean=(merged, None)))
-
-
-@pytest.mark.parametrize("n_layers", [2, 3])
-def test_solutions_found_are_kept_until_they_are_no_more(n_layers):
-    def figure(rows):
-        return LAYERED_FAMILY.metrics(state, rows, None, quick(), 1)["log_likelihood"]
-
-    model, one, both = two_phases(0.4, n_layers)
-    state = initial_state(model)
-    alone = figure(one)
-    assert len(state.solutions) == 2 * n_layers and {len(s) for s in state.solutions} == {1}
-    with_both = figure(both)
-    assert alone - with_both == pytest.approx(np.log(2) / (9 * n_layers), rel=1e-3)
-    # No row leads to the second solution any more, and still it counts, also a little further on.
-    assert figure(one) == pytest.approx(with_both, abs=1e-9)
-    state.model = two_phases(0.38, n_layers)[0]
-    beside = initial_state(state.model)
-    assert figure(one) == pytest.approx(
-        LAYERED_FAMILY.metrics(beside, both, None, quick(), 1)["log_likelihood"], abs=1e-6
-    )
-    # Of weak couplings there is one solution only.
-    state.model = two_phases(0.01, n_layers)[0]
-    reached = tap(state.model, one[:1]).log_partition
-    options = {} if n_layers == 2 else {"tol": 1e-8}
-    expected = log_likelihood(state.model, one, reached[0], **options).mean() / (9 * n_layers)
-    assert figure(one) == pytest.approx(expected, abs=1e-5)
-    assert {len(s) for s in state.solutions} == {1}
-
-
-def test_no_more_solutions_are_kept_than_allowed(monkeypatch):
-    model, _, both = two_phases(0.4)
-    monkeypatch.setattr("fastmf.learning.layered.family.MAX_SOLUTIONS", 1)
-    state = initial_state(model)
-    LAYERED_FAMILY.metrics(state, both, None, quick(), 1)
-    assert {len(s) for s in state.solutions} == {1}
+def test_a_quasi_newton_batch_is_all_rows_whatever_it_holds():
+    X, settings = stripes(), quick(gradient="exact", batch_size=len(stripes()))
+    family = quasi_newton_family(X, None, settings)
+    found, expected = initial_state(start()), initial_state(start())
+    family.step(found, X[:0], settings, 0.0, None, 1)
+    for _ in range(STEPS_PER_EPOCH):
+        take_step(expected, Objective(X, None, settings.l2))
+    np.testing.assert_array_equal(found.model.weights, expected.model.weights)
+    assert (found.model.weights != start().weights).any()

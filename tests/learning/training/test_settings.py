@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.training.settings import AscentSettings, learning_rate, learning_rates
+from fastmf.learning.training.settings import (
+    AscentSettings,
+    RunOptions,
+    learning_rate,
+    learning_rates,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +53,16 @@ def test_rates_that_are_functions_of_the_epoch_are_constant_in_it():
     settings = AscentSettings(learning_rate=lambda epoch: called.append(epoch) or 0.1)
     called.clear()
     assert learning_rates(settings, 3, 5).tolist() == [0.1] * 5 and called == [3]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"callbacks": print}, "callbacks must be a sequence of functions"),
+        ({"callbacks": [1]}, "callbacks must be a sequence of functions"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
+    ],
+)
+def test_bad_options_of_a_run(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        RunOptions(**options)

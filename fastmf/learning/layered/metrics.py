@@ -1,0 +1,87 @@
+"""Log-likelihoods of an RBM or DBM after each epoch of learning."""
+
+import numpy as np
+
+from fastmf._common.rows import is_incomplete, row_blocks
+from fastmf._common.warning import warn_user
+from fastmf.inference.fixed_point import stacked
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.mean_field.solutions import merge, phases
+from fastmf.inference.mean_field.tap import tap_of_means
+from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
+from fastmf.learning.layered.domain import can_follow
+from fastmf.learning.layered.exact_averages import exact_averages, is_cheaply_exact
+from fastmf.learning.layered.general_step import is_solved
+from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
+from fastmf.learning.layered.state_check import MAX_SOLUTIONS
+from fastmf.priors._rows import states
+
+# The log-likelihood after each epoch need not be known better than this.
+MONITOR = {"tol": 1e-4, "max_iter": 200}
+# States of hidden or missing units that are summed over for a row, after each epoch.
+MAX_STATES_OF_ROW = 1 << 16
+
+
+def metrics(state, monitored, validation, settings, n_threads):
+    """Log-likelihoods per unit; the state keeps solutions for those of the next epoch."""
+    model = state.model
+    # Naive mean fields have moments for any machine.
+    size, order = (
+        sum(model.sizes),
+        ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1,
+    )
+    if settings.gradient == "exact" or is_cheaply_exact(model):
+        log_partition = exact_averages(model).log_partition
+    else:
+        monitored = states(model.layers[0], monitored, model.dtype)
+        starts = with_means(model.layers[0], monitored) if is_incomplete(monitored) else monitored
+        solutions = tap_of_means(model, starts, order=order, n_threads=n_threads, **MONITOR)
+        log_partition = _log_partition(state, solutions, order, n_threads)
+        if settings.starts == "persistent" and is_solved(state, settings):
+            _warn_of_collapse(state, solutions)
+
+    options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
+
+    def per_unit(X):
+        if is_incomplete(X):
+            given = MONITOR | {"order": order, "n_threads": n_threads, "most": MAX_STATES_OF_ROW}
+            return float(log_likelihood_of_seen(model, X, log_partition, **given).mean()) / size
+        parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
+        return float(np.concatenate(parts).mean()) / size
+
+    found = {"log_likelihood": per_unit(monitored)}
+    if validation is not None:
+        found["validation_log_likelihood"] = per_unit(validation)
+    return found
+
+
+def _log_partition(state, reached, order, n_threads):
+    """Estimate from the solutions reached from data and from those of the epoch before.
+
+    A solution of great weight is not lost because no row of data leads to it any more.
+    """
+    model, n_layers = state.model, len(state.model.layers)
+    if state.solutions:
+        init = state.solutions[:n_layers], state.solutions[n_layers:]
+        again = tap_of_means(model, init, order=order, n_threads=n_threads, **MONITOR)
+        reached = stacked(reached, again)
+    rows, log_weights = phases(model, reached, order)
+    if not len(rows):
+        state.solutions = ()
+        return np.inf
+    heaviest = np.argsort(-log_weights, kind="stable")[:MAX_SOLUTIONS]
+    kept = rows[heaviest[np.isfinite(log_weights[heaviest])]]
+    state.solutions = tuple(part[kept] for part in (*reached.mean, *reached.var))
+    return float(np.logaddexp.reduce(log_weights))
+
+
+def _warn_of_collapse(state, solutions):
+    """Say so when the persistent solutions have merged although the data still lead to many."""
+    alive = len(merge(state.chains[0], merge_tol=0.05)[0])
+    reached = len(merge(solutions.mean[0], merge_tol=0.05)[0])
+    if alive <= len(state.chains[0]) / 10 and alive <= reached / 10:
+        warn_user(
+            f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
+            f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
+            "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
+        )
