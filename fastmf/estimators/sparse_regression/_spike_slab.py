@@ -400,7 +400,10 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     def _groups(self, n_features):
         """The number of the group of every feature, and the number of groups."""
         self._keep_unpenalised(Unpenalised.none(n_features))
-        check_options(self, "inclusion_probability", "unpenalised", "groups", "blocks")
+        # Names of columns, unlike a mask, are not one entry for each feature.
+        is_mask = getattr(self.unpenalised, "dtype", None) == bool
+        masks = ["unpenalised"] if is_mask else []
+        check_options(self, "inclusion_probability", "groups", "blocks", *masks)
         if _is_array(self.inclusion_probability):
             return np.arange(n_features), n_features
         if self.groups is None:

@@ -84,6 +84,10 @@ def test_names_masks_and_numbers_are_the_same():
     for other in (mask, [3, 0], np.array([-6, 3])):
         ours = mf.SpikeSlabRegressor(unpenalised=other, **KNOWN).fit(X, y)
         np.testing.assert_allclose(ours.coef_, by_name.coef_, atol=1e-12)
+    # A column of another table, whose lines have names of their own.
+    listed = pandas.Series(["d", "a"], index=["age", "sex"])
+    ours = mf.SpikeSlabRegressor(unpenalised=listed, **KNOWN).fit(frame, y)
+    np.testing.assert_array_equal(ours.coef_, by_name.coef_)
     assert by_name.as_frame().inclusion_probability[["a", "d"]].tolist() == [1, 1]
 
 
