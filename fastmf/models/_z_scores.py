@@ -122,7 +122,7 @@ def summary_of(z, R, n):
 
 
 def too_small(z, blocks):
-    """Say so of values that are too small for z-scores."""
+    """Text about values that are too small for z-scores, if they are."""
     n_independent = len(z) ** 2 / sum(float(np.square(block).sum()) for _, block in blocks)
     probability, kind = float(chdtr(n_independent, n_independent * np.mean(z * z))), "coefficients"
     if (z >= 0).all() and (z <= 1).all() and z.any():
@@ -140,7 +140,7 @@ def too_small(z, blocks):
 
 
 def _rounded(z, blocks):
-    """Say so of correlations that were rounded to one decimal."""
+    """Text about correlations that were rounded to one decimal, if they seem to be."""
     n, seen = 0, np.zeros(11, bool)
     # A row at a time: the first one ends it where R is not rounded, and R may fill the memory.
     for row in (block[k, k + 1 :] for _, block in blocks for k in range(len(block))):
