@@ -57,7 +57,7 @@ def fit_dask(estimator, X, validation_data, sample_weight):
 class Learning:
     """`fit` and `partial_fit` of `LayeredMachine`.
 
-    A subclass gives `_initial_model` and `_data`.
+    A subclass gives `_initial_model`, `_data` and `_bounded_log_partition`.
     """
 
     def fit(self, X, y=None, validation_data=None, sample_weight=None):
@@ -280,8 +280,11 @@ class Learning:
         if X.shape[0] > MAX_SCORED_ROWS:
             rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of solutions that do not converge
-            found = self.score_samples(X[rows])
+            warnings.simplefilter("ignore")  # of solutions that do not converge, or miss the most
+            log_partition = self._bounded_log_partition()
+            if not np.isfinite(log_partition):
+                return -np.inf
+            found = self.score_samples(X[rows], log_partition)
         return float(np.average(found, weights=None if weights is None else weights[rows]))
 
     def _remember(self, X, settings, weights=None, seed=None):

@@ -240,8 +240,7 @@ class LayeredMachine(
 
     def _warn_if_certainly_low(self, found, solved):
         """Warn if a lower bound shows that a log-partition by mean-field solutions is too low."""
-        bound = lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
-        if too_low := lacking(found, bound, self.model_.dtype):
+        if too_low := lacking(found, self._lower_bound(solved), self.model_.dtype):
             warn_user(
                 f"the log-partition {found:.6g} is at least {too_low:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
@@ -249,6 +248,15 @@ class LayeredMachine(
                 "learning_rate, or take `fastmf.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )
+
+    def _lower_bound(self, solved):
+        """Lower bound of the log-partition, from these mean-field solutions and others."""
+        return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
+
+    def _bounded_log_partition(self):
+        """The log-partition, and not less than its lower bound."""
+        found = self.log_partition()
+        return max(found, self._lower_bound(self._solve(self.starts_)))
 
     def score(self, X, y=None):
         """Average of `score_samples`.

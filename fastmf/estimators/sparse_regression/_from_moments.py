@@ -92,15 +92,15 @@ class FromMoments:
         Warns
         -----
         UserWarning
-            If R does not fit z, scores have the wrong sign, z are too small for z-scores, as p-values
-            are, or R seems to be rounded to one decimal.
+            If R does not fit z, scores have the wrong sign, z are too small for z-scores, as
+            p-values are, or R seems to be rounded to one decimal.
 
         Notes
         -----
         `mismatch_` is the share s of the variance of z that is no correlation of the features, by
         maximum likelihood; (1 - s) R + s I takes the place of R, and negative eigenvalues are cut.
-        Above s = 0.02 the noise is not learned: its variance is that of y. The values that all other
-        scores lead to take the place of scores of the wrong sign.
+        Above s = 0.02 the noise is not learned: its variance is that of y. What the others say
+        takes the place of scores of the wrong sign.
 
         Examples
         --------

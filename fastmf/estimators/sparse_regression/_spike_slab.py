@@ -401,8 +401,8 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         """The number of the group of every feature, and the number of groups."""
         self._keep_unpenalised(Unpenalised.none(n_features))
         # Names of columns, unlike a mask, are not one entry for each feature.
-        is_mask = getattr(self.unpenalised, "dtype", None) == bool
-        masks = ["unpenalised"] if is_mask else []
+        dtype = getattr(self.unpenalised, "dtype", None)
+        masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
         check_options(self, "inclusion_probability", "groups", "blocks", *masks)
         if _is_array(self.inclusion_probability):
             return np.arange(n_features), n_features

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.special import gammaln
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
@@ -301,3 +302,19 @@ def test_which_gradient_is_taken():
     # Decay towards zero has no gradient there: the usual steps, along exact gradients.
     sparse = fitted(standardised(IRIS), "exact", 100, l1=0.1, learning_rate=0.1)
     assert (sparse.weights_ == 0).any()
+
+
+def test_likelihoods_that_decide_on_a_warning_are_not_from_a_log_partition_that_is_too_low():
+    """Of two phases the data are in the one without weight, to which all solutions lead."""
+    n, w = 30, 0.4
+    field = np.full(n, 0.2 - w * n / 2)
+    X = np.zeros((4, n))
+    machine = mf.GeneralizedRBM(n, n_epochs=0, random_state=0).fit(np.eye(n))
+    machine.model_ = mf.RBM(np.full((n, n), w), mf.Bernoulli(field), mf.Bernoulli(field))
+    machine.starts_ = X
+    k = np.arange(n + 1)
+    by_number = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + field[0] * k
+    hidden = n * np.logaddexp(0, field[0] + w * k)
+    truth = hidden[0] - np.logaddexp.reduce(by_number + hidden)
+    assert truth < -10
+    assert machine._score_of_some(X, None) == pytest.approx(truth, abs=0.05)
