@@ -21,7 +21,7 @@ def start_of(model, X, settings, family, options, complete):
     family : Family
     options : RunOptions
     complete : Completion or None
-        What draws values for missing ones.
+        Source of values for missing ones.
     """
     seed = fresh_seed() if options.seed is None else int(options.seed)
     state = initial_state(model)
