@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fastmf as mf
 from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.training.ascent import initial_state
@@ -49,3 +50,29 @@ def assert_resumes(model, X, settings, folder, epoch=1):
     resumed = train(model, X, settings, seed=3, checkpoint=file)
     assert_equal(resumed, whole, rtol=0, atol=0)
     return whole
+
+
+# Options of a short run.
+RUN = {"batch_size": 7, "n_epochs": 3, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}
+
+every_gradient = pytest.mark.parametrize(
+    "options",
+    [
+        {"gradient": "tap"},
+        {"gradient": "mean_field", "centred": False, "l1": 0.01},
+        {"gradient": "tap3", "momentum": 0.9},
+        {"gradient": "tap", "n_starts": 4},
+        {"gradient": "tap", "n_starts": 9},
+        {"gradient": "tap", "starts": "persistent", "n_starts": 5, "n_sweeps": 4},
+        {"gradient": "cd"},
+        {"gradient": "pcd", "n_starts": 9},
+    ],
+    ids=str,
+)
+
+
+def random_machine(n_visible, n_hidden, dtype):
+    """An RBM of binary units."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype) / 10
+    return mf.RBM(weights, *(mf.Bernoulli(np.zeros(n, dtype)) for n in (n_visible, n_hidden)))

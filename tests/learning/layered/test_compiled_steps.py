@@ -4,32 +4,21 @@ import weakref
 
 import numpy as np
 import pytest
-from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
+from both_paths import (
+    ONE_BY_ONE,
+    RUN,
+    assert_equal,
+    assert_resumes,
+    every_gradient,
+    random_machine,
+    states_by_threads,
+)
 from scipy.sparse import csr_array
 from stripes import start, stripes
 
-import fastmf as mf
 from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.settings import LayeredSettings
-
-OPTIONS = {"batch_size": 7, "n_epochs": 3, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}
-
-
-every_gradient = pytest.mark.parametrize(
-    "options",
-    [
-        {"gradient": "tap"},
-        {"gradient": "mean_field", "centred": False, "l1": 0.01},
-        {"gradient": "tap3", "momentum": 0.9},
-        {"gradient": "tap", "n_starts": 4},
-        {"gradient": "tap", "n_starts": 9},
-        {"gradient": "tap", "starts": "persistent", "n_starts": 5, "n_sweeps": 4},
-        {"gradient": "cd"},
-        {"gradient": "pcd", "n_starts": 9},
-    ],
-    ids=str,
-)
 
 
 @pytest.mark.parametrize("preconditioning", [None, 0.1])
@@ -38,7 +27,7 @@ def test_they_are_those_of_the_general_path(options, preconditioning):
     if options.get("centred", True):
         options = options | {"preconditioning": preconditioning}
     # The last batch of an epoch has fewer rows than the others.
-    X, settings = stripes()[:33], LayeredSettings(**OPTIONS | options)
+    X, settings = stripes()[:33], LayeredSettings(**RUN | options)
     found = train(start(), X, settings, seed=1)
     expected = train(start(), X, settings, seed=1, family=ONE_BY_ONE)
     assert_equal(found, expected, rtol=1e-9, atol=1e-12)
@@ -48,17 +37,11 @@ def test_they_are_those_of_the_general_path(options, preconditioning):
 @pytest.mark.parametrize("options", [{}, {"gradient": "pcd"}, {"preconditioning": 0.2}], ids=str)
 def test_they_are_those_of_the_general_path_in_single_precision(options):
     X, model = np.random.default_rng(2).integers(0, 2, (33, 40)), random_machine(40, 9, "f4")
-    settings = LayeredSettings(**OPTIONS | options)
+    settings = LayeredSettings(**RUN | options)
     found = train(model, X.astype("f4"), settings, seed=1)
     expected = train(model, X.astype("f4"), settings, seed=1, family=ONE_BY_ONE)
     assert_equal(found, expected, rtol=1e-3, atol=1e-5)
     assert {w.dtype for w in found.model.couplings} == {np.dtype("f4")}
-
-
-def random_machine(n_visible, n_hidden, dtype):
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype) / 10
-    return mf.RBM(weights, *(mf.Bernoulli(np.zeros(n, dtype)) for n in (n_visible, n_hidden)))
 
 
 @pytest.mark.parametrize("make", [np.asarray, csr_array], ids=["dense", "sparse"])
@@ -77,7 +60,7 @@ def test_the_number_of_threads_does_not_matter(gradient, make):
 
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(gradient, tmp_path):
-    settings = LayeredSettings(**OPTIONS, gradient=gradient)
+    settings = LayeredSettings(**RUN, gradient=gradient)
     assert_resumes(start(), stripes()[:33], settings, tmp_path, epoch=2)
 
 
@@ -91,7 +74,7 @@ def test_their_memory_is_freed_with_them(gradient):
 
 
 def test_a_callback_may_replace_the_model():
-    settings = LayeredSettings(**OPTIONS)
+    settings = LayeredSettings(**RUN)
     other = random_machine(*start().weights.shape, "float64")
 
     def replace(state):
@@ -105,6 +88,6 @@ def test_a_callback_may_replace_the_model():
 
 
 def test_they_stop_where_learning_diverges():
-    settings = LayeredSettings(**OPTIONS | {"learning_rate": 1e12})
+    settings = LayeredSettings(**RUN | {"learning_rate": 1e12})
     with pytest.raises(FloatingPointError, match="smaller learning_rate"):
         train(start(), stripes(), settings, seed=0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from both_paths import assert_equal
+from both_paths import RUN, assert_equal, every_gradient, random_machine
 from scipy.sparse import csr_array
 
 import fastmf as mf
@@ -15,30 +15,6 @@ from fastmf.learning.layered.sparse_phase import SparseRows
 from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._rows import few_stored
 
-OPTIONS = {"batch_size": 7, "n_epochs": 3, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}
-
-
-every_gradient = pytest.mark.parametrize(
-    "options",
-    [
-        {"gradient": "tap"},
-        {"gradient": "mean_field", "centred": False, "l1": 0.01},
-        {"gradient": "tap3", "momentum": 0.9},
-        {"gradient": "tap", "n_starts": 4},
-        {"gradient": "tap", "n_starts": 9},
-        {"gradient": "tap", "starts": "persistent", "n_starts": 5, "n_sweeps": 4},
-        {"gradient": "cd"},
-        {"gradient": "pcd", "n_starts": 9},
-    ],
-    ids=str,
-)
-
-
-def random_machine(n_visible, n_hidden, dtype):
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype) / 10
-    return mf.RBM(weights, *(mf.Bernoulli(np.zeros(n, dtype)) for n in (n_visible, n_hidden)))
-
 
 @every_gradient
 @pytest.mark.parametrize("dtype, close", [("f8", 1e-9), ("f4", 1e-3)])
@@ -46,7 +22,7 @@ def test_sparse_rows_take_the_steps_of_dense_ones(options, dtype, close):
     rng = np.random.default_rng(4)
     X = (rng.random((33, 300)) < 0.05) * rng.choice([0.5, 1.0], (33, 300))
     X[5] = 0
-    model, settings = random_machine(300, 9, dtype), LayeredSettings(**OPTIONS | options)
+    model, settings = random_machine(300, 9, dtype), LayeredSettings(**RUN | options)
     assert few_stored(csr_array(X)) and steps(model, csr_array(X), settings)
     expected = train(model, X.astype(dtype), settings, seed=1, n_threads=1)
     for given in (csr_array(X.astype(dtype)), csr_array(X)):
@@ -59,7 +35,7 @@ def test_batches_of_sparse_rows_may_differ_in_size():
     """Memory for the transpose of a batch grows with what is stored."""
     X = np.eye(24, 40)
     X[12:] = np.random.default_rng(0).random((12, 40)) < 0.5
-    model, settings = random_machine(40, 5, "f8"), LayeredSettings(**OPTIONS, gradient="pcd")
+    model, settings = random_machine(40, 5, "f8"), LayeredSettings(**RUN, gradient="pcd")
     few, rows = np.arange(12).reshape(2, 6), np.arange(24).reshape(4, 6)
     states = []
     for data in (X, csr_array(X)):
