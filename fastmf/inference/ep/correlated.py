@@ -37,7 +37,8 @@ def correlated_blocks(X, scores=None, n_rows=None):
         Correlations are cosines of columns: center them first where there is an intercept.
     scores : array of shape (n_features,) or callable, optional
         How likely each feature is to have an effect, on any scale: features lead in this order. Or
-        a function of no arguments that returns this, called only if features correlate.
+        a function of no arguments that returns this, called only if features correlate (or are
+        `StoredColumns`, of which that is not known in advance).
     n_rows : float, optional
         How many rows the rows stand for.
 
