@@ -69,8 +69,7 @@ def with_blocks(task, blocks, start=None, n_threads=None):
         blocks = checked_labels(blocks, n_features)
     for part, units in zip(task.parts, task.units, strict=True):
         own = blocks if blocks is None or auto else blocks[units]
-        n = len(part.groups)
-        X = part.X if n == part.X.shape[1] else part.X[:, :n]
+        X = _features_of(part)
         if auto:
             part = part._replace(blocks=_found_blocks(part, X, task.total_rows, start, n_threads))
         else:
@@ -78,6 +77,12 @@ def with_blocks(task, blocks, start=None, n_threads=None):
             part = part._replace(blocks=labels_of(members, part.X.shape[1]) if members else None)
         parts.append(part)
     return _with_parts(task, parts)
+
+
+def _features_of(part):
+    """The columns of a part without those behind them, which are always in, and in no block."""
+    n = len(part.groups)
+    return part.X if n == part.X.shape[1] else part.X[:, :n]
 
 
 def _found_blocks(part, X, n_rows, start, n_threads):
@@ -153,7 +158,7 @@ def with_sharing_blocks(part, result):
     """The part of a task, two blocks joined that may share an effect; None if there are none."""
     if not (isinstance(part.blocks, FoundBlocks) and result.converged):
         return None
-    members = sharing_blocks(part.X, blocks_of(part.X, part.blocks), result)
+    members = sharing_blocks(_features_of(part), blocks_of(part.X, part.blocks), result)
     if members is None:
         return None
     return part._replace(blocks=FoundBlocks(labels_of(members, part.X.shape[1]), 0))

@@ -287,6 +287,22 @@ def test_flat_columns_of_classes():
     assert ((probability > 0.5) == y).mean() > 0.8
 
 
+def test_flat_columns_that_correlate_with_others_are_in_no_block():
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(80, 5))
+    X[:, 1] = 0.7 * X[:, 0] + 0.7 * X[:, 1]
+    X[:, 3] = 0.8 * X[:, 2] + 0.6 * X[:, 3]
+    y = X[:, 0] + 0.5 * X[:, 1] + 0.8 * X[:, 2] + rng.normal(size=80) > 0
+    fitted = mf.SpikeSlabClassifier(
+        slab_variance=1.0, inclusion_probability=0.2, unpenalised=[0]
+    ).fit(X, y)  # fmt: skip
+    included = posterior_of_probit(X, y, [0], 0.2)[2]
+    assert 0.1 < included[1] < 0.9
+    np.testing.assert_allclose(fitted.inclusion_probability_, included, atol=0.03)
+    assert fitted.blocks_[2] == fitted.blocks_[3]
+    assert list(fitted.blocks_).count(fitted.blocks_[0]) == 1
+
+
 def test_a_flat_column_that_separates_the_classes():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(40, 4))
