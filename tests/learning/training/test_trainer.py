@@ -1,6 +1,7 @@
 import sys
 
 import numpy as np
+import pytest
 from stripes import quick, start, stripes
 
 from fastmf.learning.layered.family import train
