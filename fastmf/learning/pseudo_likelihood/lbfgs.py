@@ -266,33 +266,38 @@ def minimise(
     with one_blas_thread():
         value = steps.start()
         vectors.update_products([len(vectors.rows) - 1])
-        history, converged, smallest = [], False, np.inf
-        for iteration in range(max_iter):
-            slot = vectors.next_slot()
-            direction, derivative = steps.direction()
-            # A smaller decrease could not be told from rounding errors.
-            converged = not -derivative / 2 > max(tol, np.finfo(z.dtype).eps * abs(value) / 2)
-            if converged:
-                # As long as the gradient shrinks.
-                if iteration >= _FEW_ITERATIONS or not 0 < -derivative < smallest:
-                    break
-                smallest = -derivative
-                found = steps.take_small(direction, slot, value)
-            else:
-                found = steps.take(direction, slot, derivative, value)
-            if found is None:
-                # At the minimum, rounding errors are larger than any decrease.
-                converged |= abs(derivative) < _ROUNDING * np.finfo(z.dtype).eps * abs(value)
+        history, converged = _iterate(steps, value, tol, max_iter, callback)
+    return Minimum(z, history or [value], converged)
+
+
+def _iterate(steps, value, tol, max_iter, callback):
+    """Values after each iteration, and whether the minimum was found."""
+    vectors, eps = steps.vectors, np.finfo(steps.z.dtype).eps
+    history, converged, smallest = [], False, np.inf
+    for iteration in range(max_iter):
+        slot = vectors.next_slot()
+        direction, derivative = steps.direction()
+        # A smaller decrease could not be told from rounding errors.
+        converged = not -derivative / 2 > max(tol, eps * abs(value) / 2)
+        if converged:
+            # As long as the gradient shrinks.
+            if iteration >= _FEW_ITERATIONS or not 0 < -derivative < smallest:
                 break
-            value = found
-            history.append(value)
-            steps.keep_pair(slot)
-            vectors.accept(slot)
-            if callback is not None:
-                callback(iteration, value)
-        if not history:
-            history.append(value)
-    return Minimum(z, history, converged)
+            smallest = -derivative
+            found = steps.take_small(direction, slot, value)
+        else:
+            found = steps.take(direction, slot, derivative, value)
+        if found is None:
+            # At the minimum, rounding errors are larger than any decrease.
+            converged |= abs(derivative) < _ROUNDING * eps * abs(value)
+            break
+        value = found
+        history.append(value)
+        steps.keep_pair(slot)
+        vectors.accept(slot)
+        if callback is not None:
+            callback(iteration, value)
+    return history, converged
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):

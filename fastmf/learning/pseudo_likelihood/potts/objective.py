@@ -7,9 +7,9 @@ With R = w (X - P) of one-hot rows X and conditional probabilities P
     dl/dh  = g = sum_s R_s - N l2_field h
     dl/dJ  = X'R + R'X - N l2 J                       (blocks of pairs i != j)
 
-*Coordinates.* Fields are centred, h' = h + c J f with the frequencies f, and have mean zero over the
-states of each position, which changes no probability. Everything is divided by the square root of a
-curvature, that of independent positions:
+*Coordinates.* Fields are centred, h' = h + c J f with the frequencies f, and have mean zero over
+the states of each position, which changes no probability. Everything is divided by the square root
+of a curvature, that of independent positions:
 
     D_ij(a, b) = N f_a f_b (2 - f_a - f_b) + N l2,   D_i(a) = N f_a (1 - f_a) + N l2_field
 
