@@ -52,6 +52,7 @@ def add(commands):
         "--names", metavar="FILE", help="names of the features, one a line, for files without them"
     )
     _data.add_ignore(regress)
+    _options.add_quiet(regress, "progress")
     regress.add_argument("--rows", type=int, metavar="N", help="use the first N rows only")
 
 
@@ -69,6 +70,7 @@ def run(arguments):
     options = {
         "expected_model_size": arguments.expected_model_size,
         "unpenalised": arguments.unpenalised and _places(arguments.unpenalised, names),
+        "verbose": not arguments.quiet,
     }
     kind = fastmf.SpikeSlabClassifier if arguments.classify else fastmf.SpikeSlabRegressor
     model = kind(**options).fit(X, y)

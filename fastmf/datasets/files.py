@@ -48,10 +48,11 @@ def read_array(path, *, max_bytes=None):
     -----
     Cells of a table of text are separated by commas, semicolons, tabs or spaces, whichever the
     first line of numbers has, and may be quoted. Between semicolons or tabs, numbers may have
-    decimal commas. The first line may hold names of the columns; a first column that has no name
-    there holds names of the rows, as R and pandas write them, and is left out. Lines that begin
-    with ``#`` are comments. Empty cells, ``NA``, ``N/A``, ``null``, ``none``, ``?`` and ``.`` are
-    NaN. Text is UTF-8.
+    decimal commas; a single column of these, without a name, would be two columns, and is refused
+    where a number after a comma begins with a zero. The first line may hold names of the columns; a
+    first column that has no name there holds names of the rows, as R and pandas write them, and is
+    left out. Lines that begin with ``#`` are comments. Empty cells, ``NA``, ``N/A``, ``null``,
+    ``none``, ``?`` and ``.`` are NaN. Text is UTF-8.
 
     Examples
     --------

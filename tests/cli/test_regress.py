@@ -115,3 +115,13 @@ def test_classes_and_columns_that_stay(table):
 def test_errors_name_the_option(table, capsys, options, says):
     assert main(["regress", "table.csv", *options]) == 1
     assert says in capsys.readouterr().err
+
+
+def test_progress_unless_quiet(table, capsys, monkeypatch):
+    from fastmf._common import progress
+
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    assert main(["regress", "table.csv", "--target", "yield"]) == 0
+    assert "log-evidence" in capsys.readouterr().err
+    assert main(["regress", "table.csv", "--target", "yield", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""

@@ -197,6 +197,7 @@ def strangely_compressed(archive):
         ("x.csv", b"a,b,c\n1,2\n3,4\n", "line of names has 3 cells, the next one 2$"),
         ("x.csv", b"1,2\n3,x\n", "cannot be read"),
         ("x.csv", b"yield\n1,5\n2,5\n", "decimal comma, or the name of a row"),
+        ("x.csv", b"1,5\n2,05\n-1,25\n", "'2,05' is a number with a decimal comma"),
         ("x.csv", b"1,2\n3,x\n", "'x' in column 2 of row 2 is no number"),
         ("x.csv", b"age,sex\n3,f\n", r"'f' in column 2 \('sex'\) of row 1 is no number"),
         ("x.csv", b',"sex"\n"a","f"\n', r"'f' in column 2 \('sex'\) of row 1"),
