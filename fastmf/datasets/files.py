@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import is_compressed, open_decompressed
+from fastmf.datasets._compressed import is_compressed, open_decompressed, other_format
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
@@ -84,6 +84,8 @@ def read_array(path, *, max_bytes=None):
 
 def _check_file(path):
     """Raise if there is no such file, or nothing in it."""
+    if str(path) == "-":
+        raise ValueError("standard input (-) is not read: write its data to a file first.")
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
     if path.is_dir():
@@ -92,6 +94,8 @@ def _check_file(path):
         raise ValueError(f"{path} is a pipe or device; write its data to a file first.")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty.")
+    if not path.name.lower().endswith(".npz") and (what := other_format(path)):
+        raise ValueError(f"{path} is {what}.")
 
 
 def _split_key(path):

@@ -1,4 +1,6 @@
+import bz2
 import gzip
+import lzma
 import os
 import pickle
 import struct
@@ -209,6 +211,9 @@ def strangely_compressed(archive):
         ("x.idx", idx(PIXELS, 8)[:9], "within its header"),
         ("x.idx", idx(PIXELS, 7), "does not begin like one"),
         ("x.idx", struct.pack(">HBB3I", 0, 8, 3, *3 * [2**32 - 1]), "cannot be read"),
+        ("x.csv.xz", lzma.compress(b"1,2\n"), "compressed by xz: decompress it first"),
+        ("x.csv.bz2", bz2.compress(b"1,2\n"), "compressed by bzip2"),
+        ("x.xlsx", npz(a=PIXELS), "spreadsheet: unpack it, or save it as CSV"),
         ("x.bin", b"1 2 3\n", "does not begin like one"),
         ("x.gz", gzip.compress(idx(PIXELS, 8))[:-9], "cannot be read"),
         ("x.gz", idx(PIXELS, 8), "cannot be read"),
