@@ -46,7 +46,7 @@ def in_options(message, parser):
     ----------
     message : str
     parser : ArgumentParser
-        That of the command.
+        Parser of the command.
     """
     strings = [string for action in parser._actions for string in action.option_strings]
     names = {name: option for name, option in _OPTION_NAMES.items() if option in strings}

@@ -24,7 +24,7 @@ _OTHER_FORMATS = {
 
 
 def other_format(path):
-    """What a file that cannot be read is, and what to do; None if that is not known."""
+    """Format of a file that cannot be read, and what to do; None if it is not known."""
     with open(path, "rb") as file:
         begin = file.read(8)
     return next((text for sign, text in _OTHER_FORMATS.items() if begin.startswith(sign)), None)
