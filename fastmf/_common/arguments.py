@@ -17,6 +17,8 @@ def number(name, value, low, high, *, below=False):
         value = float(value)
     except OverflowError:
         raise ValueError(f"{name} must be below 1.8e308 in size, got a larger number.") from None
+    if np.isnan(value) and low == -np.inf and high == np.inf:
+        raise ValueError(f"{name} must be a number, got NaN.")
     if not (low <= value <= high) or (below and value == high):
         raise ValueError(
             f"{name} must be in [{low:g}, {high:g}{')' if below else ']'}, got {value:g}."
@@ -34,7 +36,8 @@ def proper_fraction(name, value):
 def positive(name, value, below=np.inf):
     """`value` as a float between 0 and a number, which it is not."""
     if not 0 < number(name, value, -np.inf, np.inf) < below:
-        raise ValueError(f"{name} must be positive and below {below:g}, got {value:g}.")
+        limit = "finite" if below == np.inf else f"below {below:g}"
+        raise ValueError(f"{name} must be positive and {limit}, got {value:g}.")
     return float(value)
 
 

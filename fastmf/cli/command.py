@@ -4,9 +4,11 @@ import argparse
 import os
 import sys
 import warnings
+from functools import partial
 
 import fastmf
 from fastmf.cli import (
+    _options,
     dca,
     demo,
     denoise,
@@ -97,7 +99,7 @@ def main(argv=None):
     arguments = parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = partial(_show_warning, arguments.parser)
             arguments.run(arguments)
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -109,7 +111,8 @@ def main(argv=None):
     except _USER_ERRORS as error:
         if os.environ.get("FASTMF_DEBUG"):
             raise
-        return _print_error(f"error: {str(error) or type(error).__name__}", 1)
+        text = _options.in_options(str(error), arguments.parser)
+        return _print_error(f"error: {text or type(error).__name__}", 1)
     return 0
 
 
@@ -118,8 +121,9 @@ def _print_error(text, code):
     return code
 
 
-def _show_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"fastmf: warning: {_one_line(message)}", file=sys.stderr)
+def _show_warning(parser, message, category, filename, lineno, file=None, line=None):
+    text = _options.in_options(_one_line(message), parser)
+    print(f"fastmf: warning: {text}", file=sys.stderr)
 
 
 def _one_line(text):

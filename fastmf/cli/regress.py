@@ -52,6 +52,7 @@ def add(commands):
         "--names", metavar="FILE", help="names of the features, one a line, for files without them"
     )
     _data.add_ignore(regress)
+    _options.add_quiet(regress, "progress")
     regress.add_argument("--rows", type=int, metavar="N", help="use the first N rows only")
 
 
@@ -69,6 +70,7 @@ def run(arguments):
     options = {
         "expected_model_size": arguments.expected_model_size,
         "unpenalised": arguments.unpenalised and _places(arguments.unpenalised, names),
+        "verbose": not arguments.quiet,
     }
     kind = fastmf.SpikeSlabClassifier if arguments.classify else fastmf.SpikeSlabRegressor
     model = kind(**options).fit(X, y)
@@ -131,6 +133,7 @@ def _labels(arguments):
     names, *lines = text_cells(arguments.data)
     if arguments.target not in names:
         return None
+    _places([arguments.target], names)
     # From the right: a column of names of rows may have no name.
     place = names.index(arguments.target) - len(names)
     cells = [None if line[place].lower() in ("", *MISSING_CELLS) else line[place] for line in lines]
@@ -145,6 +148,9 @@ def _places(wanted, names, n=None):
     found = []
     for name in wanted:
         n = len(names) if n is None else n
+        if names and names.count(name) > 1:
+            places = ", ".join(str(j + 1) for j, other in enumerate(names) if other == name)
+            raise ValueError(f"columns {places} are all named {name!r}: give the number of one.")
         if names and name in names:
             found.append(names.index(name))
         elif name.isdecimal() and 1 <= int(name) <= n:

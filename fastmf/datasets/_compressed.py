@@ -14,6 +14,22 @@ def is_compressed(path):
     return begins or str(path).lower().endswith(".gz")
 
 
+# How files of other compressions begin.
+_OTHER_FORMATS = {
+    b"BZh": "compressed by bzip2: decompress it first, or compress it by gzip",
+    b"\xfd7zXZ": "compressed by xz: decompress it first, or compress it by gzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: decompress it first, or compress it by gzip",
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet: unpack it, or save it as CSV in UTF-8",
+}
+
+
+def other_format(path):
+    """Format of a file that cannot be read, and what to do; None if it is not known."""
+    with open(path, "rb") as file:
+        begin = file.read(8)
+    return next((text for sign, text in _OTHER_FORMATS.items() if begin.startswith(sign)), None)
+
+
 def open_decompressed(path):
     """The file for reading bytes, uncompressed."""
     return gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")

@@ -16,6 +16,8 @@ MAX_LINE_BYTES = 2**26
 # In the order in which they are looked for: others may stand within cells, as decimal commas do.
 _SEPARATORS = "\t;,"
 _QUOTED = re.compile(r'"[^"]*"')
+# A number after a comma does not begin with zeros, but for decimals.
+_CERTAIN_DECIMAL_COMMA = re.compile(r'^\s*"?[+-]?\d*,0\d+"?\s*$')
 _DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 # What stands for a missing value, in small letters; an empty cell does, too.
 MISSING_CELLS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", ".")
@@ -105,6 +107,8 @@ def _numbers(lines, separator, names, begin, left_out):
         used = [j for j in used if names[j] not in left_out]
     if len(used) < n_cells:
         options["usecols"] = used
+    if names is None and separator == "," and n_cells == 2:
+        lines = map(_without_decimal_comma, lines)
     try:
         array = np.loadtxt(map(_plain(separator), lines), **options)
     except ValueError as error:
@@ -121,6 +125,16 @@ def _numbers(lines, separator, names, begin, left_out):
     if names is not None and len(names) != array.shape[1]:
         names = None
     return array, names
+
+
+def _without_decimal_comma(line):
+    """A line of two numbers; an error if it is one with a decimal comma."""
+    if _CERTAIN_DECIMAL_COMMA.match(line):
+        raise ValueError(
+            f"a line such as {line!r:.40} is a number with a decimal comma, not two; write decimal "
+            "points, or quotes around numbers"
+        )
+    return line
 
 
 def _in_words(message, names):

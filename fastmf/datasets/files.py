@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import is_compressed, open_decompressed
+from fastmf.datasets._compressed import is_compressed, open_decompressed, other_format
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
@@ -48,10 +48,11 @@ def read_array(path, *, max_bytes=None):
     -----
     Cells of a table of text are separated by commas, semicolons, tabs or spaces, whichever the
     first line of numbers has, and may be quoted. Between semicolons or tabs, numbers may have
-    decimal commas. The first line may hold names of the columns; a first column that has no name
-    there holds names of the rows, as R and pandas write them, and is left out. Lines that begin
-    with ``#`` are comments. Empty cells, ``NA``, ``N/A``, ``null``, ``none``, ``?`` and ``.`` are
-    NaN. Text is UTF-8.
+    decimal commas; a single column of these, without a name, would be two columns, and is refused
+    where a number after a comma begins with a zero. The first line may hold names of the columns; a
+    first column that has no name there holds names of the rows, as R and pandas write them, and is
+    left out. Lines that begin with ``#`` are comments. Empty cells, ``NA``, ``N/A``, ``null``,
+    ``none``, ``?`` and ``.`` are NaN. Text is UTF-8.
 
     Examples
     --------
@@ -83,6 +84,8 @@ def read_array(path, *, max_bytes=None):
 
 def _check_file(path):
     """Raise if there is no such file, or nothing in it."""
+    if str(path) == "-":
+        raise ValueError("standard input (-) is not read: write its data to a file first.")
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
     if path.is_dir():
@@ -91,6 +94,8 @@ def _check_file(path):
         raise ValueError(f"{path} is a pipe or device; write its data to a file first.")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty.")
+    if not path.name.lower().endswith(".npz") and (what := other_format(path)):
+        raise ValueError(f"{path} is {what}.")
 
 
 def _split_key(path):

@@ -165,7 +165,7 @@ def _checked(z, n):
         raise ValueError(f"z must be finite, got {z[~np.isfinite(z)][0]} for a feature.")
     n = np.asarray(n)
     if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
-        raise ValueError(f"n must be a number of rows above 2, got {n!r:.40}.")
+        raise ValueError(f"n must be a number of rows above 2, got {n!s:.40}.")
     return z, float(n)
 
 

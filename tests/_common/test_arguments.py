@@ -114,9 +114,11 @@ def test_numbers_inside_an_interval():
         with pytest.raises(ValueError, match=f"level must be between 0 and 1, got {wrong}"):
             check.proper_fraction("level", wrong)
     for wrong in (0, -1, np.inf):
-        with pytest.raises(ValueError, match=r"scale must be positive and below inf"):
+        with pytest.raises(ValueError, match=r"scale must be positive and finite"):
             check.positive("scale", wrong)
     with pytest.raises(ValueError, match=r"share must be positive and below 0\.5, got 0\.5"):
         check.positive("share", 0.5, 0.5)
+    with pytest.raises(ValueError, match="scale must be a number, got NaN"):
+        check.positive("scale", np.nan)
     with pytest.raises(TypeError, match="level must be a number"):
         check.proper_fraction("level", "half")

@@ -178,7 +178,7 @@ def test_gappy_sequences_and_columns_are_left_out(machine, tmp_path, monkeypatch
     Path("y.fa").write_text(">a\nacdefg\n>b\nacdefh\n")
     assert main(["dca", "y.fa", "--inserts", "keep"]) == 0
     assert main(["dca", "y.fa", "--max-gaps", "1", "1", "1"]) == 1
-    assert "max_gaps must be a number or two" in capsys.readouterr().err
+    assert "--max-gaps must be a number or two" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,9 @@ def test_spins_are_scored_by_their_signs(stripes, tmp_path, capsys, options):
         (dict(data="none.npy"), "there is no such file"),
         (dict(output="out.txt"), "must end in .npy or .npz or .csv"),
         (dict(options=["--flip-probability", "2"]), "must be in [0, 1]"),
-        (dict(options=["--noise-variance", "-1"]), "noise_variance must be positive"),
+        (dict(options=["--noise-variance", "-1"]), "--noise-variance must be positive"),
         (dict(options=["--flip-probability", "0.1", "--rows", "3", "--clean", "bad.npy"]), "shape"),
-        (dict(options=["--flip-probability", "0.1", "--n-starts", "0"]), "n_starts"),
+        (dict(options=["--flip-probability", "0.1", "--n-starts", "0"]), "--n-starts must"),
     ],
 )
 def test_errors_are_one_line_and_nothing_is_written(

@@ -115,3 +115,21 @@ def test_classes_and_columns_that_stay(table):
 def test_errors_name_the_option(table, capsys, options, says):
     assert main(["regress", "table.csv", *options]) == 1
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [[], ["--classify"]])
+def test_a_name_of_several_columns_is_refused(tmp_path, monkeypatch, capsys, options):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("a,y,y\n1,0,1\n2,1,1\n4,1,0\n")
+    assert main(["regress", "t.csv", "--target", "y", *options]) == 1
+    assert "columns 2, 3 are all named 'y'" in capsys.readouterr().err
+
+
+def test_progress_unless_quiet(table, capsys, monkeypatch):
+    from fastmf._common import progress
+
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    assert main(["regress", "table.csv", "--target", "yield"]) == 0
+    assert "log-evidence" in capsys.readouterr().err
+    assert main(["regress", "table.csv", "--target", "yield", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""

@@ -37,7 +37,7 @@ def test_sequences_have_the_distribution_of_the_machine(family, tmp_path):
         (["MODEL", "-o", "x.png"], "must end in .npy"),
         (["BARE"], "no method 'sample'"),
         (["nowhere.npz"], "nowhere.npz"),
-        (["MODEL", "-n", "0"], "n_samples"),
+        (["MODEL", "-n", "0"], "--n-samples must"),
     ],
 )
 def test_errors_name_the_option(model, family, tmp_path, monkeypatch, capsys, arguments, says):

@@ -130,7 +130,7 @@ def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--epochs", "-1"], "n_epochs must be at least 0"),
+        (["--epochs", "-1"], "--epochs must be at least 0"),
         (["--learning-rate", "1", "2", "3"], "one rate or two"),
         (["--validation-share", "1"], "nothing on one side"),
         (["--visible", "nonsense"], "visible must be one of"),

@@ -1,4 +1,6 @@
+import bz2
 import gzip
+import lzma
 import os
 import pickle
 import struct
@@ -197,6 +199,7 @@ def strangely_compressed(archive):
         ("x.csv", b"a,b,c\n1,2\n3,4\n", "line of names has 3 cells, the next one 2$"),
         ("x.csv", b"1,2\n3,x\n", "cannot be read"),
         ("x.csv", b"yield\n1,5\n2,5\n", "decimal comma, or the name of a row"),
+        ("x.csv", b"1,5\n2,05\n-1,25\n", "'2,05' is a number with a decimal comma"),
         ("x.csv", b"1,2\n3,x\n", "'x' in column 2 of row 2 is no number"),
         ("x.csv", b"age,sex\n3,f\n", r"'f' in column 2 \('sex'\) of row 1 is no number"),
         ("x.csv", b',"sex"\n"a","f"\n', r"'f' in column 2 \('sex'\) of row 1"),
@@ -208,6 +211,9 @@ def strangely_compressed(archive):
         ("x.idx", idx(PIXELS, 8)[:9], "within its header"),
         ("x.idx", idx(PIXELS, 7), "does not begin like one"),
         ("x.idx", struct.pack(">HBB3I", 0, 8, 3, *3 * [2**32 - 1]), "cannot be read"),
+        ("x.csv.xz", lzma.compress(b"1,2\n"), "compressed by xz: decompress it first"),
+        ("x.csv.bz2", bz2.compress(b"1,2\n"), "compressed by bzip2"),
+        ("x.xlsx", npz(a=PIXELS), "spreadsheet: unpack it, or save it as CSV"),
         ("x.bin", b"1 2 3\n", "does not begin like one"),
         ("x.gz", gzip.compress(idx(PIXELS, 8))[:-9], "cannot be read"),
         ("x.gz", idx(PIXELS, 8), "cannot be read"),

@@ -22,8 +22,9 @@ def log_likelihood(model, X, log_partition, **options):
     ----------
     model : RBM or DBM
     X : array or SciPy sparse matrix of shape (n_rows, n_visible)
-        Values between the two of a binary unit are probabilities of the upper one: the average of
-        the log-probability is taken. Labels of categorical units, or probabilities of their states.
+        Values between the two of a binary unit are probabilities of the upper one, as grey levels
+        and means are; the formula at them is at most the average log-likelihood of rows drawn with
+        these probabilities. Labels of categorical units, or probabilities of their states.
     log_partition : float
         Log-partition of the model, for instance from `log_partition_estimate`.
     **options

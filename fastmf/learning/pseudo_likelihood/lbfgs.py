@@ -27,6 +27,9 @@ _CHUNK_NUMBERS = 1 << 14
 _MAX_BACKTRACKS = 20
 # Units in the last place of the value below which a predicted decrease cannot be resolved.
 _ROUNDING = 10.0
+# Iterations in which steps are taken even if their gain is below the tolerance. Where a penalty
+# outweighs the data no step gains more than that, and couplings would stay at zero.
+_FEW_ITERATIONS = 5
 
 
 class _Vectors:
@@ -115,16 +118,21 @@ class _Steps:
         coefficients = self.vectors.direction(products)
         return coefficients, float(products[-1] @ coefficients)
 
-    def take(self, coefficients, slot, derivative, value):
-        """Change z by a step, stored in its row, so that the value decreases; that value."""
+    def _move(self, coefficients, slot):
+        """Change z by the whole step along a direction, stored in its row."""
         step, z = self.vectors.rows[slot], self.z
 
-        def take_first_step(_, chunk):
+        def move(_, chunk):
             new = coefficients.astype(z.dtype) @ self.vectors.rows[:, chunk]
             step[chunk] = new
             z[chunk] += new
 
-        self.vectors.over_chunks(take_first_step)
+        self.vectors.over_chunks(move)
+        return step
+
+    def take(self, coefficients, slot, derivative, value):
+        """Change z by a step, stored in its row, so that the value decreases; that value."""
+        step, z = self._move(coefficients, slot), self.z
         length = 1.0
         for _ in range(_MAX_BACKTRACKS):
             new = self.objective(z, self.trial_gradient)
@@ -135,6 +143,15 @@ class _Steps:
             step *= shorter / length
             length = shorter
         z -= step
+        return None
+
+    def take_small(self, coefficients, slot, value):
+        """Change z by a step whose gain may be below rounding; the value, None if it rises."""
+        step = self._move(coefficients, slot)
+        new = self.objective(self.z, self.trial_gradient)
+        if new <= value + _ROUNDING * np.finfo(step.dtype).eps * abs(value):
+            return min(new, value)
+        self.z -= step
         return None
 
     def keep_pair(self, slot):
@@ -197,6 +214,10 @@ class _StepsInOrthants(_Steps):
         z[:] = before
         return None
 
+    def take_small(self, step, slot, value):
+        """None: which variables leave zero is decided by steps that gain more."""
+        return None
+
     def keep_pair(self, slot):
         """Keep the last step and the change of the gradient."""
         super().keep_pair(slot)
@@ -245,28 +266,38 @@ def minimise(
     with one_blas_thread():
         value = steps.start()
         vectors.update_products([len(vectors.rows) - 1])
-        history, converged = [], False
-        for iteration in range(max_iter):
-            slot = vectors.next_slot()
-            direction, derivative = steps.direction()
-            # A smaller decrease could not be told from rounding errors.
-            if not -derivative / 2 > max(tol, np.finfo(z.dtype).eps * abs(value) / 2):
-                converged = True
+        history, converged = _iterate(steps, value, tol, max_iter, callback)
+    return Minimum(z, history or [value], converged)
+
+
+def _iterate(steps, value, tol, max_iter, callback):
+    """Values after each iteration, and whether the minimum was found."""
+    vectors, eps = steps.vectors, np.finfo(steps.z.dtype).eps
+    history, converged, smallest = [], False, np.inf
+    for iteration in range(max_iter):
+        slot = vectors.next_slot()
+        direction, derivative = steps.direction()
+        # A smaller decrease could not be told from rounding errors.
+        converged = not -derivative / 2 > max(tol, eps * abs(value) / 2)
+        if converged:
+            # As long as the gradient shrinks.
+            if iteration >= _FEW_ITERATIONS or not 0 < -derivative < smallest:
                 break
+            smallest = -derivative
+            found = steps.take_small(direction, slot, value)
+        else:
             found = steps.take(direction, slot, derivative, value)
-            if found is None:
-                # At the minimum, rounding errors are larger than any decrease.
-                converged = abs(derivative) < _ROUNDING * np.finfo(z.dtype).eps * abs(value)
-                break
-            value = found
-            history.append(value)
-            steps.keep_pair(slot)
-            vectors.accept(slot)
-            if callback is not None:
-                callback(iteration, value)
-        if not history:
-            history.append(value)
-    return Minimum(z, history, converged)
+        if found is None:
+            # At the minimum, rounding errors are larger than any decrease.
+            converged |= abs(derivative) < _ROUNDING * eps * abs(value)
+            break
+        value = found
+        history.append(value)
+        steps.keep_pair(slot)
+        vectors.accept(slot)
+        if callback is not None:
+            callback(iteration, value)
+    return history, converged
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):

@@ -151,7 +151,7 @@ def test_dates_of_polars_are_no_numbers():
 def test_targets_of_regressions_are_numbers():
     for y, message in (
         (DAYS, "y must hold numbers, got datetime64"),
-        (np.where(Y[:, 0], "yes", "no"), "y must hold numbers, got .*Classifier"),
+        (np.where(Y[:, 0], "yes", "no"), "y must hold numbers, got .(no|yes). .*Classifier"),
     ):
         with pytest.raises(ValueError, match=message):
             mf.SpikeSlabRegressor().fit(X, y)

@@ -23,6 +23,16 @@ def test_probabilities_of_all_states_add_up_to_one(hidden):
     assert p.sum() == pytest.approx(1, abs=1e-13)
 
 
+def test_probabilities_give_at_most_the_average_over_states():
+    rng = np.random.default_rng(0)
+    visible, hidden = Bernoulli(rng.normal(size=4)), Bernoulli(rng.normal(size=3))
+    model, p = RBM(rng.normal(size=(4, 3)), visible, hidden), rng.random(4)
+    states = (np.arange(16)[:, None] >> np.arange(4) & 1).astype(float)
+    average = np.where(states, p, 1 - p).prod(1) @ log_likelihood(model, states, 2.0)
+    found = log_likelihood(model, p[None], 2.0)[0]
+    assert average - 0.5 < found < average
+
+
 def test_probabilities_enter_by_their_mean_beside_other_units_too():
     rng = np.random.default_rng(0)
     field, p, x = rng.normal(size=3), rng.random(3), rng.normal(size=2)

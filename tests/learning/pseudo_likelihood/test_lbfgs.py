@@ -27,7 +27,19 @@ def test_minimum_of_a_quadratic_function(condition):
     found = minimise(function, np.zeros(40), tol=1e-14, max_iter=3000)
     assert found.converged
     np.testing.assert_allclose(found.z, best, atol=1e-5)
-    assert (np.diff(found.history) < 0).all()
+    assert (np.diff(found.history) <= 0).all()
+
+
+def test_gains_below_rounding_are_taken_in_the_first_steps():
+    matrix = np.diag(np.linspace(0.5, 2, 10))
+
+    def function(z, gradient):
+        gradient[:] = matrix @ (z - 1e-10)
+        return 1e6 + float((z - 1e-10) @ gradient) / 2
+
+    found = minimise(function, np.zeros(10), tol=1e-3, max_iter=100)
+    assert found.converged and len(found.history) <= 6
+    np.testing.assert_allclose(found.z, 1e-10, rtol=0.05)
 
 
 def test_far_start_of_a_function_that_is_not_quadratic():

@@ -11,6 +11,7 @@ class SeparateCoordinates:
     """The field is replaced by the one at the mean of the others, and each parameter scaled.
 
     The Hessian of weakly coupled units is the identity in them; a coupling stays one coordinate.
+    Where the penalty of fields outweighs the data, fields stay those at zero of the others.
 
     Parameters
     ----------
@@ -23,12 +24,14 @@ class SeparateCoordinates:
         self._mean_first, self._mean_second = mean[self._first], mean[self._second]
         variance = np.maximum(1 - mean**2, _VARIANCE_RIDGE)
         pairs = 2 * variance[self._first] * variance[self._second]
-        self.scale = np.sqrt(np.concatenate([variance, pairs]))
+        self.scale = np.sqrt(np.concatenate([variance, pairs]) + objective.l2)
+        self._centring = variance / (variance + objective.l2)
 
     def _shift(self, couplings):
-        """Field by the other units at their mean."""
+        """Field by the other units at their mean, as far as fields follow it."""
         shift = np.bincount(self._first, couplings * self._mean_second, self._d)
-        return shift + np.bincount(self._second, couplings * self._mean_first, self._d)
+        shift += np.bincount(self._second, couplings * self._mean_first, self._d)
+        return self._centring * shift
 
     def to_parameters(self, coordinates):
         """Parameters at some coordinates."""
@@ -45,8 +48,9 @@ class SeparateCoordinates:
     def gradient(self, by_parameters):
         """Gradient by coordinates of a gradient by parameters: the transposed matrix."""
         out = np.array(by_parameters)
-        out[self._d :] -= self._mean_second * out[self._first]
-        out[self._d :] -= self._mean_first * out[self._second]
+        of_fields = self._centring * out[: self._d]
+        out[self._d :] -= self._mean_second * of_fields[self._first]
+        out[self._d :] -= self._mean_first * of_fields[self._second]
         return out / self.scale
 
 
@@ -72,7 +76,8 @@ class Coordinates(SeparateCoordinates):
         sech2 = 1 / linalg.inv(covariance).diagonal()
         covariance[diagonal] += objective.l2 / (2 * sech2)
         pair_sech2 = sech2[self._first] * sech2[self._second]
-        self.scale = np.sqrt(np.concatenate([sech2, pair_sech2]))
+        self.scale = np.sqrt(np.concatenate([sech2 + objective.l2, pair_sech2]))
+        self._centring = sech2 / (sech2 + objective.l2)
         scaled = covariance / np.sqrt(np.outer(sech2, sech2))
         values, self._vectors = linalg.eigh(scaled, overwrite_a=True)
         self._triangle = first, second = np.triu_indices(self._d)

@@ -13,7 +13,7 @@ is kept in place of couplings.
 import numpy as np
 
 from fastmf.kernels.pseudo_likelihood.potts import ABSENT, aligned
-from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, squares
+from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, field_scales, squares
 
 
 class AsymmetricObjective:
@@ -50,8 +50,8 @@ class AsymmetricObjective:
         free = (position[:, None] != here) & (position[:, None] >= 0) & (here >= 0)
         with np.errstate(divide="ignore"):
             self.scale = np.where(free, 1 / np.sqrt(curvature), 0).astype(layout.dtype)
-        f = frequencies[self.states]
-        self.field_scale = 1 / np.sqrt(data.total * f * (1 - f) + self.field_ridge)
+        scales = field_scales(data, self.field_ridge)
+        self.field_scale, self.centring = (scale[self.states] for scale in scales)
         self.size = self.scale.size + len(self.states)
         self.gradient = aligned((1, *self.scale.shape), layout.dtype)
         self.field_gradient = aligned((1, width), layout.dtype)
@@ -60,14 +60,14 @@ class AsymmetricObjective:
         """Coordinates of no couplings and a flat field of all positions."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
-        z[self.scale.size :] = field[self.states] / self.field_scale
+        z[self.scale.size :] = self.centring * field[self.states] / self.field_scale
         return z
 
     def parameters(self, z):
         """The table of couplings to the block, (n_sources, width), and the field of its states."""
         table = z[: self.scale.size].reshape(self.scale.shape) * self.scale
-        field = z[self.scale.size :] * self.field_scale - (self.f @ table)[self.within]
-        return table, self._zero_sum(field)
+        field = z[self.scale.size :] * self.field_scale
+        return table, self._zero_sum(field - self.centring * (self.f @ table)[self.within])
 
     def _zero_sum(self, vector):
         positions = self.layout.position[self.states] - self.block * self.layout.n_positions
@@ -98,7 +98,7 @@ class AsymmetricObjective:
         of_field = self.field_gradient[0, self.within] - self.field_ridge * field
         of_field = self._zero_sum(of_field)
         whole = np.zeros(self.layout.width, self.layout.dtype)
-        whole[self.within] = of_field
+        whole[self.within] = self.centring * of_field
         total = (
             self.gradient[0] - np.outer(self.f, whole) - self.layout.dtype.type(self.ridge) * table
         )

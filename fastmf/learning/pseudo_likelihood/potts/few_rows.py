@@ -12,13 +12,17 @@ A,
 
 and <J_A, J_B> = <A, E(B)> (over pairs of positions once), so that with residuals R and ridge N l2
 the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm is that of X'A,
-and centred fields, h' = h + J f.
+over the square root of their curvature at independent positions, and centred fields
+(`fastmf.learning.pseudo_likelihood.potts.objective`). Along one of B, of an eigenvector of K and of
+a state a, the fields of rows in that state change by K^1/2, so that with its weighted variance v
+the curvature is N f_a (1 - f_a) v + N l2.
 """
 
 import numpy as np
 from scipy.special import logsumexp
 
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.learning.pseudo_likelihood.potts.objective import field_scales
 from fastmf.models._gauge import PositionStates
 
 # Eigenvalues of K below this fraction of the largest belong to differences of rows that change no
@@ -45,26 +49,30 @@ class FewRows:
         self.S = inverse_root(self.K)
         self.share = data.weights / data.total
         self.n_coefficients = self.S.shape[1] * data.n_states
+        self.field_scale, self.centring = field_scales(data, self.field_ridge)
+        change = self.K @ self.S
+        variance = self.share @ change**2 - (self.share @ change) ** 2
         f = data.frequencies()
-        self.field_scale = 1 / np.sqrt(data.total * f * (1 - f) + self.field_ridge)
-        self.size = self.n_coefficients + len(f)
+        curvature = np.outer(data.total * np.maximum(variance, 0), f * (1 - f))
+        self.scale = 1 / np.sqrt(curvature + self.ridge)
+        self.size = self.n_coefficients + data.n_states
 
     # --- coordinates ----------------------------------------------------------------------------
 
     def start(self, field):
         """Coordinates of no couplings and a flat field of all positions."""
         z = np.zeros(self.size)
-        z[self.n_coefficients :] = field / self.field_scale
+        z[self.n_coefficients :] = self.centring * field / self.field_scale
         return z
 
     def parameters(self, z):
         """A, (n_rows, n_states), and the flat field."""
         A = self._coefficients(z)
         field = z[self.n_coefficients :] * self.field_scale
-        return A, self.positions.zero_sum(field - self.share @ self.fields(A))
+        return A, self.positions.zero_sum(field - self.centring * (self.share @ self.fields(A)))
 
     def _coefficients(self, z):
-        return self.S @ z[: self.n_coefficients].reshape(-1, self.data.n_states)
+        return self.S @ (z[: self.n_coefficients].reshape(self.scale.shape) * self.scale)
 
     # --- the objective --------------------------------------------------------------------------
 
@@ -105,13 +113,14 @@ class FewRows:
         eta = self.fields(A)
         penalty = self.ridge / 2 * np.vdot(A, eta)
         field = z[self.n_coefficients :] * self.field_scale
-        field = self.positions.zero_sum(field - self.share @ eta)
+        field = self.positions.zero_sum(field - self.centring * (self.share @ eta))
         value, residuals = self._value_and_residuals(eta + field)
         value -= penalty + self.field_ridge / 2 * (field @ field)
         of_field = self.positions.zero_sum(residuals.sum(0) - self.field_ridge * field)
-        residuals -= self.share[:, None] * of_field
+        residuals -= self.share[:, None] * (self.centring * of_field)
         change = self.ridge * A - residuals
-        gradient[: self.n_coefficients] = (self.S.T @ self.fields(change)).reshape(-1)
+        by_coefficients = self.S.T @ self.fields(change)
+        gradient[: self.n_coefficients] = (by_coefficients * self.scale).reshape(-1)
         gradient[self.n_coefficients :] = -of_field * self.field_scale
         return -value
 

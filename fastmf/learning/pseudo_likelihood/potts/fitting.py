@@ -20,6 +20,8 @@ from fastmf.models._gauge import PositionStates
 MAX_ITER = {"lbfgs": lbfgs.MAX_LBFGS_ITER, "newton": newton.MAX_NEWTON_ITER}
 # Parameters from which L-BFGS computes in single precision.
 _MIN_SINGLE_PARAMETERS = 500_000
+# Penalties from which it does not: their products with the data would overflow.
+_MAX_SINGLE_PENALTY = 1e20
 # Iterations of L-BFGS before Newton's method.
 _WARM_ITERATIONS = 20
 # How many times more states than distinct rows there are where rows are called few.
@@ -130,6 +132,7 @@ def _precision(data, options):
     single = options.single
     if single is None:
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
+    single = single and max(options.l2, options.l2_field) < _MAX_SINGLE_PENALTY
     return np.dtype(np.float32 if single and options.solver != "newton" else np.float64)
 
 

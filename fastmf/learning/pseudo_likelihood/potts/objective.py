@@ -7,11 +7,13 @@ With R = w (X - P) of one-hot rows X and conditional probabilities P
     dl/dh  = g = sum_s R_s - N l2_field h
     dl/dJ  = X'R + R'X - N l2 J                       (blocks of pairs i != j)
 
-*Coordinates.* Fields are centred, h' = h + J f with the frequencies f, and have mean zero over the
-states of each position, which changes no probability. Everything is divided by the square root of a
-curvature, that of independent positions:
+*Coordinates.* Fields are centred, h' = h + c J f with the frequencies f, and have mean zero over
+the states of each position, which changes no probability. Everything is divided by the square root
+of a curvature, that of independent positions:
 
     D_ij(a, b) = N f_a f_b (2 - f_a - f_b) + N l2,   D_i(a) = N f_a (1 - f_a) + N l2_field
+
+and c_i(a) = N f_a (1 - f_a) / D_i(a): the best field follows J f less, the more it is penalised.
 
 The *asymmetric* objective is a sum over positions i of multinomial regressions on all others, each
 with couplings J^(i) of its own and half the penalty, as each pair of positions has two of them,
@@ -151,7 +153,7 @@ class SymmetricObjective:
         self._by_pair = self.tables.reshape(2, n_blocks, n_blocks, width**2)
         f = data.frequencies()
         self.f = layout.vector_to_blocks(f)
-        self.field_scale = 1 / np.sqrt(data.total * f * (1 - f) + self.field_ridge)
+        self.field_scale, self.centring = field_scales(data, self.field_ridge)
         self.scale = self._scale(excluded)
         self.n_tile_numbers = self.scale.size
         self.size = self.n_tile_numbers + layout.n_states
@@ -189,7 +191,7 @@ class SymmetricObjective:
         """Coordinates of no couplings and a flat field."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
-        z[self.n_tile_numbers :] = field / self.field_scale
+        z[self.n_tile_numbers :] = self.centring * field / self.field_scale
         return z
 
     def tiles(self, z):
@@ -203,7 +205,7 @@ class SymmetricObjective:
                      self._by_pair[0])  # fmt: skip
         in_parallel(potts_kernels.scatter_tiles, arguments, self.n_workers)
         field = z[self.n_tile_numbers :] * self.field_scale
-        field = field - self.layout.vector_from_blocks(self._times(J, self.f))
+        field -= self.centring * self.layout.vector_from_blocks(self._times(J, self.f))
         return self.layout.zero_sum(field)
 
     def _times(self, tables, vector):
@@ -226,7 +228,8 @@ class SymmetricObjective:
     def _collect(self, of_field, gradient):
         """Minus the gradient in coordinates, from `tables` and that by the field."""
         of_field = self.layout.zero_sum(of_field)
-        vectors = np.stack([self.f, self.layout.vector_to_blocks(of_field)])
+        centred = self.layout.vector_to_blocks(self.centring * of_field)
+        vectors = np.stack([self.f, centred])
         tiles = self.tiles(gradient)
         arguments = (self._by_pair, vectors, self.ridge, self.scale, self.places,
                      np.zeros(1, np.int64), tiles)  # fmt: skip
@@ -256,6 +259,23 @@ class SymmetricObjective:
         """Couplings (n_states, n_states) and field, flat and in double precision."""
         field = self.scatter(z)
         return self.layout.couplings_from_blocks(self.tables[0]), field
+
+
+def field_scales(data, field_ridge):
+    """Scales of fields, and the fractions of the curvature that are not the penalty's.
+
+    Parameters
+    ----------
+    data : PottsData
+    field_ridge : float
+
+    Returns
+    -------
+    scale, centring : array of shape (n_states,)
+    """
+    f = data.frequencies()
+    curvature = data.total * f * (1 - f)
+    return 1 / np.sqrt(curvature + field_ridge), curvature / (curvature + field_ridge)
 
 
 def squares(tables):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from potts_data import penalised, random_rows
+from potts_data import one_hot, penalised, positions, random_rows
 
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
@@ -46,8 +46,6 @@ def test_asymmetric_couplings_of_few_rows():
 
 def test_the_optimum_gives_couplings_from_residuals():
     """J = (R'X + X'R) / (N l2) and h = sum R / (N l2_field), only at the optimum."""
-    from potts_data import one_hot, positions
-
     data, (labels, weights) = data_of(missing=0.1)
     found = fit(data, Options(L2, L2_FIELD, "newton", tol=1e-16))
     x, position = one_hot(labels, SIZES), positions(SIZES)
@@ -110,3 +108,52 @@ def test_penalties_are_per_unit_of_weight():
     one, many = (fit(PottsData(labels, c * weights, SIZES), options) for c in (1, 1000))
     np.testing.assert_allclose(one.couplings.dense(), many.couplings.dense(), atol=1e-7)
     assert many.history[-1] == pytest.approx(1000 * one.history[-1])
+
+
+def gradient_per_row(J, h, rows, l2=0.0, l2_field=0.0):
+    """Derivatives by couplings and field of the log-pseudo-likelihood of a row, less penalties."""
+    labels, weights = rows
+    x, position = one_hot(labels, SIZES), positions(SIZES)
+    e = np.exp(x @ J + h)
+    p = e / np.stack([e[:, position == i].sum(1) for i in range(len(SIZES))], 1)[:, position]
+    R = weights[:, None] / weights.sum() * (x - p * (labels >= 0)[:, position])
+    by_couplings = R.T @ x + x.T @ R - l2 * J
+    by_couplings[position[:, None] == position] = 0
+    return by_couplings, R.sum(0) - l2_field * h
+
+
+FITS = {
+    "lbfgs": fit,
+    "newton": lambda data, options: fit(data, options._replace(solver="newton")),
+    "single": lambda data, options: fit(data, options._replace(single=True)),
+    "few rows": lambda data, options: fitting._fit_few_rows(data, options._replace(tol=1e-9)),
+    "asymmetric": lambda data, options: fit(data, options._replace(symmetric=False)),
+}
+
+
+@pytest.mark.parametrize("l2", [1e6, 1e10, 1e40])
+@pytest.mark.parametrize("how", FITS)
+def test_strong_penalties_leave_the_first_gradient(how, l2):
+    """l2 J and l2 h are the gradient at no couplings and no field."""
+    data, rows = data_of(missing=0.1)
+    data = data.of_mean_weight_one()
+    found = FITS[how](data, Options(l2, l2))
+    assert found.converged and len(found.history) <= 6
+    zero = np.zeros((data.n_states, data.n_states))
+    by_couplings, by_field = gradient_per_row(zero, zero[0], rows)
+    close = 2e-3 * abs(by_couplings).max()
+    np.testing.assert_allclose(found.couplings.dense() * l2, by_couplings, atol=close)
+    np.testing.assert_allclose(found.field * l2, by_field, atol=close)
+
+
+@pytest.mark.parametrize("how", [how for how in FITS if how != "asymmetric"])
+@pytest.mark.parametrize("l2, l2_field", [(0.1, 1e8), (1e8, 0.1), (1.0, 1.0)])
+def test_penalties_of_any_size_take_few_iterations(how, l2, l2_field):
+    data, rows = data_of(missing=0.1)
+    data = data.of_mean_weight_one()
+    found = FITS[how](data, Options(l2, l2_field))
+    assert found.converged and len(found.history) < 80
+    J, h = found.couplings.dense(), found.field
+    by_couplings, by_field = gradient_per_row(J, h, rows, l2, l2_field)
+    assert abs(by_couplings).max() < 1e-3 * np.sqrt(1 + l2) * 0.1
+    assert abs(by_field).max() < 1e-3 * np.sqrt(1 + l2_field) * 0.1
