@@ -9,11 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
+from scipy.linalg import lapack
+from scipy.linalg.blas import dtrmm, strmm
+from scipy.linalg.lapack import dpotrf, dtrtri
+
+# Order from which the inverse of a triangle is computed by blocks: LAPACK's own takes twice as long.
+MIN_SPLIT_ORDER = 128
 
 
 class Cholesky(NamedTuple):
-    """Factorisation A = L L' of a positive definite matrix.
+    """Factorisation A = L L' of a positive definite matrix, of single or double precision.
 
     Parameters
     ----------
@@ -30,7 +35,7 @@ class Cholesky(NamedTuple):
 
     def solve(self, right):
         """A^-1 times a vector or matrix."""
-        return dpotrs(self.lower, right, lower=1)[0]
+        return _lapack("potrs", self.lower)(self.lower, right, lower=1)[0]
 
     def inverse(self, overwrite=False):
         """A^-1, in the memory of L if that may be overwritten."""
@@ -38,11 +43,11 @@ class Cholesky(NamedTuple):
 
     def inverse_lower(self, overwrite=False):
         """The lower triangle of A^-1; above it the matrix is zero."""
-        return dpotri(self.lower, lower=1, overwrite_c=overwrite)[0]
+        return _lapack("potri", self.lower)(self.lower, lower=1, overwrite_c=overwrite)[0]
 
     def inverse_factor(self, overwrite=False):
         """L^-1, which whitens: A^-1 = L^-T L^-1."""
-        return dtrtri(self.lower, lower=1, overwrite_c=overwrite)[0]
+        return _inverse_of_lower(self.lower if overwrite else self.lower.copy("F"))
 
 
 class ScaledCholesky(NamedTuple):
@@ -112,10 +117,34 @@ def cholesky(matrix, overwrite=False):
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, or not finite.
     """
-    lower, failed = dpotrf(matrix, lower=1, clean=1, overwrite_a=overwrite)
+    potrf = _lapack("potrf", matrix)
+    lower, failed = potrf(matrix, lower=1, clean=1, overwrite_a=overwrite)
     if failed or not np.isfinite(lower.diagonal()).all():
         raise LinAlgError("the matrix is not positive definite.")
     return Cholesky(lower)
+
+
+def _lapack(name, matrix):
+    """A routine of LAPACK in the precision of a matrix, single or double."""
+    return getattr(lapack, ("s" if matrix.dtype == np.float32 else "d") + name)
+
+
+def _inverse_of_lower(lower):
+    """The inverse of a lower triangle in Fortran order, in its place, by blocks
+
+        [A  0]^-1   [   A^-1        0  ]
+        [B  C]    = [-C^-1 B A^-1  C^-1]
+    """
+    n = len(lower)
+    if n < MIN_SPLIT_ORDER:
+        return _lapack("trtri", lower)(lower, lower=1, overwrite_c=1)[0]
+    trmm = strmm if lower.dtype == np.float32 else dtrmm
+    first, second = slice(n // 2), slice(n // 2, n)
+    A, C = (_inverse_of_lower(np.asfortranarray(lower[part, part])) for part in (first, second))
+    across = trmm(-1.0, C, np.asfortranarray(lower[second, first]), lower=1, overwrite_b=1)
+    lower[second, first] = trmm(1.0, A, across, side=1, lower=1, overwrite_b=1)
+    lower[first, first], lower[second, second] = A, C
+    return lower
 
 
 def inverse_factor(matrix):
