@@ -132,6 +132,7 @@ def few_iterations(model, init, max_iter, damping=None, n_threads=None):
     -------
     ExpectationPropagation
     """
+    refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     common = problem_of(model, -np.inf, max_iter=max_iter, n_threads=n_threads)
     common = common._replace(side=_side_as_it_is(model))
     return _solved(model, common, init, (None, None), "parallel", damping, False, None)
