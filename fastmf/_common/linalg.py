@@ -13,7 +13,8 @@ from scipy.linalg import lapack
 from scipy.linalg.blas import dtrmm, strmm
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-# Order from which the inverse of a triangle is computed by blocks: LAPACK's own takes twice as long.
+# Order from which inverses of triangles are computed by blocks: LAPACK's own take up to twice as
+# long.
 MIN_SPLIT_ORDER = 128
 
 
@@ -130,11 +131,8 @@ def _lapack(name, matrix):
 
 
 def _inverse_of_lower(lower):
-    """The inverse of a lower triangle in Fortran order, in its place, by blocks
-
-        [A  0]^-1   [   A^-1        0  ]
-        [B  C]    = [-C^-1 B A^-1  C^-1]
-    """
+    """The inverse of a lower triangle in Fortran order, in its place."""
+    # By blocks: that of [A 0; B C] is [A^-1 0; -C^-1 B A^-1 C^-1].
     n = len(lower)
     if n < MIN_SPLIT_ORDER:
         return _lapack("trtri", lower)(lower, lower=1, overwrite_c=1)[0]

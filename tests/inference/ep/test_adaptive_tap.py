@@ -310,19 +310,19 @@ def test_few_iterations_are_those_of_algorithm_3_with_a_damping(damping):
 
 def test_few_iterations_of_a_machine_of_single_precision():
     model = rbm((30, 20))
-    units = (model.visible.field, model.hidden.field)
-    single = mf.RBM(
-        model.weights.astype(np.float32), *(mf.Bernoulli(b.astype(np.float32)) for b in units)
-    )
-    double = mf.RBM(
-        single.weights.astype(float), *(mf.Bernoulli(b.astype(np.float32).astype(float)) for b in units)
-    )
+    parts = [
+        part.astype(np.float32) for part in (model.weights, model.visible.field, model.hidden.field)
+    ]
+    machines = [
+        mf.RBM(weights, mf.Bernoulli(visible), mf.Bernoulli(hidden))
+        for weights, visible, hidden in (parts, [part.astype(float) for part in parts])
+    ]
     starts = np.random.default_rng(3).integers(0, 2, (13, 30)).astype(np.float32)
-    one, other = (few_iterations(m, starts, 4, 0.5) for m in (single, double))
+    one, other = (few_iterations(m, starts, 4, 0.5) for m in machines)
     assert one.mean[0].dtype == np.float32
     for part, of_double in zip((*one.mean, *one.var), (*other.mean, *other.var), strict=True):
         np.testing.assert_allclose(part, of_double, atol=1e-5)
-    pairs = [mean_covariance(m, found) for m, found in ((single, one), (double, other))]
+    pairs = [mean_covariance(m, found) for m, found in zip(machines, (one, other), strict=True)]
     np.testing.assert_allclose(*pairs, atol=1e-5)
     # The solver finds fixed points of such machines in double precision.
-    assert mf.adaptive_tap(single, starts, tol=1e-10).converged.all()
+    assert mf.adaptive_tap(machines[0], starts, tol=1e-10).converged.all()

@@ -27,8 +27,8 @@ def test_every_gradient_learns(gradient, hidden):
 def test_the_damping_of_adaptive_tap_is_that_of_the_solver():
     """Damping that is nearly one leaves sites where they start: those of one iteration."""
     settings = quick(gradient="adaptive_tap", n_epochs=1, learning_rate=0.5)
-    model = start()
-    model = model.rebuilt((np.random.default_rng(0).normal(size=model.weights.shape),), model.layers)
+    weights = np.random.default_rng(0).normal(size=(N_VISIBLE, N_HIDDEN))
+    model = start().rebuilt((weights,), start().layers)
     options = {"one": {"n_sweeps": 1}, "held": {"damping": 1 - 1e-12}, "free": {"damping": 0.0}}
     found = {
         name: train(model, stripes(), replace(settings, **given), seed=0).model.weights
