@@ -44,8 +44,8 @@ class GeneralizedRBM(LayeredMachine):
     n_sweeps : int
         TAP sweeps from each start, or Gibbs sweeps, per step.
     damping : float in [0, 1) or None
-        Of `gradient="adaptive_tap"` alone: weight of the old sites in the new ones of an iteration;
-        None: adaptive.
+        Weight of the old sites in the new ones of an iteration of adaptive TAP, of that gradient
+        alone; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
     noise : float
     centred : bool
