@@ -11,7 +11,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from scipy.linalg import lapack
 from scipy.linalg.blas import dtrmm, strmm
-from scipy.linalg.lapack import dpotrf, dtrtri
+from scipy.linalg.lapack import dpotrf
 
 # Order from which inverses of triangles are computed by blocks: LAPACK's own take up to twice as
 # long.
@@ -48,7 +48,7 @@ class Cholesky(NamedTuple):
 
     def inverse_factor(self, overwrite=False):
         """L^-1, which whitens: A^-1 = L^-T L^-1."""
-        return _inverse_of_lower(self.lower if overwrite else self.lower.copy("F"))
+        return _inverse_of_triangle(self.lower if overwrite else self.lower.copy("F"), True)
 
 
 class ScaledCholesky(NamedTuple):
@@ -130,19 +130,24 @@ def _lapack(name, matrix):
     return getattr(lapack, ("s" if matrix.dtype == np.float32 else "d") + name)
 
 
-def _inverse_of_lower(lower):
-    """The inverse of a lower triangle in Fortran order, in its place."""
-    # By blocks: that of [A 0; B C] is [A^-1 0; -C^-1 B A^-1 C^-1].
-    n = len(lower)
+def _inverse_of_triangle(triangle, lower):
+    """The inverse of a lower or upper triangle in Fortran order, in its place."""
+    # By blocks: that of [A 0; B C] is [A^-1 0; -C^-1 B A^-1 C^-1], and so of the transpose.
+    n = len(triangle)
     if n < MIN_SPLIT_ORDER:
-        return _lapack("trtri", lower)(lower, lower=1, overwrite_c=1)[0]
-    trmm = strmm if lower.dtype == np.float32 else dtrmm
-    first, second = slice(n // 2), slice(n // 2, n)
-    A, C = (_inverse_of_lower(np.asfortranarray(lower[part, part])) for part in (first, second))
-    across = trmm(-1.0, C, np.asfortranarray(lower[second, first]), lower=1, overwrite_b=1)
-    lower[second, first] = trmm(1.0, A, across, side=1, lower=1, overwrite_b=1)
-    lower[first, first], lower[second, second] = A, C
-    return lower
+        return _lapack("trtri", triangle)(triangle, lower=lower, overwrite_c=1)[0]
+    trmm = strmm if triangle.dtype == np.float32 else dtrmm
+    blocks = slice(n // 2), slice(n // 2, n)
+    parts = [np.asfortranarray(triangle[block, block]) for block in blocks]
+    inverses = [_inverse_of_triangle(part, lower) for part in parts]
+    order = -1 if lower else 1
+    place, (left, right) = blocks[::order], inverses[::order]
+    across = np.asfortranarray(triangle[place])
+    across = trmm(-1.0, left, across, lower=lower, overwrite_b=1)
+    triangle[place] = trmm(1.0, right, across, side=1, lower=lower, overwrite_b=1)
+    for block, inverse in zip(blocks, inverses, strict=True):
+        triangle[block, block] = inverse
+    return triangle
 
 
 def inverse_factor(matrix):
@@ -170,7 +175,7 @@ def inverse_factor(matrix):
     if failed or not np.isfinite(diagonal).all():
         raise LinAlgError("the matrix is not positive definite.")
     half_log_determinant = np.log(diagonal).sum()
-    return dtrtri(upper, lower=0, overwrite_c=1)[0].T, half_log_determinant
+    return _inverse_of_triangle(upper, False).T, half_log_determinant
 
 
 def cholesky_with_ridge(matrix, ridge=0.0):
