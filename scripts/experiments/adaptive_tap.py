@@ -76,6 +76,8 @@ def parser():
     several = {"type": int, "nargs": "+", "metavar": "N"}
     add("--iterations", default=[3, 10, 100], help="of a step of learning [3 10 100]", **several)
     add("--batch-sizes", default=[1, 3, 10, 30, 100], help="timed [1 3 10 30 100]", **several)
+    add("--begin", type=int, default=0, metavar="N",
+        help="epochs of TAP that all machines begin with [0]")  # fmt: skip
     add("--damping", type=float, metavar="SHARE",
         help="of adaptive TAP [adaptive, the solver's own]")  # fmt: skip
     add("--solutions", type=int, metavar="N", help="a step [as many as images, 100]")
@@ -152,11 +154,11 @@ def training(X, test, options, folder):
     rows = []
     for method, name in METHODS.items():
         for n in options.iterations:
-            found = trained(method, n, X, test, options, folder / f"training-{method}-{n}.json")
+            found = trained(method, n, X, test, options, folder)
             rows += [(name, n, *row) for row in zip(found["epoch"], found["pseudo"], strict=True)]
             last = f"{found['pseudo'][-1]:8.2f}" if found["epoch"] else "none"
             print(
-                f"{name + f', {n} iterations':28} epoch {len(found['epoch']):3}: pseudo-likelihood "
+                f"{name + f', {n} iterations':28} epoch {found['epoch'][-1:]}: pseudo-likelihood "
                 f"{last}, log-likelihood (AIS) {found['annealed']:8.2f}, "
                 f"{found['seconds']:.0f} s of CPU time",
                 flush=True,
@@ -184,8 +186,9 @@ class Record:
     Epochs that a file of a run before has, and the machine of the checkpoint, are kept.
     """
 
-    def __init__(self, path, test, seconds):
+    def __init__(self, path, test, seconds, begin):
         self.path, self.test, self.limit = path, test, time.perf_counter() + seconds
+        self.first = begin
         self.found = {"epoch": [], "pseudo": [], "seconds": 0.0}
         if path.exists():
             self.found = json.loads(path.read_text())
@@ -193,26 +196,34 @@ class Record:
 
     def __call__(self, state):
         """Whether to end."""
-        found = self.found
-        if state.epoch not in found["epoch"]:
+        found, epoch = self.found, state.epoch + self.first
+        if epoch not in found["epoch"]:
             pseudo = mf.pseudo_log_likelihood(state.model, self.test).mean()
-            found["epoch"].append(state.epoch)
+            found["epoch"].append(epoch)
             found["pseudo"].append(float(pseudo))
             found["seconds"] = time.process_time() - self.begin
             self.path.write_text(json.dumps(found))
         return time.perf_counter() > self.limit
 
 
-def trained(method, iterations, X, test, options, path):
+def trained(method, iterations, X, test, options, folder):
     """What is measured of one machine, by epoch, and the seconds of training."""
-    record = Record(path, test, 3600 * options.hours)
-    if options.hours == 0:
-        return record.found | {"annealed": np.nan}
+    path = folder / f"training-{method}-{iterations}.json"
+    record = Record(path, test, 3600 * options.hours, options.begin)
+    if options.hours == 0 or "annealed" in record.found:
+        return {"annealed": np.nan} | record.found
     run = {"callbacks": [record], "checkpoint": path.with_suffix(".npz")}
-    model = learner(method, iterations, options, n_epochs=options.epochs, **run).fit(X).model_
+    run |= {"n_epochs": options.epochs - options.begin}
+    if options.begin:
+        first = {"n_epochs": options.begin, "checkpoint": folder / f"begin-{iterations}.npz"}
+        run["init"] = learner("tap", iterations, options, **first).fit(X).model_
+    model = learner(method, iterations, options, **run).fit(X).model_
     annealed = mf.annealed_importance_sampling(model, n_steps=300, data=X[:100], rng=options.seed)
     found = log_likelihood(model, test, annealed.log_partition).mean()
-    return record.found | {"annealed": float(found)}
+    record.found["annealed"] = float(found)
+    if record.found["epoch"][-1] == options.epochs:
+        path.write_text(json.dumps(record.found))
+    return record.found
 
 
 def report(folder, name, ax, header, rows):
