@@ -181,6 +181,7 @@ PICTURES = {
     "networks_calibration": ("networks", calibration),
     "crbm_occlusion": ("crbm", occlusion),
     "crbm_sides": ("crbm_sides", partial(occlusion, methods=("LR", "CD-10", "MLE-BP"))),
+    "crbm_sides_paper": ("crbm_sides_paper", partial(occlusion, methods=("LR", "CD-10", "MLE-BP"))),
     "crbm_convergence": ("crbm_convergence", convergence),
     "fvbm_sequences": ("fvbm_sequences", sequences_of_values),
 }
