@@ -9,11 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
+from scipy.linalg import lapack
+from scipy.linalg.blas import dtrmm, strmm
+from scipy.linalg.lapack import dpotrf
+
+# Order from which inverses of triangles are computed by blocks: LAPACK's own take up to twice as
+# long.
+MIN_SPLIT_ORDER = 128
 
 
 class Cholesky(NamedTuple):
-    """Factorisation A = L L' of a positive definite matrix.
+    """Factorisation A = L L' of a positive definite matrix, of single or double precision.
 
     Parameters
     ----------
@@ -30,7 +36,7 @@ class Cholesky(NamedTuple):
 
     def solve(self, right):
         """A^-1 times a vector or matrix."""
-        return dpotrs(self.lower, right, lower=1)[0]
+        return _lapack("potrs", self.lower)(self.lower, right, lower=1)[0]
 
     def inverse(self, overwrite=False):
         """A^-1, in the memory of L if that may be overwritten."""
@@ -38,11 +44,11 @@ class Cholesky(NamedTuple):
 
     def inverse_lower(self, overwrite=False):
         """The lower triangle of A^-1; above it the matrix is zero."""
-        return dpotri(self.lower, lower=1, overwrite_c=overwrite)[0]
+        return _lapack("potri", self.lower)(self.lower, lower=1, overwrite_c=overwrite)[0]
 
     def inverse_factor(self, overwrite=False):
         """L^-1, which whitens: A^-1 = L^-T L^-1."""
-        return dtrtri(self.lower, lower=1, overwrite_c=overwrite)[0]
+        return _inverse_of_triangle(self.lower if overwrite else self.lower.copy("F"), True)
 
 
 class ScaledCholesky(NamedTuple):
@@ -112,10 +118,36 @@ def cholesky(matrix, overwrite=False):
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, or not finite.
     """
-    lower, failed = dpotrf(matrix, lower=1, clean=1, overwrite_a=overwrite)
+    potrf = _lapack("potrf", matrix)
+    lower, failed = potrf(matrix, lower=1, clean=1, overwrite_a=overwrite)
     if failed or not np.isfinite(lower.diagonal()).all():
         raise LinAlgError("the matrix is not positive definite.")
     return Cholesky(lower)
+
+
+def _lapack(name, matrix):
+    """A routine of LAPACK in the precision of a matrix, single or double."""
+    return getattr(lapack, ("s" if matrix.dtype == np.float32 else "d") + name)
+
+
+def _inverse_of_triangle(triangle, lower):
+    """The inverse of a lower or upper triangle in Fortran order, in its place."""
+    # By blocks: that of [A 0; B C] is [A^-1 0; -C^-1 B A^-1 C^-1], and so of the transpose.
+    n = len(triangle)
+    if n < MIN_SPLIT_ORDER:
+        return _lapack("trtri", triangle)(triangle, lower=lower, overwrite_c=1)[0]
+    trmm = strmm if triangle.dtype == np.float32 else dtrmm
+    blocks = slice(n // 2), slice(n // 2, n)
+    parts = [np.asfortranarray(triangle[block, block]) for block in blocks]
+    inverses = [_inverse_of_triangle(part, lower) for part in parts]
+    order = -1 if lower else 1
+    place, (left, right) = blocks[::order], inverses[::order]
+    across = np.asfortranarray(triangle[place])
+    across = trmm(-1.0, left, across, lower=lower, overwrite_b=1)
+    triangle[place] = trmm(1.0, right, across, side=1, lower=lower, overwrite_b=1)
+    for block, inverse in zip(blocks, inverses, strict=True):
+        triangle[block, block] = inverse
+    return triangle
 
 
 def inverse_factor(matrix):
@@ -143,7 +175,7 @@ def inverse_factor(matrix):
     if failed or not np.isfinite(diagonal).all():
         raise LinAlgError("the matrix is not positive definite.")
     half_log_determinant = np.log(diagonal).sum()
-    return dtrtri(upper, lower=0, overwrite_c=1)[0].T, half_log_determinant
+    return _inverse_of_triangle(upper, False).T, half_log_determinant
 
 
 def cholesky_with_ridge(matrix, ridge=0.0):

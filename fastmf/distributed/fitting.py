@@ -7,6 +7,7 @@ from fastmf.distributed._rows import checked_dask
 from fastmf.distributed.training import train
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
+from fastmf.learning.training.settings import options_of
 
 # Rows to which the units are fitted before learning begins, and which are kept as starts.
 MAX_FIRST_ROWS = 10_000
@@ -137,7 +138,7 @@ def transform(estimator, X):
 
 def _settings(estimator, model, n_epochs, n_rows):
     """Options of an estimator as settings of learning in chunks."""
-    options = {name: getattr(estimator, name) for name in LayeredSettings.__dataclass_fields__}
+    options = options_of(estimator, LayeredSettings)
     options |= {name: value for name, value in MANY_ROWS.items() if options[name] is None}
     if estimator.gradient == "auto":
         options["gradient"] = gradient_for(model, n_rows)

@@ -84,6 +84,7 @@ class GeneralizedRBM(_LayeredMachine):
         batch_size: int | None = None,
         n_starts: int | None = None,
         n_sweeps: int = 3,
+        damping: float | None = None,
         starts: str = "data",
         noise: float = 0.1,
         centred: bool = True,

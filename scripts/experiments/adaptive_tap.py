@@ -4,11 +4,12 @@
 Writes, as PNG and CSV, into a folder:
 
   cost      CPU time per iteration and batch, by the number of starts in the batch
-  training  pseudo-likelihood per unit by epoch of machines trained by either method with so many
-            iterations a step, and the log-likelihood per unit by annealed importance sampling
+  training  pseudo-likelihood of test images by epoch of machines trained by either method with so
+            many iterations a step; printed beside it, the log-likelihood at the end by annealed
+            importance sampling
 
-A run that was stopped resumes if it is started again with the same options and the same folder: of
-what was trained to the end nothing is trained again.
+A run that was stopped resumes if it is started again with the same options and the same folder, at
+the last epoch that was finished; with --hours 0 what there is so far is drawn.
 """
 
 import json
@@ -21,7 +22,7 @@ import numpy as np
 import fastmf as mf
 from fastmf import plotting
 from fastmf.datasets import load_mnist
-from fastmf.evaluation import Tracker, log_likelihood
+from fastmf.evaluation import log_likelihood
 
 EPILOG = """\
 examples:
@@ -29,10 +30,11 @@ examples:
       500 images, 30 hidden units: does it run?
   python scripts/experiments/adaptive_tap.py --rows 2000 --epochs 5 --iterations 3 10
       what three iterations miss, in about five minutes
-  python scripts/experiments/adaptive_tap.py --paper --epochs 20
-      the paper's machine of 784 x 500, rate 0.001, uncentred: hours, ten minutes an epoch of
-      adaptive TAP with 3 or 10 iterations, an hour with 100. The damping of adaptive TAP is the
-      solver's own, the paper's 0.5.
+  python scripts/experiments/adaptive_tap.py --paper --single --solutions 1 --epochs 100 \
+      --iterations 3 10
+      the paper's machine of 784 x 500, rate 0.001, damping 0.5, uncentred, with one solution a
+      step: 1.4 and 2.6 s of CPU time an epoch of adaptive TAP with 3 and 10 iterations. With as
+      many solutions as images in a batch, 100, and without --single: some 150 times as long.
 
 MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA. Times
 are of this machine and moment: compare the two methods, not machines.
@@ -54,10 +56,13 @@ def main(argv=None):
     folder.mkdir(parents=True, exist_ok=True)
     if options.paper:
         options.hidden, options.learning_rate, options.rows = 500, 0.001, 5000
+        options.damping = 0.5
     X, test = (load_mnist(options.data, split=split, binary=True).X for split in ("train", "test"))
-    X, test = X[: options.rows].astype(float), test[:TEST_ROWS].astype(float)
-    first = cost(X, options, folder)
-    print(f"at {options.batch_sizes[-1]} starts adaptive TAP takes {first:.1f} times as long")
+    dtype = np.float32 if options.single else float
+    X, test = X[: options.rows].astype(dtype), test[:TEST_ROWS].astype(dtype)
+    if not (folder / "cost.csv").exists():
+        first = cost(X, options, folder)
+        print(f"at {options.batch_sizes[-1]} starts adaptive TAP takes {first:.1f} times as long")
     training(X, test, options, folder)
 
 
@@ -71,11 +76,19 @@ def parser():
     several = {"type": int, "nargs": "+", "metavar": "N"}
     add("--iterations", default=[3, 10, 100], help="of a step of learning [3 10 100]", **several)
     add("--batch-sizes", default=[1, 3, 10, 30, 100], help="timed [1 3 10 30 100]", **several)
+    add("--begin", type=int, default=0, metavar="N",
+        help="epochs of TAP that all machines begin with [0]")  # fmt: skip
+    add("--damping", type=float, metavar="SHARE",
+        help="of adaptive TAP [adaptive, the solver's own]")  # fmt: skip
+    add("--solutions", type=int, metavar="N", help="a step [as many as images, 100]")
+    add("--single", action="store_true", help="single precision")
+    add("--hours", type=float, default=float("inf"), metavar="HOURS",
+        help="of each machine, after which it is left as it is [no limit]")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/adaptive-tap]")
     add("--paper", action="store_true",
-        help="784 x 500, 5000 images, rate 0.001, no centring")  # fmt: skip
+        help="784 x 500, 5000 images, rate 0.001, damping 0.5, no centring")  # fmt: skip
     add("--quick", action="store_true", help="30 hidden units, 3 epochs, 500 images")
     return whole
 
@@ -86,6 +99,8 @@ def learner(method, iterations, options, **others):
         options.hidden,
         gradient=method,
         n_sweeps=iterations,
+        n_starts=options.solutions,
+        damping=options.damping if method == "adaptive_tap" else None,
         centred=not options.paper,
         random_state=options.seed,
         **settings,
@@ -136,46 +151,79 @@ def cost_of(solve, starts, max_iter, n_runs):
 
 def training(X, test, options, folder):
     """Machines by epoch."""
-    n_units = X.shape[1] + options.hidden
-    curves, rows = {}, []
+    rows = []
     for method, name in METHODS.items():
         for n in options.iterations:
-            path = folder / f"training-{method}-{n}.json"
-            if not path.exists():
-                path.write_text(json.dumps(trained(method, n, X, test, options)))
-            found = json.loads(path.read_text())
-            label = f"{name}, {n} iterations"
-            curves[label] = np.array(found["pseudo"]) / n_units
-            likelihood = np.subtract(found["unnormalised"], found["annealed"])
-            columns = zip(found["epoch"], found["pseudo"], likelihood, strict=True)
-            rows += [(name, n, *row) for row in columns]
+            found = trained(method, n, X, test, options, folder)
+            rows += [(name, n, *row) for row in zip(found["epoch"], found["pseudo"], strict=True)]
+            last = f"{found['pseudo'][-1]:8.2f}" if found["epoch"] else "none"
             print(
-                f"{label:28} pseudo-likelihood {found['pseudo'][-1]:8.2f}, log-likelihood (AIS) "
-                f"{likelihood[-1]:8.2f}, {found['seconds']:.0f} s",
+                f"{name + f', {n} iterations':28} epoch {found['epoch'][-1:]}: pseudo-likelihood "
+                f"{last}, log-likelihood (AIS) {found['annealed']:8.2f}, "
+                f"{found['seconds']:.0f} s of CPU time",
                 flush=True,
             )
-    label = "pseudo-likelihood per unit (nats)"
-    ax = plotting.curves_by_epoch(found["epoch"], curves, label=label)
-    header = "method", "iterations", "epoch", "pseudo_likelihood", "log_likelihood"
-    report(folder, "training", ax, header, rows)
+    if rows:
+        header = "method", "iterations", "epoch", "pseudo_likelihood"
+        report(folder, "training", draw(rows), header, rows)
 
 
-def trained(method, iterations, X, test, options):
+def draw(rows):
+    """Axes with the pseudo-likelihoods of rows of (method, iterations, epoch, value)."""
+    ax, curves = None, {}
+    for name, n, *point in rows:
+        curves.setdefault(f"{name}, {n:.0f} iterations", []).append(point)
+    for label, points in curves.items():
+        epoch, values = zip(*points, strict=True)
+        axis = "pseudo-likelihood (nats an image)"
+        ax = plotting.curves_by_epoch(epoch, {label: values}, label=axis, ax=ax)
+    return ax
+
+
+class Record:
+    """A callback that writes what is measured after each epoch, and ends after so many seconds.
+
+    Epochs that a file of a run before has, and the machine of the checkpoint, are kept.
+    """
+
+    def __init__(self, path, test, seconds, begin):
+        self.path, self.test, self.limit = path, test, time.perf_counter() + seconds
+        self.first = begin
+        self.found = {"epoch": [], "pseudo": [], "seconds": 0.0}
+        if path.exists():
+            self.found = json.loads(path.read_text())
+        self.begin = time.process_time() - self.found["seconds"]
+
+    def __call__(self, state):
+        """Whether to end."""
+        found, epoch = self.found, state.epoch + self.first
+        if epoch not in found["epoch"]:
+            pseudo = mf.pseudo_log_likelihood(state.model, self.test).mean()
+            found["epoch"].append(epoch)
+            found["pseudo"].append(float(pseudo))
+            found["seconds"] = time.process_time() - self.begin
+            self.path.write_text(json.dumps(found))
+        return time.perf_counter() > self.limit
+
+
+def trained(method, iterations, X, test, options, folder):
     """What is measured of one machine, by epoch, and the seconds of training."""
-    tracker = Tracker(
-        pseudo=lambda model: float(mf.pseudo_log_likelihood(model, test).mean()),
-        unnormalised=lambda model: float(log_likelihood(model, test, 0.0).mean()),
-        annealed=lambda model: float(
-            mf.annealed_importance_sampling(
-                model, n_steps=300, data=X[:100], rng=options.seed
-            ).log_partition
-        ),
-    )
-    begin = time.perf_counter()
-    learner(method, iterations, options, n_epochs=options.epochs, callbacks=[tracker]).fit(X)
-    return {
-        "epoch": tracker.epoch, **tracker.values, "seconds": time.perf_counter() - begin
-    }  # fmt: skip
+    path = folder / f"training-{method}-{iterations}.json"
+    record = Record(path, test, 3600 * options.hours, options.begin)
+    if options.hours == 0 or "annealed" in record.found:
+        return {"annealed": np.nan} | record.found
+    run = {"callbacks": [record], "checkpoint": path.with_suffix(".npz")}
+    run |= {"n_epochs": options.epochs - options.begin}
+    if options.begin:
+        first = {"n_epochs": options.begin, "checkpoint": folder / f"begin-{iterations}.npz"}
+        run["init"] = learner("tap", iterations, options, **first).fit(X).model_
+    model = learner(method, iterations, options, **run).fit(X).model_
+    annealed = mf.annealed_importance_sampling(model, n_steps=300, data=X[:100], rng=options.seed)
+    found = log_likelihood(model, test, annealed.log_partition).mean()
+    record.found["annealed"] = float(found)
+    if record.found["epoch"][-1] == options.epochs:
+        path.write_text(json.dumps(record.found))
+    return record.found
 
 
 def report(folder, name, ax, header, rows):

@@ -10,6 +10,7 @@ import csv
 from functools import partial
 from pathlib import Path
 
+import adaptive_tap
 import crbm_structured
 import experiment
 import fvbm_bslm
@@ -114,6 +115,11 @@ def by_epoch(rows, path, label="nats per unit", columns=None, scale="linear"):
     experiment.picture(axes, path)
 
 
+def adaptive(rows, path):
+    """Pseudo-likelihood by epoch of TAP and adaptive TAP: Fig. 10 of Tramel et al."""
+    experiment.picture(adaptive_tap.draw([tuple(row.values()) for row in rows]), path)
+
+
 def race(rows, path):
     """Log-likelihood by seconds of training."""
     columns = "method", "epoch", "seconds", "from_below", "error", "from_above"
@@ -166,6 +172,7 @@ PICTURES = {
     "tap_solutions_grey": ("tap_solutions_grey", by_solutions),
     "tap_denoising": ("tap_denoising", denoising),
     "tap_denoising_starts": ("tap_denoising_starts", denoising),
+    "tap_adaptive": ("tap_adaptive", adaptive),
     "landscape_quality": ("landscape_quality", by_epoch),
     "landscape_quality_500": ("landscape_quality_500", by_epoch),
     "landscape_solutions": ("landscape_solutions", _SOLUTIONS),
@@ -174,6 +181,7 @@ PICTURES = {
     "networks_calibration": ("networks", calibration),
     "crbm_occlusion": ("crbm", occlusion),
     "crbm_sides": ("crbm_sides", partial(occlusion, methods=("LR", "CD-10", "MLE-BP"))),
+    "crbm_sides_paper": ("crbm_sides_paper", partial(occlusion, methods=("LR", "CD-10", "MLE-BP"))),
     "crbm_convergence": ("crbm_convergence", convergence),
     "fvbm_sequences": ("fvbm_sequences", sequences_of_values),
 }

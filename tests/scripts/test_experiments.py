@@ -68,6 +68,25 @@ def test_reproduce_runs_what_is_named(load, monkeypatch, capsys):
         script.main(["ping-x"])
 
 
+def words_of(command):
+    """A script and its options, without files, folders and threads."""
+    plain = re.sub(r"--(output|data|threads) \S+", "", command)
+    script, *words = shlex.split(plain)
+    return script, sorted(w for w in words if not (w.isupper() or w.endswith(".npz")))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_commands_on_pages_are_in_the_file(path, load):
+    known = [words_of(line["command"]) for line in load("experiments/reproduce").lines()]
+    text = path.read_text().replace("\\\n", "")
+    # In backquotes, where lines may be broken, or on lines of their own.
+    found = re.findall(r"`(?:scripts/experiments/)?(\w+\.py [^`]+)`", text)
+    found += re.findall(r"^ {4}python scripts/experiments/(.+)$", text, re.MULTILINE)
+    for command in found:
+        if command.split(".py")[0] in set(SCRIPTS) - {"reproduce"}:
+            assert words_of(command) in known, command
+
+
 # The paper's Table 1 and section VI.
 TRAMEL = {"batch_size": 100, "l2": 0.001, "momentum": 0.5, "n_sweeps": 3, "weight_scale": 0.001}
 # Those of faces where pixels are counted in fifths: 0.005 / 25, 0.01 * 25, and 0.001 / 5.

@@ -113,6 +113,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     """Estimators: every method."""
     rbm = mf.GeneralizedRBM(8, visible="bernoulli", learning_rate=(0.1, 0.01), random_state=0)
     mf.GeneralizedRBM(init=rbm.fit(X).model_).fit(X)
+    mf.GeneralizedRBM(8, gradient="adaptive_tap", damping=0.5).fit(X)
     rbm.fit(X, validation_data=X).partial_fit(X)
     rbm.save(folder / "rbm.npz")
     score: float = mf.GeneralizedRBM.load(folder / "rbm.npz", max_bytes=None).score(X)

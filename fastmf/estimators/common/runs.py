@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 
 from fastmf._common.arguments import count, file_path, number, proper_fraction
 from fastmf._threads.workers import one_blas_thread
+from fastmf.learning.training.settings import options_of
 from fastmf.learning.training.trainer import train
 
 
@@ -55,8 +56,7 @@ def split(n_rows, fraction, seed):
 
 def settings_of(estimator, class_, **others):
     """The estimator's options as settings of this class, checked; `others` replace some."""
-    names = class_.__dataclass_fields__
-    settings = class_(**{name: getattr(estimator, name) for name in names} | others)
+    settings = class_(**options_of(estimator, class_) | others)
     if estimator.weight_scale is not None:
         number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
     number("validation_fraction", estimator.validation_fraction, 0, 1)

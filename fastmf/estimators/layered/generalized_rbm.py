@@ -43,6 +43,9 @@ class GeneralizedRBM(LayeredMachine):
         are better.
     n_sweeps : int
         TAP sweeps from each start, or Gibbs sweeps, per step.
+    damping : float in [0, 1) or None
+        Weight of the old sites in the new ones of an iteration of adaptive TAP, of that gradient
+        alone; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
     noise : float
     centred : bool
@@ -166,6 +169,7 @@ class GeneralizedRBM(LayeredMachine):
         batch_size=None,
         n_starts=None,
         n_sweeps=3,
+        damping=None,
         starts="data",
         noise=0.1,
         centred=True,

@@ -24,6 +24,7 @@ from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.fixed_point import replaced, with_check
 from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.reliability import FixedPointCheck
@@ -109,14 +110,45 @@ def adaptive_tap(
     model = dense_machine("adaptive_tap", model)
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    sites = None
-    if isinstance(init, ExpectationPropagation):
-        sites, init = init.sites, None
-    start, tilt, outside, single = _start_and_tilt(model, init, sites, field, precision, rng)
-
     # With its units in the order of the layout.
     flat = model.bipartite() if isinstance(model, Layered) else model
     common = problem_of(flat, -np.inf, *options)
+    return _solved(model, common, init, (field, precision), schedule, damping, history, rng)
+
+
+def few_iterations(model, init, max_iter, damping=None, n_threads=None):
+    """The result of some iterations of the parallel schedule, in the precision of the machine.
+
+    As those of `adaptive_tap`, but that matrices of a machine of single precision are, too, which
+    takes half of the time: its fixed point is not found to more than about six digits.
+
+    Parameters
+    ----------
+    model : RBM
+    init, max_iter, damping, n_threads
+        As for `adaptive_tap`.
+
+    Returns
+    -------
+    ExpectationPropagation
+    """
+    refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
+    common = problem_of(model, -np.inf, max_iter=max_iter, n_threads=n_threads)
+    common = common._replace(side=_side_as_it_is(model))
+    return _solved(model, common, init, (None, None), "parallel", damping, False, None)
+
+
+def _side_as_it_is(model):
+    """The Gaussian side of an RBM in its own precision."""
+    return Bipartite(model.weights) if model.n_hidden else gaussian_side(model)
+
+
+def _solved(model, common, init, tilts, schedule, damping, history, rng):
+    """The result of `adaptive_tap`, given the problem that all rows have in common."""
+    sites = None
+    if isinstance(init, ExpectationPropagation):
+        sites, init = init.sites, None
+    start, tilt, outside, single = _start_and_tilt(model, init, sites, *tilts, rng)
     side = common.side
     problems = [common._replace(side=side.tilted(of_row), evaluations=[0]) for of_row in tilt]
     if sites is None:
@@ -173,7 +205,7 @@ def mean_covariance(model, solutions, precision=0.0):
     """
     sites = np.array(solutions.sites).reshape(-1, 2, sum(model.weights.shape))
     sites[:, 1] += precision
-    return gaussian_side(model).mean_covariance(sites)
+    return _side_as_it_is(model).mean_covariance(sites)
 
 
 def _start_and_tilt(model, init, sites, field, precision, rng):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy.linalg.blas import dsyrk, dtrmm, dtrmv
+from scipy.linalg.blas import get_blas_funcs
 
 from fastmf._common.linalg import cholesky
 from fastmf.inference.gaussian.dense import Dense
@@ -32,6 +32,7 @@ class Bipartite(GaussianSide):
     Parameters
     ----------
     weights : array of shape (n_visible, n_hidden)
+        Matrices are computed in their type, single or double precision; moments are doubles.
 
     Attributes
     ----------
@@ -46,6 +47,7 @@ class Bipartite(GaussianSide):
         self.weights = np.ascontiguousarray(weights.T if self.flipped else weights)
         first, second = slice(0, n_visible), slice(n_visible, self.n_units)
         self.large, self.small = (second, first) if self.flipped else (first, second)
+        self.dtype = self.weights.dtype
         self.tilt, self._products = np.zeros((2, self.n_units)), _Products(self.weights)
 
     def tilted(self, tilt):
@@ -66,7 +68,9 @@ class Bipartite(GaussianSide):
         t2, s2 = precision[self.large], precision[self.small]
         if not (t2 > 0).all():
             raise LinAlgError("a precision of the large layer is not positive.")
-        schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
+        syrk = get_blas_funcs("syrk", dtype=self.dtype)
+        scale = (1 / np.sqrt(t2)).astype(self.dtype)
+        schur = syrk(-1.0, (self.weights * scale[:, None]).T, lower=1)
         schur.flat[:: len(s2) + 1] += s2
         factor = cholesky(schur, overwrite=True)
         half_log_determinant = factor.half_log_determinant
@@ -95,11 +99,12 @@ class Bipartite(GaussianSide):
         return [moments for part in parts for moments in part]
 
     def _moments_of_rows(self, sites):
+        sites = sites.astype(self.dtype, copy=False)
         (t1, t2), (s1, s2) = (
             np.moveaxis(sites[:, :, units], 1, 0) for units in (self.large, self.small)
         )
         proper = (t2 > 0).all(1)
-        var = 1 / np.where(proper[:, None], t2, 1.0)
+        var = 1 / np.where(proper[:, None], t2, t2.dtype.type(1))
         schur = self._products.weighted(-var)
         diagonal = np.einsum("rii->ri", schur)
         diagonal += s2
@@ -134,18 +139,21 @@ class Bipartite(GaussianSide):
         Parameters
         ----------
         sites : array of shape (n_rows, 2, n_units)
-            With each of them A is positive definite; tilts from outside included.
+            Tilts from outside included. Rows with which A is not positive definite, as one at its
+            border may not be in another order of summation, are left out.
 
         Returns
         -------
         array of shape (n_visible, n_hidden)
         """
-        total = np.zeros(self.weights.shape)
+        total, n_rows = np.zeros(self.weights.shape), 0
         plain = self.tilted(np.zeros_like(self.tilt))
         for _, precision in sites:
-            whiten = plain.inverse(precision).whiten
-            total += (self.weights / precision[self.large, None]) @ (whiten.T @ whiten)
-        total /= len(sites)
+            inverse = plain.inverse(precision)
+            if inverse is not None:
+                total += inverse.covariance_of_layers()
+                n_rows += 1
+        total /= max(1, n_rows)
         return total.T if self.flipped else total
 
 
@@ -175,7 +183,7 @@ class BipartiteInverse(NamedTuple):
         mean, whitened = self._solve(linear)
         var = np.empty(side.n_units)
         var[side.small] = np.einsum("ij,ij->j", self.whiten, self.whiten)
-        across = dtrmm(1.0, self.whiten, side.weights.T, lower=1)
+        across = self._whitened_weights()
         var[side.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
         log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + whitened @ whitened / 2
         log_partition += side.n_units * np.log(2 * np.pi) / 2 - self.half_log_determinant
@@ -189,10 +197,21 @@ class BipartiteInverse(NamedTuple):
         """The product with a vector, and its whitened half."""
         side, t2, t1 = self.side, self.precision, right[self.side.large]
         solution = np.empty(side.n_units)
-        whitened = dtrmv(self.whiten, right[side.small] + (t1 / t2) @ side.weights, lower=1)
-        solution[side.small] = dtrmv(self.whiten, whitened, lower=1, trans=1)
+        trmv = get_blas_funcs("trmv", dtype=self.whiten.dtype)
+        whitened = trmv(self.whiten, right[side.small] + (t1 / t2) @ side.weights, lower=1)
+        solution[side.small] = trmv(self.whiten, whitened, lower=1, trans=1)
         solution[side.large] = (t1 + side.weights @ solution[side.small]) / t2
         return solution, whitened
+
+    def _whitened_weights(self):
+        trmm = get_blas_funcs("trmm", dtype=self.whiten.dtype)
+        return trmm(1.0, self.whiten, self.side.weights.T, lower=1)
+
+    def covariance_of_layers(self):
+        """The covariance of the units of the larger layer with those of the smaller."""
+        trmm = get_blas_funcs("trmm", dtype=self.whiten.dtype)
+        across = trmm(1.0, self.whiten, self._whitened_weights(), lower=1, trans_a=1, overwrite_b=1)
+        return across.T / self.precision[:, None]
 
     def covariance(self, units):
         """The covariance of some units."""
@@ -245,7 +264,7 @@ class _Products:
     def weighted(self, scale):
         """W' diag(scale_r) W for every row r of scales, upper triangles (the lower are not set)."""
         n_rows, m = len(scale), self.weights.shape[1]
-        out = np.zeros((n_rows, m, m))
+        out = np.zeros((n_rows, m, m), scale.dtype)
         for columns, products in self._of_blocks():
             shape = n_rows, columns.stop - columns.start, m - columns.start
             out[:, columns, columns.start :] = (scale @ products).reshape(shape)
@@ -253,7 +272,7 @@ class _Products:
 
     def summed(self, matrices):
         """w_i' M_r w_i for every row i of W and r, summed over the upper triangles alone."""
-        out = np.zeros((len(matrices), len(self.weights)))
+        out = np.zeros((len(matrices), len(self.weights)), matrices.dtype)
         for columns, products in self._of_blocks():
             pairs = matrices[:, columns, columns.start :].reshape(len(matrices), -1)
             out += pairs @ products.T

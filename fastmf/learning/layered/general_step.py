@@ -1,7 +1,7 @@
 """One step of learning an RBM or DBM: averages over the model, gradient, ascent."""
 
 from fastmf._common.warning import warn_user
-from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field.tap import sweeps_from_data, tap_of_means
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.domain import after_step, can_follow
@@ -72,7 +72,7 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
             init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
         options = {"max_iter": settings.n_sweeps, "n_threads": n_threads}
         if gradient == "adaptive_tap":
-            solutions = adaptive_tap(model, init, schedule="parallel", **options)
+            solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
             options |= {"acceleration": None, "log_partition": False}
             solutions = tap_of_means(model, init, order=order, **options)

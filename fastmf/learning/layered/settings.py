@@ -40,6 +40,9 @@ class LayeredSettings(AscentSettings):
     n_sweeps : int
         TAP sweeps or iterations of adaptive TAP from each start, or Gibbs sweeps (the k of CD-k),
         per step.
+    damping : float in [0, 1) or None
+        Weight of the old sites in the new ones of adaptive TAP; None: adaptive, as in
+        `adaptive_tap`. No other gradient has any.
     starts : {"data", "noise", "persistent", "random"}
         Where the mean-field solutions start; see `fastmf.learning.layered.starts`.
     noise : float
@@ -63,6 +66,7 @@ class LayeredSettings(AscentSettings):
     gradient: str = "tap"
     n_starts: int | None = None
     n_sweeps: int = 3
+    damping: float | None = None
     starts: str = "data"
     noise: float = 0.1
     centred: bool = True
@@ -73,6 +77,13 @@ class LayeredSettings(AscentSettings):
         check.one_of("gradient", self.gradient, GRADIENTS)
         check.one_of("starts", self.starts, STARTS)
         check.count("n_sweeps", self.n_sweeps)
+        if self.damping is not None:
+            check.number("damping", self.damping, 0, 1, below=True)
+            if self.gradient != "adaptive_tap":
+                raise ValueError(
+                    "damping is of adaptive TAP: use gradient='adaptive_tap', "
+                    f"not {self.gradient!r}, or damping=None."
+                )
         if self.n_starts is not None:
             check.count("n_starts", self.n_starts)
         most = 1 if self.starts == "noise" else np.inf

@@ -93,6 +93,12 @@ class RunOptions:
             check.count("checkpoint_every", self.checkpoint_every)
 
 
+def options_of(estimator, class_):
+    """The options that an estimator has of a class of settings; others stay at their defaults."""
+    names = class_.__dataclass_fields__
+    return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+
+
 def learning_rate(settings, epoch):
     """The learning rate of the first step of an epoch, counted from 0."""
     return float(learning_rates(settings, epoch, 1)[0])

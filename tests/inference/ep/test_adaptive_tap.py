@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.ep.adaptive_tap import mean_covariance
+from fastmf.inference.ep.adaptive_tap import few_iterations, mean_covariance
 
 
 def machine(n=8, strength=0.4, prior=mf.Ising, seed=0):
@@ -277,3 +277,52 @@ def test_the_scale_of_units_does_not_matter(schedule, scale):
     value = found.log_partition - 10 * np.log(scale)
     assert value == pytest.approx(expected.log_partition, abs=1e-6)
     np.testing.assert_allclose(found.var[0] / scale**2, expected.var[0], rtol=1e-3)
+
+
+def damped(model, sites, n_iter, damping):
+    """Sites, means and covariances after iterations of Algorithm 3 in plain NumPy, of one row."""
+    n = model.n_visible
+    J = np.zeros((sites.shape[-1],) * 2)
+    J[:n, n:] = model.weights
+    field = np.concatenate([model.visible.field, model.hidden.field])
+    for k in range(n_iter + 1):
+        C = np.linalg.inv(np.diag(sites[1]) - J - J.T)
+        v, a = np.diag(C), C @ sites[0]
+        A, B = 1 / v - sites[1], a / v - sites[0]
+        mean = 1 / (1 + np.exp(A / 2 - B - field))
+        var = mean * (1 - mean)
+        if k == n_iter:
+            return sites, mean, C[:n, n:]
+        sites = damping * sites + (1 - damping) * np.stack([mean / var - B, 1 / var - A])
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5, 0.8])
+def test_few_iterations_are_those_of_algorithm_3_with_a_damping(damping):
+    model = rbm(strength=2.0)
+    starts = np.random.default_rng(3).integers(0, 2, (3, 7)).astype(float)
+    first, last = (few_iterations(model, starts, n, damping) for n in (1, 4))
+    steps = [damped(model, sites, 3, damping) for sites in first.sites]
+    sites, means, covariances = map(np.stack, zip(*steps, strict=True))
+    np.testing.assert_allclose(last.sites, sites, rtol=1e-10)
+    np.testing.assert_allclose(np.concatenate(last.mean, axis=1), means, rtol=1e-10)
+    np.testing.assert_allclose(mean_covariance(model, last), covariances.mean(0), rtol=1e-9)
+
+
+def test_few_iterations_of_a_machine_of_single_precision():
+    model = rbm((30, 20))
+    parts = [
+        part.astype(np.float32) for part in (model.weights, model.visible.field, model.hidden.field)
+    ]
+    machines = [
+        mf.RBM(weights, mf.Bernoulli(visible), mf.Bernoulli(hidden))
+        for weights, visible, hidden in (parts, [part.astype(float) for part in parts])
+    ]
+    starts = np.random.default_rng(3).integers(0, 2, (13, 30)).astype(np.float32)
+    one, other = (few_iterations(m, starts, 4, 0.5) for m in machines)
+    assert one.mean[0].dtype == np.float32
+    for part, of_double in zip((*one.mean, *one.var), (*other.mean, *other.var), strict=True):
+        np.testing.assert_allclose(part, of_double, atol=1e-5)
+    pairs = [mean_covariance(m, found) for m, found in zip(machines, (one, other), strict=True)]
+    np.testing.assert_allclose(*pairs, atol=1e-5)
+    # The solver finds fixed points of such machines in double precision.
+    assert mf.adaptive_tap(machines[0], starts, tol=1e-10).converged.all()

@@ -39,6 +39,29 @@ def test_rows_are_computed_together_as_they_are_alone(monkeypatch, shape):
     np.testing.assert_allclose(side.mean_covariance(proper), np.mean(whole, axis=0), atol=1e-13)
 
 
+@pytest.mark.parametrize("n_rows", [2, 30])
+def test_single_precision_is_near_double(n_rows):
+    rng = np.random.default_rng(5)
+    weights = (rng.normal(size=(30, 23)) / 5).astype(np.float32)
+    sites = np.stack([rng.normal(size=(n_rows, 53)), 3 + rng.gamma(2.0, size=(n_rows, 53))], 1)
+    single, double = Bipartite(weights), Bipartite(weights.astype(float))
+    pairs = [side.moments_of_rows(sites) for side in (single, double)]
+    for one, other in zip(*pairs, strict=True):
+        assert one.marginal.dtype == np.float64
+        agree(one, other, 1e-4)
+        assert not np.allclose(one.marginal, other.marginal, rtol=1e-12)
+    covariances = [side.mean_covariance(sites) for side in (single, double)]
+    np.testing.assert_allclose(*covariances, atol=1e-6)
+
+
+def test_rows_at_the_border_are_left_out_of_the_covariance():
+    side, site = Bipartite(np.full((3, 2), 0.5)), np.stack([np.zeros(5), np.full(5, 2.0)])
+    improper = np.stack([np.zeros(5), [2.0, 2.0, 2.0, 0.01, 0.01]])
+    assert side.moments(improper) is None
+    found = side.mean_covariance(np.stack([site, improper]))
+    np.testing.assert_allclose(found, side.covariance(site)[:3, 3:], rtol=1e-12)
+
+
 @pytest.mark.parametrize("shape", [(8, 5), (5, 8)])
 def test_a_tilt_from_outside_is_added_to_the_sites(shape):
     side = Bipartite(np.random.default_rng(2).normal(size=shape) / 3)

@@ -24,6 +24,20 @@ def test_every_gradient_learns(gradient, hidden):
     assert log_likelihood(model, X, exact(model).log_partition).mean() > independent + 1
 
 
+def test_the_damping_of_adaptive_tap_is_that_of_the_solver():
+    """Damping that is nearly one leaves sites where they start: those of one iteration."""
+    settings = quick(gradient="adaptive_tap", n_epochs=1, learning_rate=0.5)
+    weights = np.random.default_rng(0).normal(size=(N_VISIBLE, N_HIDDEN))
+    model = start().rebuilt((weights,), start().layers)
+    options = {"one": {"n_sweeps": 1}, "held": {"damping": 1 - 1e-12}, "free": {"damping": 0.0}}
+    found = {
+        name: train(model, stripes(), replace(settings, **given), seed=0).model.weights
+        for name, given in options.items()
+    }
+    np.testing.assert_allclose(found["held"], found["one"], rtol=1e-8)
+    assert abs(found["free"] - found["one"]).max() > 1e-3
+
+
 @pytest.mark.parametrize("kind", ["data", "noise", "random", "persistent"])
 def test_every_kind_of_start(kind):
     state = train(start(), stripes(), quick(starts=kind, n_epochs=2, n_starts=5), seed=0)
