@@ -106,9 +106,7 @@ class BeliefsCheck(NamedTuple):
                 reasons[row] = "; ".join(filter(None, (wrong, reasons[row])))
                 continue
             if not reasons[row] and loops is not None:
-                reasons[row] = reason_of_loops(
-                    np.atleast_1d(loops)[row], self._spins(found, row)
-                )
+                reasons[row] = reason_of_loops(np.atleast_1d(loops)[row], self._spins(found, row))
             if not reasons[row] and self.several is not None:
                 reasons[row] = self._of_others(row, values[row], found)
         return reasons

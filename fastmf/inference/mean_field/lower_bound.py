@@ -128,7 +128,7 @@ def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
 
 
 def starts_at(solutions):
-    """Means of the even layers in those solutions of a layered machine that have most weight.
+    """Means of the units, or of the even layers, in the solutions that have most weight.
 
     Parameters
     ----------
@@ -136,10 +136,11 @@ def starts_at(solutions):
 
     Returns
     -------
-    array of shape (n_starts, n_units of the even layers)
+    array of shape (n_starts, n_units)
         One for each of the `MAX_SOLVED_STARTS` largest log-partitions that differ.
     """
-    means = np.hstack(solutions.mean[::2])
+    parts = solutions.mean if isinstance(solutions.mean, tuple) else (solutions.mean,)
+    means = np.hstack(parts[::2])
     values = np.round(solutions.log_partition, 2)
     values[~np.isfinite(means).all(1) | ~np.isfinite(values)] = -np.inf
     values, rows = np.unique(values, return_index=True)
