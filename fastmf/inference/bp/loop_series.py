@@ -153,7 +153,7 @@ class SpinLoops(NamedTuple):
     both : float
         c(M) - c(M^2) / 2, by both orders: NaN where random perturbations grow, too.
     changes : array of shape (n_units,), or None
-        What this adds to the probabilities of the upper values; None if it is not known.
+        Changes by these of the probabilities of the upper values; None if they are not known.
     """
 
     first: float
