@@ -309,7 +309,7 @@ def test_starts_of_the_bound_are_states_of_the_first_units():
         solved, *states = starts_of_bound(model, starts)
         assert solved.shape[1] == n and 1 <= len(solved) <= 5
         assert len(states) == n_states
-    state = starts_of_bound(spins, starts[:, :0] + np.zeros(12))[1]
+    state = starts_of_bound(spins, np.zeros((1, 12)))[1]
     v = np.array(np.meshgrid(*[[-1.0, 1.0]] * 12)).reshape(12, -1).T
     energies = spins.visible.log_prob(v).sum(1) + abs(v @ spins.weights + spins.hidden.field).sum(1)
     np.testing.assert_array_equal(state[0], v[energies.argmax()])
