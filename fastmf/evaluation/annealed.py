@@ -7,8 +7,15 @@ from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed_estimate import AnnealedEstimate
-from fastmf.inference.mean_field.lower_bound import MAX_LACKING, lower_bound, spread_states
+from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.mean_field.lower_bound import (
+    MAX_LACKING,
+    lower_bound,
+    spread_states,
+    starts_at,
+)
 from fastmf.inference.mean_field.second_solutions import is_discrete
+from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -40,8 +47,13 @@ MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine: with 30, diverged machines lose phases.
 MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most, while the estimate is below the bound.
+# Times that phases are looked for at most, while the estimate is below the bound, by this number of
+# its standard errors and nats.
 MAX_SEARCHES = 3
+ERRORS_OF_LACKING, MIN_LACKING = 3.0, 0.05
+# Sweeps of TAP and of max-product for starts of the bound, and coupled pairs up to which the state
+# of most weight is looked for.
+MAX_TAP_SWEEPS, MAX_DECODED_PAIRS = 100, 500_000
 
 
 def annealed_importance_sampling(
@@ -122,13 +134,15 @@ def annealed_importance_sampling(
        can differ. So the reverse chains start from them only if few chains contribute to the
        forward estimate, or it is lower than the exploration's.
 
-    6. Naive mean field from data, samples and states from all over the machine bounds the
-       log-partition from below (a mixture of its solutions, or a sum over the states that are drawn
-       from them; all states where they are few). Machines whose training has diverged have phases
-       that annealing from independent units without bias does not reach, by hundreds of nats. If
-       the exploration's estimate is below the bound, chains start from the units of the mean-field
-       solutions of largest weight, and each counts by the probability that its end belongs to its
-       phase. An estimate that remains below the bound is not converged.
+    6. Naive mean field bounds the log-partition from below (a mixture of its solutions, or a sum
+       over the states that are drawn from them; all states where they are few). It starts from
+       data, samples, states from all over the machine, solutions of TAP, and, where units are
+       two-valued, the state that max-product finds. Machines whose training has diverged have
+       phases that annealing from independent units without bias does not reach, by hundreds of
+       nats. If an estimate is below the bound, by three of its standard errors and
+       0.05 nats or by 0.5 nats, chains start from the units of the mean-field solutions of largest
+       weight, and each counts by the probability that its end belongs to its phase. An estimate
+       that remains below the bound by more than the tolerance is not converged.
 
     That both ends agree and exceed the bound does not prove that they are right: phases that
     neither chains nor mean field visit are missing from all. Pass `data` of a trained machine.
@@ -266,11 +280,18 @@ class Exploration:
         spread = path.sample(
             self.neutral, spread_states(path.model, path.rng), min(n_steps, MAX_SPREAD_SWEEPS)
         )
-        self._bound([spread, samples] if starts is None else [spread, starts, samples])
+        given = [spread, samples] if starts is None else [spread, starts, samples]
+        self._bound([*given, *starts_of_bound(path.model, np.vstack(given))])
         for _ in range(MAX_SEARCHES):
-            if self.lower_bound <= log_mean(self.best)[0] + MAX_LACKING:
+            if not self._is_lacking():
                 break
             self._anneal_from_phases(betas)
+
+    def _is_lacking(self):
+        """Whether the bound shows that the estimate so far is too low."""
+        value, error = log_mean(self.best)
+        allowed = min(max(ERRORS_OF_LACKING * error, MIN_LACKING), MAX_LACKING)
+        return self.lower_bound > value + allowed
 
     def _take_better(self, bases, betas):
         """Anneal from other units, and keep them if that is better."""
@@ -306,6 +327,8 @@ class Exploration:
         path, betas = self.path, refined(self.leg, n_steps)
         explored, self.leg = self.best, self.phases.forward(betas)
         self.best = _higher(self.leg.log_weights, explored)
+        if self._is_lacking():
+            self._anneal_from_phases(betas)
         forward = log_mean(self.best)
         if not reverse:
             nothing = np.full(path.n_chains, np.nan)
@@ -323,6 +346,30 @@ class Exploration:
             *forward, -value, error, self.best, backward, samples, n_steps, tolerance,
             self.lower_bound,
         )  # fmt: skip
+
+
+def starts_of_bound(model, starts):
+    """States of much weight that chains may not reach.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+    starts : array of shape (n_starts, n_visible)
+
+    Returns
+    -------
+    list of arrays of shape (n_states, n_visible)
+        Means of the solutions of TAP with most weight, and of two-valued units the state that
+        max-product finds.
+    """
+    with np.errstate(all="ignore"):  # units without moments
+        found = [starts_at(tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
+    couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
+    n_pairs = couplings.nnz if issparse(couplings) else couplings.size
+    if all(map(two_values, model.layers)) and n_pairs <= MAX_DECODED_PAIRS:
+        state = belief_propagation(model, algorithm="max", max_iter=MAX_TAP_SWEEPS).assignment
+        found.append(np.atleast_2d(state[0] if isinstance(state, tuple) else state))
+    return found
 
 
 def _is_reliable(error):

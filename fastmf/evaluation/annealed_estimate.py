@@ -53,7 +53,7 @@ class AnnealedEstimate(NamedTuple):
         Whether abs(gap) <= tolerance, neither end is lower than `lower_bound - tolerance`, and both
         effective sizes are at least 10 (or half of the chains, if there are fewer than 20).
     message : str
-        How it ended, and if it has not converged, what to raise and to how much.
+        How it ended, what is certain, and if it has not converged, what to raise and to how much.
 
     Examples
     --------
@@ -113,7 +113,11 @@ class AnnealedEstimate(NamedTuple):
             f"{self.reverse_effective_size:.1f} of {len(self.log_weights)} chains"
         )
         if self.converged:
-            return f"converged: {found}"
+            return (
+                f"converged: {found}; certain is that the log-partition is at least "
+                f"{self.lower_bound:.6g}, as phases that neither chains nor mean field visit are "
+                "missing from both estimates"
+            )
         n_steps = SUGGESTED_FACTOR * self.n_steps
         if self.lacking > self.tolerance:
             found += (

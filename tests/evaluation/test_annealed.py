@@ -6,7 +6,7 @@ import pytest
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation.annealed import _higher
+from fastmf.evaluation.annealed import Exploration, _higher, starts_of_bound
 from fastmf.inference.sampling.annealing import walk, zeros_and_ones
 
 
@@ -247,7 +247,7 @@ def test_phases_that_chains_cannot_reach_are_found_by_mean_field(monkeypatch):
     assert found.converged and abs(found.log_partition - truth) < 0.2
     assert truth - 3 < found.lower_bound <= truth + 1e-9
     # Without the phases the estimate is wrong, both ends agree, and the bound says so.
-    monkeypatch.setattr("fastmf.evaluation.annealed.MAX_SEARCHES", 0)
+    monkeypatch.setattr(Exploration, "_anneal_from_phases", lambda *_: None)
     with pytest.warns(UserWarning, match="certain lower bound"):
         wrong = mf.annealed_importance_sampling(model, 100, 100, rng=0)
     assert abs(wrong.gap) < 0.5 and wrong.log_partition < truth - 10 and not wrong.converged
@@ -271,6 +271,48 @@ def test_strong_machines_are_right_or_not_converged(monkeypatch):
             assert not found.converged or abs(found.log_partition - truth) < 0.5
             n_converged += found.converged
     assert n_converged >= 6
+
+
+def strong_spins(seed, n=80, hidden=12, scale=20.0):
+    """Strong spins: one of many states that are stable has all the weight."""
+    rng = np.random.default_rng(seed)
+    weights = scale * rng.normal(size=(n, hidden))
+    return mf.RBM(weights, *(mf.Ising(scale * rng.normal(size=size)) for size in (n, hidden)))
+
+
+def test_the_state_of_most_weight_is_found_where_chains_and_mean_field_miss_it(monkeypatch):
+    monkeypatch.setattr("fastmf.inference.mean_field.lower_bound.MAX_SUMMED_NUMBERS", 0)
+    for seed in (3, 5, 7, 8):
+        model = strong_spins(seed)
+        truth = mf.exact(model, averages=False).log_partition
+        found = mf.annealed_importance_sampling(model, 50, 50, rng=seed)
+        assert found.converged and abs(found.log_partition - truth) < 0.1
+        assert truth - 0.1 < found.lower_bound <= truth + 1e-9 * abs(truth)
+    # Without these starts the estimate is wrong, and nothing says so.
+    monkeypatch.setattr("fastmf.evaluation.annealed.starts_of_bound", lambda *_: [])
+    wrong = mf.annealed_importance_sampling(model, 50, 50, rng=seed)
+    assert wrong.converged and wrong.log_partition < truth - 20
+
+
+def test_starts_of_the_bound_are_states_of_the_first_units():
+    spins = strong_spins(0, 12, 5, 1.0)
+    rng = np.random.default_rng(0)
+    couplings = np.triu(rng.normal(size=(9, 9)), 1)
+    couplings = couplings + couplings.T
+    potts = mf.RBM(rng.normal(size=(6, 4)), mf.Categorical(np.zeros((2, 3))), mf.Ising(np.zeros(4)))
+    for model, n, n_states in (
+        (spins, 12, 1),
+        (mf.BoltzmannMachine(couplings, mf.Bernoulli(np.zeros(9))), 9, 1),
+        (potts, 6, 0),
+    ):
+        starts = model.layers[0].sample(np.zeros((5, n)), np.zeros((5, n)), rng)
+        solved, *states = starts_of_bound(model, starts)
+        assert solved.shape[1] == n and 1 <= len(solved) <= 5
+        assert len(states) == n_states
+    state = starts_of_bound(spins, np.zeros((1, 12)))[1]
+    v = np.array(np.meshgrid(*[[-1.0, 1.0]] * 12)).reshape(12, -1).T
+    energies = spins.visible.log_prob(v).sum(1) + abs(v @ spins.weights + spins.hidden.field).sum(1)
+    np.testing.assert_array_equal(state[0], v[energies.argmax()])
 
 
 def test_fields_that_decide_units_may_be_of_any_size():

@@ -5,9 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from fastmf.inference.bp.loop_series import loop_correction, spin_correlations
+from fastmf.inference.bp.loop_series import loop_correction, loops_of_spins, spin_correlations
 from fastmf.inference.mean_field.exact_check import (
+    MAX_MEAN,
     MAX_NATS,
+    MAX_PROBABILITY,
     reason_of_sums,
     reasons_by_exact_sums,
 )
@@ -31,6 +33,11 @@ ELSEWHERE = (
 LOOPS = (
     "the next term of the loop series (loop_correction) changes its log-partition by {:+.2g} nats"
 )
+BOTH_LOOPS = "two orders of the loop series change its log-partition by {:+.2g} nats"
+LOOPS_OF_BELIEFS = (
+    "two orders of the loop series change probabilities by {:.2g} on average and up to {:.2g}"
+)
+SPIN_GLASS = "random perturbations of its messages grow along cycles (spin glass)"
 NO_MINIMUM = "the fixed point is no stable minimum of the Bethe free energy; try n_starts=20"
 OTHERS = (
     "from 20 starts the log-partition is {:+.2g} nats away and probabilities differ by up to "
@@ -99,7 +106,7 @@ class BeliefsCheck(NamedTuple):
                 reasons[row] = "; ".join(filter(None, (wrong, reasons[row])))
                 continue
             if not reasons[row] and loops is not None:
-                reasons[row] = reason_of_loops(np.atleast_1d(loops)[row])
+                reasons[row] = reason_of_loops(np.atleast_1d(loops)[row], self._spins(found, row))
             if not reasons[row] and self.several is not None:
                 reasons[row] = self._of_others(row, values[row], found)
         return reasons
@@ -144,26 +151,38 @@ class BeliefsCheck(NamedTuple):
         """Next term of the loop series for the log-partition of each row, or None."""
         if not self._is_binary():
             return None
-        model, values = self.model, np.atleast_1d(found.converged)
+        out = np.full(np.size(found.converged), np.nan)
+        for row in np.flatnonzero(np.atleast_1d(found.converged)):
+            terms = []
+            for spins in self._spins(found, row):
+                correlations, edges = spin_correlations(*spins), spins[-1]
+                sizes = np.ones(len(spins[0]), int)
+                terms.append(loop_correction(sizes, edges, correlations))
+            if None in terms:
+                return None
+            out[row] = logsumexp(self._log_weights(found, row) + np.array(terms))
+        return out
+
+    def _spins(self, found, row):
+        """Arguments of `spin_correlations` at each fixed point of a row."""
+        model = self.model
         edges = np.stack(np.nonzero(model.weights), 1)
         scales = [high - low for low, high in map(two_values, model.layers)]
         exponents = model.weights[tuple(edges.T)].astype(np.float64) * scales[0] * scales[1]
         edges[:, 1] += len(model.weights)
-        sizes, out = np.ones(sum(model.weights.shape), int), np.full(len(values), np.nan)
-        for row in np.flatnonzero(values):
-            points, log_weights = [[np.atleast_2d(mean)[row] for mean in found.mean]], 0.0
-            if found.solutions is not None:
-                several = found.solutions[row] if np.ndim(found.converged) else found.solutions
-                points = list(zip(several.visible, several.hidden, strict=True))
-                log_weights = np.log(several.weights)
-            terms = []
-            for point in points:
-                correlations = spin_correlations(*self._probabilities(point), exponents, edges)
-                terms.append(loop_correction(sizes, edges, correlations))
-            if None in terms:
-                return None
-            out[row] = logsumexp(log_weights + np.array(terms))
-        return out
+        points = [[np.atleast_2d(mean)[row] for mean in found.mean]]
+        if found.solutions is not None:
+            several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+            points = zip(several.visible, several.hidden, strict=True)
+        return [(*self._probabilities(point), exponents, edges) for point in points]
+
+    @staticmethod
+    def _log_weights(found, row):
+        """Logarithms of the weights of the fixed points of a row."""
+        if found.solutions is None:
+            return np.zeros(1)
+        several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+        return np.log(several.weights)
 
     def _of_starts(self, row, value, found, means, bounds):
         """Reason why a row with several starts is not reliable, "" if it is."""
@@ -214,8 +233,36 @@ def solution_elsewhere(value, means, bounds, known, scale=1.0):
     return (best, ELSEWHERE.format(max(below, 0.0))) if below < WEIGHTY else (None, "")
 
 
-def reason_of_loops(correction):
-    """Reason by the next term of the loop series, "" if it is small."""
+def reason_of_loops(correction, spins=()):
+    """Reason by the next terms of the loop series, "" if they are small.
+
+    Parameters
+    ----------
+    correction : float
+    spins : list of tuples
+        Arguments of `loops_of_spins` at each fixed point, where units are two-valued.
+    """
     if np.isnan(correction):
         return NO_MINIMUM
-    return LOOPS.format(correction) if abs(correction) > MAX_NATS else ""
+    if abs(correction) > MAX_NATS:
+        return LOOPS.format(correction)
+    return next(filter(None, map(_reason_of_spins, spins)), "")
+
+
+def _reason_of_spins(spins):
+    """Reason by two orders of the loop series at one fixed point."""
+    loops = loops_of_spins(*spins)
+    if loops is None or np.isnan(loops.first):
+        return ""
+    if np.isnan(loops.both):
+        return SPIN_GLASS
+    if abs(loops.both) > MAX_NATS:
+        return BOTH_LOOPS.format(loops.both)
+    # Near a critical point, where the first order is positive, they exceed the changes by far.
+    if loops.changes is None or loops.first > 0:
+        return ""
+    sizes = abs(loops.changes)
+    average, largest = sizes.mean(), sizes.max(initial=0.0)
+    if average <= MAX_MEAN and largest <= MAX_PROBABILITY:
+        return ""
+    return LOOPS_OF_BELIEFS.format(average, largest)

@@ -10,6 +10,14 @@ that do not overlap add up. (For two probabilities this is the known H <= 2 log(
 taking one state after the other from the rest gives it for more.) The sum of the weights of some
 distinct states of discrete units is another bound; where one side has few states all of them are
 summed, and the bound is the log-partition.
+
+A product is far from Gaussian units with strong couplings W. Integrated out, those of precisions p
+and fields f leave their two-valued neighbours x with
+
+    log Z = sum_i [log(2 pi / p_i) + f_i^2 / p_i] / 2
+            + log sum_x exp(field x + x W' f / p + x W' p^-1 W x / 2),
+
+a fully visible machine, which is bounded in their place.
 """
 
 from typing import NamedTuple
@@ -27,10 +35,12 @@ from fastmf.inference.mean_field.naive_bound import (
 from fastmf.inference.mean_field.second_solutions import extreme_starts, is_discrete
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.models import BoltzmannMachine
 from fastmf.models.exact import states_of
+from fastmf.priors import Bernoulli, Gaussian, Ising
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import as_dtype, can_draw, has_log_prob, n_units, parts_of, sample
-from fastmf.priors._queries import number_of_states
+from fastmf.priors._queries import number_of_states, two_values
 
 # Rows of each array of starts that are used, solutions among these, and units at random.
 MAX_GIVEN_STARTS, MAX_SOLVED_STARTS, N_UNCOUPLED_STARTS = 150, 20, 10
@@ -105,7 +115,49 @@ def lower_bound(model, starts=(), rng=0):
         value, chosen = mixture_bound(sides, b[first], bounds[first])
         phases = [int(first[k]) for k in chosen]
         value = max([value, *_sums_over_states(sides, b[first], rng)])
+        if (integrated := without_gaussian_units(model)) is not None:
+            machine, constant, couplings = integrated
+            left = [] if couplings is None else [machine.prior.moments(starts @ couplings, 0.0)[0]]
+            value = max(value, constant + lower_bound(machine, left, rng).value)
     return LowerBound(float(value), b, bounds, phases)
+
+
+def without_gaussian_units(model):
+    """The machine that Gaussian units leave when they are integrated out, in double precision.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+
+    Returns
+    -------
+    machine : BoltzmannMachine
+        None in the place of all three unless one layer is Gaussian, the other two-valued.
+    constant : float
+        Its log-partition is smaller by this number at least.
+    couplings : array of shape (n_visible, n_hidden), or None
+        Couplings of the visible units with those of the machine; None if they are its units.
+    """
+    kinds = [type(layer) for layer in model.layers]
+    if len(kinds) != 2 or Gaussian not in kinds or not {Bernoulli, Ising} & set(kinds):
+        return None
+    k = kinds.index(Gaussian)
+    sides = sides_of(model)
+    gaussian, left = sides.priors[k], sides.priors[1 - k]
+    couplings = sides.couplings if k == 0 else sides.couplings.T
+    field, precision = np.broadcast_arrays(gaussian.field, gaussian.precision)
+    scaled = couplings / precision[:, None]
+    pairs = scaled.T @ couplings
+    low, high = two_values(left)
+    # x^2 = (low + high) x - low high.
+    own = pairs.diagonal().copy() / 2
+    np.fill_diagonal(pairs, 0)
+    tilted = left._replace(field=left.field + field @ scaled + (low + high) * own)
+    terms = np.log(2 * np.pi / precision) / 2, field**2 / precision / 2, -low * high * own
+    constant = sum(term.sum() for term in terms)
+    constant -= SUM_ROUNDING * sum(abs(term).sum() for term in terms)
+    machine = BoltzmannMachine((pairs + pairs.T) / 2, tilted)
+    return machine, constant, None if k else couplings
 
 
 def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
@@ -128,7 +180,7 @@ def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
 
 
 def starts_at(solutions):
-    """Means of the even layers in those solutions of a layered machine that have most weight.
+    """Means of the units, or of the even layers, in the solutions that have most weight.
 
     Parameters
     ----------
@@ -136,10 +188,11 @@ def starts_at(solutions):
 
     Returns
     -------
-    array of shape (n_starts, n_units of the even layers)
+    array of shape (n_starts, n_units)
         One for each of the `MAX_SOLVED_STARTS` largest log-partitions that differ.
     """
-    means = np.hstack(solutions.mean[::2])
+    parts = solutions.mean if isinstance(solutions.mean, tuple) else (solutions.mean,)
+    means = np.hstack(parts[::2])
     values = np.round(solutions.log_partition, 2)
     values[~np.isfinite(means).all(1) | ~np.isfinite(values)] = -np.inf
     values, rows = np.unique(values, return_index=True)

@@ -15,6 +15,7 @@ from fastmf.inference.mean_field.lower_bound import (
     lower_bound,
     mixture_bound,
     starts_at,
+    without_gaussian_units,
 )
 from fastmf.inference.mean_field.naive_bound import naive_bound, sides_of
 from fastmf.kernels.mean_field.arguments import Tilt
@@ -50,9 +51,7 @@ def test_bounds_are_never_higher_than_enumeration(scale, without_sums_over_all_s
             found = lower_bound(model)
             rounding = 1e-12 * abs(exact)
             assert found.bounds.max() - rounding <= found.value <= exact + rounding
-            # Products are far from Gaussian units with strong couplings.
-            gaussian = any(isinstance(prior, mf.Gaussian) for prior in model.layers)
-            assert gaussian or exact - found.value < 1.5
+            assert exact - found.value < 1.5
 
 
 def in_double_precision(model):
@@ -156,6 +155,25 @@ def test_a_mixture_is_bounded_below_its_own_average_over_states():
     mixed = q[:, chosen] @ shares
     log_weights = ((x[:, :5] @ model.weights) * x[:, 5:]).sum(1)
     assert bounds[0] <= value <= mixed @ (log_weights - np.log(mixed)) + 1e-9
+
+
+@pytest.mark.parametrize("kind", [mf.Bernoulli, mf.Ising])
+@pytest.mark.parametrize("first", [True, False])
+def test_gaussian_units_are_integrated_out(kind, first, without_sums_over_all_states):
+    for scale in (0.3, 1.0, 3.0):
+        rng = np.random.default_rng(4)
+        weights = scale * rng.normal(size=(15, 9))
+        layers = mf.Gaussian(rng.normal(size=15), rng.uniform(1, 4, 15)), kind(rng.normal(size=9))
+        model = mf.RBM(weights, *layers) if first else mf.RBM(weights.T, *layers[::-1])
+        machine, constant, couplings = without_gaussian_units(model)
+        exact = mf.exact(model).log_partition
+        assert mf.exact(machine).log_partition + constant == pytest.approx(exact, rel=1e-12)
+        assert (couplings is None) != first
+        bound = lower_bound(model)
+        assert exact - 0.2 < bound.value <= exact + 1e-12 * abs(exact)
+        assert scale > 1 or bound.value > bound.bounds[0] + 1e-3
+    assert without_gaussian_units(mf.RBM(np.ones((15, 15)), *layers[:1] * 2)) is None
+    assert without_gaussian_units(machine) is None
 
 
 def test_sums_over_states_are_of_distinct_rows():

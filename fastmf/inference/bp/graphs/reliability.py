@@ -103,7 +103,7 @@ class GraphCheck(NamedTuple):
                 continue
             loop = np.nan if loops is None else np.atleast_1d(loops)[row]
             if not why and loops is not None:
-                why = reason_of_loops(loop)
+                why = reason_of_loops(loop, self._spins(row))
             others = why or self._of_others(row, values[row], found, elsewhere)
             if others == "" and doubt != DAMPED and abs(loop) <= SMALL_LOOPS:
                 doubt = ""
@@ -161,17 +161,22 @@ class GraphCheck(NamedTuple):
 
     def _correction(self, row, k):
         """The correction of one fixed point of a row."""
-        graph, beliefs = self.units.graph, self.beliefs[row][k]
-        sizes, edges = graph.n_states, graph.edges
+        sizes, edges = self.units.graph.n_states, self.units.graph.edges
         if self.units.binary is not None:
-            low, high = two_values(self.units.model.prior)
-            exponents = graph.values * (high - low) ** 2
-            correlations = spin_correlations(beliefs[1::2], beliefs[::2], exponents, edges)
+            correlations = spin_correlations(*self._spins(row)[k])
             return loop_correction(np.ones_like(sizes), edges, correlations)
         if self.pairs is None:
             return None
-        covariances = state_covariances(beliefs, self.pairs[row][k], edges, sizes)
+        covariances = state_covariances(self.beliefs[row][k], self.pairs[row][k], edges, sizes)
         return loop_correction(sizes, edges, covariances)
+
+    def _spins(self, row):
+        """Arguments of `spin_correlations` at each fixed point; none of units of more values."""
+        if self.units.binary is None:
+            return []
+        graph, (low, high) = self.units.graph, two_values(self.units.model.prior)
+        exponents = graph.values * (high - low) ** 2
+        return [(b[1::2], b[::2], exponents, graph.edges) for b in self.beliefs[row]]
 
 
 def _log_weights(found, row):

@@ -82,6 +82,35 @@ def test_loops_and_other_starts_are_reasons(monkeypatch):
     assert not found.reliable and "from 20 starts" in found.message
 
 
+def frustrated(seed):
+    """A strong sparse machine of spins of random signs."""
+    rng, n = np.random.default_rng(seed), 16
+    upper = np.triu(rng.normal(size=(n, n)) * (rng.random((n, n)) < 4 / n), 1)
+    upper *= 10 ** rng.uniform(-0.3, 0.3)
+    return mf.BoltzmannMachine(upper + upper.T, mf.Ising(rng.normal(size=n) / 10))
+
+
+def test_two_orders_of_the_loop_series_find_frustrated_cycles(monkeypatch):
+    monkeypatch.setattr("fastmf.inference.bp.graphs.reliability.MAX_ENTRIES", 0)
+    counts, reasons = np.zeros((2, 2), int), []
+    for seed in range(40, 140):
+        model = frustrated(seed)
+        found = mf.belief_propagation(model)
+        if not found.converged:
+            continue
+        exact = mf.exact(model)
+        errors = abs(found.mean - exact.mean) / 2
+        nats = abs(found.log_partition - exact.log_partition)
+        wrong = nats > 1 or errors.mean() > 0.05 or errors.max() > 0.2
+        counts[int(wrong), int(found.reliable)] += 1
+        reasons.append(found.message)
+    # Without these orders 7 of the wrong ones are silent.
+    (flagged, right), (found, silent) = counts
+    assert right > flagged and silent < 5 and found > 20
+    for why in ("spin glass", "two orders of the loop series"):
+        assert any(why in text for text in reasons)
+
+
 def test_graphs_too_large_for_all_checks_say_none(monkeypatch):
     for name, value in (("reliability.MAX_ENTRIES", 0), ("reliability.MAX_VALUES", 0)):
         monkeypatch.setattr(f"fastmf.inference.bp.graphs.{name}", value)
