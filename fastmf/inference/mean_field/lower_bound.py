@@ -44,6 +44,8 @@ from fastmf.priors._queries import number_of_states, two_values
 
 # Rows of each array of starts that are used, solutions among these, and units at random.
 MAX_GIVEN_STARTS, MAX_SOLVED_STARTS, N_UNCOUPLED_STARTS = 150, 20, 10
+# Units up to which Gaussian ones between them are integrated out: then all of them are coupled.
+MAX_COUPLED = 4096
 # Fractions of the units of random starts that are at their highest value, the others at the lowest.
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 STARTS_OF_FRACTION = 5
@@ -131,8 +133,9 @@ def without_gaussian_units(model):
 
     Returns
     -------
-    machine : BoltzmannMachine
-        None in the place of all three unless one layer is Gaussian, the other two-valued.
+    machine : BoltzmannMachine or None
+        None in the place of all three unless one layer is Gaussian, the other two-valued and of at
+        most `MAX_COUPLED` units.
     constant : float
         Its log-partition is smaller by this number at least.
     couplings : array of shape (n_visible, n_hidden), or None
@@ -144,6 +147,8 @@ def without_gaussian_units(model):
     k = kinds.index(Gaussian)
     sides = sides_of(model)
     gaussian, left = sides.priors[k], sides.priors[1 - k]
+    if n_units(left) > MAX_COUPLED:
+        return None
     couplings = sides.couplings if k == 0 else sides.couplings.T
     field, precision = np.broadcast_arrays(gaussian.field, gaussian.precision)
     scaled = couplings / precision[:, None]
