@@ -216,6 +216,11 @@ def draw(prior, b, a, u):
     return np.where(low + (high - low) * u < mean, high, low).astype(mean.dtype)
 
 
+def can_sample(prior):
+    """Whether the units can be sampled."""
+    return all(hasattr(part, "sample") or can_draw(part) for part in parts_of(prior))
+
+
 def can_draw(prior):
     """Whether kernels can sample the units."""
     return all(_draws(type(part)) or values_to_draw(type(part)) for part in parts_of(prior))

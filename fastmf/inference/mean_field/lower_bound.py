@@ -39,7 +39,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.models.exact import states_of
 from fastmf.priors import Bernoulli, Gaussian, Ising
 from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import as_dtype, can_draw, has_log_prob, n_units, parts_of, sample
+from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states, two_values
 
 # Rows of each array of starts that are used, solutions among these, and units at random.
@@ -225,15 +225,11 @@ def spread_states(model, rng):
         couplings of the model, given such hidden units.
     """
     states = _spread(model.layers[0], rng).astype(model.dtype)
-    if len(model.layers) == 1 or not _can_be_sampled(model.layers[0]):
+    if len(model.layers) == 1 or not can_sample(model.layers[0]):
         return states
     fields = _spread(model.layers[1], rng).astype(model.dtype) @ model.weights.T
     given = sample(model.layers[0], fields, np.zeros_like(fields), rng)
     return np.vstack([states, given.astype(model.dtype)])
-
-
-def _can_be_sampled(prior):
-    return all(hasattr(part, "sample") or can_draw(part) for part in parts_of(prior))
 
 
 def _spread(prior, rng):
@@ -242,7 +238,7 @@ def _spread(prior, rng):
     Means of a user's units that cannot be sampled.
     """
     zeros = np.zeros((N_UNCOUPLED_STARTS, n_units(prior)))
-    if not _can_be_sampled(prior):
+    if not can_sample(prior):
         return prior.moments(zeros[:1], zeros[:1])[0]
     states = [sample(as_dtype(prior, np.float64), zeros, zeros, rng)]
     if is_discrete(prior):
