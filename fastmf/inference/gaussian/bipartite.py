@@ -145,6 +145,7 @@ class Bipartite(GaussianSide):
         Returns
         -------
         array of shape (n_visible, n_hidden)
+            NaN if all rows are left out.
         """
         total, n_rows = np.zeros(self.weights.shape), 0
         plain = self.tilted(np.zeros_like(self.tilt))
@@ -153,7 +154,7 @@ class Bipartite(GaussianSide):
             if inverse is not None:
                 total += inverse.covariance_of_layers()
                 n_rows += 1
-        total /= max(1, n_rows)
+        total /= n_rows or np.nan
         return total.T if self.flipped else total
 
 

@@ -60,6 +60,7 @@ def test_rows_at_the_border_are_left_out_of_the_covariance():
     assert side.moments(improper) is None
     found = side.mean_covariance(np.stack([site, improper]))
     np.testing.assert_allclose(found, side.covariance(site)[:3, 3:], rtol=1e-12)
+    assert np.isnan(side.mean_covariance(improper[None])).all()
 
 
 @pytest.mark.parametrize("shape", [(8, 5), (5, 8)])
