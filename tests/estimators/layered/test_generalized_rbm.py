@@ -65,7 +65,7 @@ def test_scores_are_close_to_exact_ones(trained):
 
 
 def test_arguments_of_scores_and_solutions_are_checked(trained):
-    with pytest.raises(ValueError, match="log_partition must be in"):
+    with pytest.raises(ValueError, match="log_partition must be a number"):
         trained.score_samples(patterns(), np.nan)
     for merge_tol in (-1.0, np.nan):
         with pytest.raises(ValueError, match="merge_tol must be in"):

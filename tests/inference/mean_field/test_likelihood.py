@@ -118,7 +118,7 @@ def test_what_real_units_cannot_be_has_no_likelihood():
         (BINARY, [[np.nan, 0.0, 1.0]], 0.0, "X must be finite"),
         (BINARY, np.ones((2, 4)), 0.0, r"X must have shape \(3,\)"),
         (BINARY, [["one", "two", "three"]], 0.0, "X must be an array of real numbers"),
-        (BINARY, np.ones((1, 3)), np.nan, "log_partition must be in"),
+        (BINARY, np.ones((1, 3)), np.nan, "log_partition must be a number"),
         (BoltzmannMachine(np.zeros((3, 3)), Bernoulli(np.zeros(3))), np.ones((1, 3)), 0.0, "model"),
     ],
 )
