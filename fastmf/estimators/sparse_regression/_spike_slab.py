@@ -221,7 +221,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         start, whole = quiet if has_blocks(task) else start, None
         for n_left in reversed(range(MAX_CUTS)):
             best, nearby = maximise_evidence(
-                task, start, fixed, max_iter=self.max_evidence_iter, **options
+                task, start, fixed, max_iter=self.max_evidence_iter, tol=self.tol, **options
             )
             task = task if nearby is None else with_blocks_of(task, nearby)
             results = self._final(with_joins(task, MAX_JOINS), best, nearby)

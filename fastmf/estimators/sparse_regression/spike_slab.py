@@ -75,7 +75,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     max_iter : int
         Iterations of expectation propagation.
     max_evidence_iter : int
-        Largest number of fixed points in the search for the largest evidence, after the first.
+        Largest number of fixed points in a search for the largest evidence, after the first. With
+        correlated features there are up to four, most of them without features that the data speak
+        against.
     parameter_prior : {"weak", None}
         Priors on what is learned; `print` of the estimator states them. "weak": the inclusion
         probability has the distribution Beta(1/2, d/2) for d features (of a group), so that one

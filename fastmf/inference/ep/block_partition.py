@@ -38,14 +38,14 @@ class FoundBlocks(NamedTuple):
         How often two of them may be joined: 0 for those that were cut.
     deepens : bool
         Whether patterns include more features where they need to.
-    sites : array of shape (2, n_units), optional
-        Single sites of the fit by which they were found, from which a solve without `init` starts.
+    lead : ExpectationPropagation, optional
+        Result with single sites by which they were found, from which a solve without `init` starts.
     """
 
     labels: np.ndarray
     max_joins: int
     deepens: bool = True
-    sites: np.ndarray | None = None
+    lead: object = None
 
 
 def blocks_of(X, blocks, n_rows=None, scores=None):

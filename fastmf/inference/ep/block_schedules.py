@@ -59,19 +59,20 @@ def solve_with_blocks(model, members, init, settings, options, trace):
 
 
 def _included_before(blocks, init):
-    """Features that patterns of a result with the same blocks need; None without one."""
+    """Features that patterns need of blocks that a result has, too; None without such a result."""
     given = getattr(init, "block_sites", None)
-    if given is None or len(given) != len(blocks.members):
-        return None
-    same = (np.array_equal(a, b) for a, (b, _) in zip(blocks.members, given, strict=True))
-    if not all(same):
+    if given is None:
         return None
     # What was needed for other hyper-parameters may no longer be: if s features have probability q,
     # two have about q^(2 / s).
-    sizes, most = np.diff(blocks.starts), init.most_included
+    sizes, most = np.array([len(units) for units, _ in given]), init.most_included
     share = init.full_probability ** (2 / np.maximum(most, 1))
     spare = (most < sizes) & (share < SPARE_SHARE)
-    return np.where(spare, np.minimum(first_included(sizes), most), most)
+    most = np.where(spare, np.minimum(first_included(sizes), most), most)
+    known = {units.tobytes(): s for (units, _), s in zip(given, most, strict=True)}
+    first = first_included(np.diff(blocks.starts))
+    pairs = zip(blocks.members, first, strict=True)
+    return np.array([known.get(units.tobytes(), s) for units, s in pairs])
 
 
 def _double_loop(problem, state, trace):
@@ -126,10 +127,14 @@ def _sites_from(problem, init):
     vector = _diagonal_sites(blocks, *sites)
     home, place = np.full(blocks.n_units, -1), np.zeros(blocks.n_units, int)
     given = getattr(init, "block_sites", None) or ()
+    same = {units.tobytes(): T for units, T in given}
     for k, (units, _) in enumerate(given):
         home[units], place[units] = k, np.arange(len(units))
     for M, members in zip(blocks.matrices(blocks.parts(vector)[2]), blocks.by_size, strict=True):
         for matrix, units in zip(M, members, strict=True):
+            if (T := same.get(units.tobytes())) is not None:
+                matrix[:] = T
+                continue
             for k in np.unique(home[units[home[units] >= 0]]):
                 own = np.flatnonzero(home[units] == k)
                 rows = place[units[own]]

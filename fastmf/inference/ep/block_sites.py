@@ -154,6 +154,8 @@ class BlockState(NamedTuple):
         Log-partition of the Gaussian.
     proposal : array
         The sites of the next iteration.
+    largest_difference : float
+        See `residual`.
     covariance : callable, optional
         See `BlockMoments`.
     """
@@ -165,11 +167,12 @@ class BlockState(NamedTuple):
     tilted: Tilted
     log_partition: float
     proposal: np.ndarray
+    largest_difference: float
     covariance: object = None
 
     def residual(self):
         """Largest difference of a mean or (co)variance between Gaussian and tilted units."""
-        return mismatch(self.problem, self.gaussian, self.tilted.moments)
+        return self.largest_difference
 
     def agrees(self, tol):
         """Whether Gaussian and tilted units have the same moments."""
@@ -329,7 +332,8 @@ def _with_gaussian(problem, site, gaussian, cavity, log_partition):
     if not tilted.exist[problem.blocks.units].all():
         return None
     proposal = proposed(problem, cavity, tilted, site)
-    return BlockState(problem, site, gaussian, cavity, tilted, log_partition, proposal)
+    largest = mismatch(problem, gaussian, tilted.moments)
+    return BlockState(problem, site, gaussian, cavity, tilted, log_partition, proposal, largest)
 
 
 def proposed(problem, cavity, tilted, site):

@@ -118,10 +118,11 @@ def expectation_propagation(
     extrapolation unless `damping` is given, and the convergent double loop of blocks, whose energy
     never increases and whose fixed points are those of the parallel one; "sequential" is run as
     "auto" then. Where the parallel one does not converge, "auto" blocks are joined in which
-    features move most, eight times at most. The double loop is not run where the curvatures of its
-    blocks would take more than 8 MB (a block of 43 features). Under `site_precision_min` only the
-    parallel one is run, and eigenvalues have the bound. The cost is that of single sites, or of a
-    matrix of features where that is larger than n_samples by less than 2.5 times, and for each
+    features move most, eight times at most; two that may share an effect, but converge, stay apart
+    (the estimators join such a pair at the end). The double loop is not run where the curvatures of
+    its blocks would take more than 8 MB (a block of 43 features). Under `site_precision_min` only
+    the parallel one is run, and eigenvalues have the bound. The cost is that of single sites, or of
+    a matrix of features where that is larger than n_samples by less than 2.5 times, and for each
     block that of its patterns.
 
     Reading `reliable` or `message` of a converged result with spike-and-slab priors, but for rows
@@ -173,7 +174,8 @@ def expectation_propagation(
     members = blocks_of(model.X, blocks, scores=leads)
     if members:
         if init is None and bound == -np.inf:
-            init = blocks.sites if isinstance(blocks, FoundBlocks) else leads.sites
+            lead = blocks.lead if isinstance(blocks, FoundBlocks) else leads.result
+            init = None if lead is None else lead.sites
         deepens = blocks.deepens if isinstance(blocks, FoundBlocks) else True
         settings = schedule, damping, bool(history), deepens
         options = bound, *options
@@ -205,19 +207,18 @@ class Leads:
 
     Attributes
     ----------
-    sites : array of shape (2, n_units), or None
-        The sites, once there are any: those of blocks are most often near.
+    result : ExpectationPropagation, or None
+        The last of these iterations, once there are any: sites of blocks are most often near.
     """
 
     def __init__(self, model, n_threads=None):
-        self._model, self._n_threads, self.sites = model, n_threads, None
+        self._model, self._n_threads, self.result = model, n_threads, None
 
     def __call__(self):
         """Log-odds of inclusion, or squared means over variances where there is no spike."""
         options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": self._n_threads}
-        found = expectation_propagation(self._model, **options)
+        self.result = found = expectation_propagation(self._model, **options)
         prior, n_features = parts_of(self._model.prior)[0], self._model.n_features
-        self.sites = found.sites
         if not isinstance(prior, GaussBernoulli):
             return (found.mean**2 / found.var)[:n_features]
         n = n_units(prior)

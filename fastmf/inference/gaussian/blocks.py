@@ -27,6 +27,8 @@ from fastmf.models.sparse_linear import gram_of
 
 # With blocks, matrices of units are cheaper than the Woodbury identity up to so many for each row.
 MAX_DENSE_RATIO = 2.5
+# Sizes to which matrices of blocks are padded, so that few calls of LAPACK invert all.
+PADDED = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64])
 # Numbers that moments may keep, from which covariances of other units are computed.
 MAX_KEPT = 1 << 24
 
@@ -235,8 +237,9 @@ def _covariance(columns, units):
 
 
 def _tiers_of(sizes):
-    """Ranges of blocks, and sizes to which they are padded: powers of 2, from 4 on."""
-    padded = 2 ** np.ceil(np.log2(np.maximum(sizes, 4))).astype(np.int64)
+    """Ranges of blocks, and sizes to which they are padded: those of `PADDED`, or their own."""
+    padded = np.append(PADDED, 0)[np.searchsorted(PADDED, sizes)]
+    padded = np.maximum(padded, sizes)
     ends = np.append(np.flatnonzero(np.diff(padded)) + 1, len(sizes)) if len(sizes) else []
     starts = np.append(0, ends[:-1]) if len(sizes) else []
     return [(int(a), int(b), int(padded[a])) for a, b in zip(starts, ends, strict=True)]

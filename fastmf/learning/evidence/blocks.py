@@ -39,7 +39,7 @@ def with_grams(task):
         else part
         for part in task.parts
     ]
-    return _with_parts(task, parts)
+    return with_parts(task, parts)
 
 
 def has_blocks(task):
@@ -76,7 +76,7 @@ def with_blocks(task, blocks, start=None, n_threads=None):
             members = blocks_of(X, own)
             part = part._replace(blocks=labels_of(members, part.X.shape[1]) if members else None)
         parts.append(part)
-    return _with_parts(task, parts)
+    return with_parts(task, parts)
 
 
 def _features_of(part):
@@ -93,8 +93,8 @@ def _found_blocks(part, X, n_rows, start, n_threads):
     members = blocks_of(X, "auto", n_rows, None if leads is None else lambda: leads()[:n])
     if not members:
         return None
-    sites = None if leads is None else leads.sites
-    return FoundBlocks(labels_of(members, part.X.shape[1]), SEARCH_JOINS, sites=sites)
+    lead = None if leads is None else leads.result
+    return FoundBlocks(labels_of(members, part.X.shape[1]), SEARCH_JOINS, lead=lead)
 
 
 def with_blocks_of(task, results):
@@ -102,11 +102,11 @@ def with_blocks_of(task, results):
     parts = []
     for part, result in zip(task.parts, results, strict=True):
         if isinstance(part.blocks, FoundBlocks):
-            members = [units for units, _ in result.block_sites]
+            members = [units for units, _ in result.block_sites or ()]
             labels = labels_of(members, part.X.shape[1])
             part = part._replace(blocks=part.blocks._replace(labels=labels))
         parts.append(part)
-    return _with_parts(task, parts)
+    return with_parts(task, parts)
 
 
 def same_blocks(results, others):
@@ -124,7 +124,7 @@ def with_joins(task, max_joins):
         if isinstance(part.blocks, FoundBlocks):
             part = part._replace(blocks=part.blocks._replace(max_joins=max_joins))
         parts.append(part)
-    return _with_parts(task, parts)
+    return with_parts(task, parts)
 
 
 def with_small_patterns(task):
@@ -135,7 +135,7 @@ def with_small_patterns(task):
         else part
         for part in task.parts
     ]
-    return _with_parts(task, parts)
+    return with_parts(task, parts)
 
 
 def without_cut_blocks(task, results):
@@ -151,7 +151,7 @@ def without_cut_blocks(task, results):
             labels = labels_of(members, part.X.shape[1])
             part = part._replace(blocks=FoundBlocks(labels, 0) if members else None)
         parts.append(part)
-    return _with_parts(task, parts) if n_cut else None
+    return with_parts(task, parts) if n_cut else None
 
 
 def with_sharing_blocks(part, result):
@@ -174,6 +174,6 @@ def labels_of_task(task):
     return labels_of(members, len(task.groups))
 
 
-def _with_parts(task, parts):
+def with_parts(task, parts):
     """The task with other parts."""
     return task._replace(parts=tuple(parts)) if isinstance(task, Loci) else parts[0]

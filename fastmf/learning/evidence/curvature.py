@@ -50,24 +50,31 @@ def evidence_curvature(prior, result, groups, n_groups):
         curvature[0, 1:] = -np.bincount(groups, (1 - included) * by_slab, n_groups)
         curvature[1:, 1:] = np.diag(np.bincount(groups, of_odds, n_groups))
         curvature[1:, 0] = curvature[0, 1:]
-    for units, missing in _exclusive(result, included):
+    if result.block_sites:
+        units, starts, missing = _exclusive(result, included)
         scores = np.zeros((1 + n_groups, len(units)))
         scores[0] = by_slab[units]
         if n_groups:
             scores[1 + groups[units], np.arange(len(units))] = included[units]
-        total = scores.sum(1)
-        curvature += missing * (np.outer(total, total) - scores @ scores.T)
+        totals = np.add.reduceat(scores, starts, axis=1)
+        of_units = np.repeat(missing, np.diff(np.append(starts, len(units))))
+        curvature += (missing * totals) @ totals.T - (of_units * scores) @ scores.T
     return curvature
 
 
 def _exclusive(result, included):
-    """The features of each block, and which part of their pairs is missing: 0 if independent."""
-    for units, _ in result.block_sites or ():
-        own = included[units]
-        pairs = own.sum() ** 2 - own @ own
-        alone = result.sole_probability[units].sum()
-        # Features of patterns of several, and how many those have.
-        several = own.sum() - alone
-        n_others = max(1.0, several / max(1 - alone, 1e-300) - 1)
-        if pairs > 0:
-            yield units, 1 - np.clip(several * n_others / pairs, 0, 1)
+    """The features of all blocks, the first of each, and which part of their pairs is missing.
+
+    That is 0 where they are independent.
+    """
+    members = [units for units, _ in result.block_sites]
+    units = np.concatenate(members)
+    starts = np.cumsum([0, *map(len, members[:-1])])
+    own, alone = included[units], result.sole_probability[units]
+    total, squares, alone = (np.add.reduceat(v, starts) for v in (own, own * own, alone))
+    pairs = total**2 - squares
+    # Features of patterns of several, and how many those have.
+    several = total - alone
+    n_others = np.maximum(1.0, several / np.maximum(1 - alone, 1e-300) - 1)
+    found = several * n_others / np.where(pairs > 0, pairs, 1.0)
+    return units, starts, np.where(pairs > 0, 1 - np.clip(found, 0, 1), 0.0)

@@ -101,12 +101,12 @@ def test_joined_blocks_lead_to_the_posterior():
 def test_blocks_start_from_the_sites_with_which_they_were_found():
     model = two_places(1)
     leads = Leads(model)
-    assert leads.sites is None
+    assert leads.result is None
     assert leads().argmax() in (0, 1)
     blocks = FoundBlocks(np.array([0, 0, 1, 2, 3, 4]), 3)
     cold, warm = (
         mf.expectation_propagation(model, blocks=own)
-        for own in (blocks, blocks._replace(sites=leads.sites))
+        for own in (blocks, blocks._replace(lead=leads.result))
     )
     assert warm.converged
     assert warm.n_iter < cold.n_iter

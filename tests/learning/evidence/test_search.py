@@ -11,9 +11,11 @@ from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import (
     EVIDENCE_TOL,
     curvature_by_noise,
+    expected_gain,
     maximise_evidence,
     on_bounds,
 )
+from fastmf.learning.quasi_newton import SearchPoint
 
 
 def test_learned_values_are_a_maximum_and_near_the_truth():
@@ -160,9 +162,9 @@ def test_fixed_points_are_sought_closely_near_the_end_only(monkeypatch):
     options = dict(priors=ParameterPriors.of(task), max_iter=50)
     tried, solve = [], search.fixed_points
 
-    def recorded(task, here, starts, n_threads, looseness):
+    def recorded(task, here, starts, n_threads, looseness, tol):
         tried.append((looseness, task.blocks.deepens))
-        return solve(task, here, starts, n_threads, looseness)
+        return solve(task, here, starts, n_threads, looseness, tol)
 
     monkeypatch.setattr(search, "fixed_points", recorded)
     found, _ = maximise_evidence(*settings, **options)
@@ -175,3 +177,13 @@ def test_fixed_points_are_sought_closely_near_the_end_only(monkeypatch):
     close, _ = maximise_evidence(*settings, **options)
     np.testing.assert_allclose(np.log(found[:2]), np.log(close[:2]), atol=0.1)
     np.testing.assert_allclose(found.log_odds, close.log_odds, atol=0.1)
+
+
+def test_the_expected_gain_is_that_of_a_quadratic_function():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(5, 3))
+    hessian, x = A.T @ A, rng.normal(size=3)
+    point = SearchPoint(x @ hessian @ x / 2, hessian @ x, hessian)
+    wide = np.full(3, -9.0), np.full(3, 9.0)
+    assert expected_gain(point, x, *wide) == pytest.approx(point.value)
+    assert 0 <= expected_gain(point, x, x - 0.01, x + 0.01) < point.value

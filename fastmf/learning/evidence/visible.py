@@ -1,0 +1,316 @@
+"""Searches with the features that the data do not speak against, and what the others add.
+
+Most features of many are nearly surely zero whatever the hyper-parameters are, and cost most of the
+time of a fixed point. A search without them, in which each is a unit under the cavity exp(b w - a
+w^2 / 2) that the others leave it,
+
+    b = x'(y - X m) / s2,  a = x'x / s2 less what other features explain of it
+
+adds their parts of the log-evidence and of its derivatives. What is left out is the little that
+they take from each other: the search with all features goes on from where that one ends, most often
+without a step (Alexandrov et al. 1998: a model of the objective, made to agree with it in the
+gradient at the last point of both).
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common.linalg import Gram
+from fastmf._common.stored_columns import column_squares
+from fastmf.inference.ep.block_partition import OPEN, FoundBlocks
+from fastmf.inference.ep.result import ExpectationPropagation
+from fastmf.inference.gaussian.blocks import labels_of, members_of
+from fastmf.learning.evidence import Regression, gaussian_statistics
+from fastmf.learning.evidence.blocks import with_parts
+from fastmf.learning.evidence.curvature import evidence_curvature
+from fastmf.special import sigmoid
+
+# A block is visible if one of its features is at least so many times as probable as under its
+# prior. Without at most this part of the features a search takes about as long.
+MIN_VISIBLE_RATIO, MAX_VISIBLE = 1.0, 0.7
+# The same of a block that is taken in later, as some pass the border and back.
+SHOWN_RATIO = 3.0
+# Features that correlate by more than this with one whose effect is open may share it.
+NEIGHBOUR_CORRELATION = 0.5
+# Numbers that their columns may have.
+MAX_COPIED = 1 << 24
+# Largest variance of the data that features which are left out explain, in units of the noise.
+MAX_EXPLAINED = 0.2
+# Smallest precision of a site of theirs to start from, in units of that of the slab.
+MIN_HIDDEN_PRECISION = 1e-3
+
+
+class Cavities(NamedTuple):
+    """Features under their cavities: what `evidence_curvature` needs of a result.
+
+    Parameters
+    ----------
+    b, a, mean, var, inclusion_probability : array of shape (n_features,)
+    """
+
+    b: np.ndarray
+    a: np.ndarray
+    mean: np.ndarray
+    var: np.ndarray
+    inclusion_probability: np.ndarray
+    block_sites: tuple = ()
+
+
+class VisiblePart(NamedTuple):
+    """A part of a task without some of its features.
+
+    Parameters
+    ----------
+    whole, part : Regression or Classification
+        With and without them.
+    units : int array
+        The units of the whole that are left, latent variables included.
+    hidden : int array
+        The features that are left out.
+    information : array of shape (n_hidden,)
+        Precisions a of their cavities with noise of variance 1.
+    """
+
+    whole: object
+    part: object
+    units: np.ndarray
+    hidden: np.ndarray
+    information: np.ndarray
+
+    @classmethod
+    def of(cls, whole, result, here):
+        """The part of a task, by a result of it with these hyper-parameters; None if of no use."""
+        n = len(whole.groups)
+        if not isinstance(whole.blocks, FoundBlocks):
+            return None
+        prior = here.prior(whole.groups)
+        included = result.inclusion_probability
+        if included is None:
+            included = sigmoid(prior.tilted_log_odds(result.b[:n], result.a[:n]))
+        visible = included[:n] > MIN_VISIBLE_RATIO * sigmoid(prior.log_odds)
+        visible = np.isin(whole.blocks.labels[:n], whole.blocks.labels[:n][visible])
+        squares = column_squares(whole.X)[:n]
+        second = result.mean[:n] ** 2 + result.var[:n]
+        explained = (second * squares)[~visible].sum() / whole.total_rows
+        if result.block_sites and explained > MAX_EXPLAINED * here.noise_variance:
+            return None
+        information = np.clip(result.a[:n] * here.noise_variance, 0, squares)
+        return cls.with_features(whole, visible, information[~visible], len(result.mean))
+
+    @classmethod
+    def with_features(cls, whole, visible, information, n_units):
+        """The part with the features of a mask; None if that is of no use."""
+        n = len(visible)
+        n_visible = visible.sum()
+        few = n_visible * len(whole.X) <= MAX_COPIED
+        if not (few and 0 < n_visible <= MAX_VISIBLE * n):
+            return None
+        units = np.append(np.flatnonzero(visible), np.arange(n, n_units))
+        columns = units[units < whole.X.shape[1]]
+        X, blocks, lead = whole.X[:, columns], whole.blocks, whole.blocks.lead
+        lead = lead and start_from(lead, lead.sites[:, units])
+        blocks = blocks._replace(labels=blocks.labels[columns], lead=lead)
+        part = whole._replace(X=X, groups=whole.groups[visible], blocks=blocks)
+        part = part._replace(gram=Gram(X)) if isinstance(part, Regression) else part
+        return cls(whole, part, units, np.flatnonzero(~visible), information)
+
+    @classmethod
+    def of_all(cls, whole):
+        """A part with all of its features."""
+        n = whole.X.shape[1]
+        return cls(whole, whole, np.arange(n), np.empty(0, int), np.empty(0))
+
+    def cavities(self, here, result):
+        """The features that are left out, with these hyper-parameters and a result of the rest."""
+        mean, _ = gaussian_statistics(result)
+        X = self.part.X
+        latent = mean[X.shape[1] :]
+        # Of rows that stand for several X has the multiples by the roots of their numbers.
+        latent = latent * np.sqrt(self.part.weights) if latent.size else self.part.y
+        residual = latent - X @ mean[: X.shape[1]]
+        prior = here.prior(self.whole.groups[self.hidden])
+        b = (self.whole.X.T @ residual)[self.hidden] / here.noise_variance
+        a = self.information / here.noise_variance
+        included = sigmoid(prior.tilted_log_odds(b, a))
+        return Cavities(b, a, *prior.moments(b, a), included)
+
+    def evidence(self, here, own, n_groups):
+        """Their parts of the log-evidence and of its gradient."""
+        groups = self.whole.groups[self.hidden]
+        prior, zero = here.prior(groups), np.zeros(len(groups))
+        value = (prior.log_partition(own.b, own.a) - prior.log_partition(zero, zero)).sum()
+        second = own.mean**2 + own.var
+        by_noise = (own.a * second / 2 - own.b * own.mean).sum()
+        by_slab = (second * prior.precision - own.inclusion_probability).sum() / 2
+        by_odds = own.inclusion_probability - sigmoid(prior.log_odds)
+        by_odds = np.bincount(groups, by_odds, n_groups)
+        return value, np.concatenate([[by_noise, by_slab], by_odds])
+
+    def curvature(self, here, own, n_groups):
+        """Their part of `evidence_curvature`."""
+        groups = self.whole.groups[self.hidden]
+        return evidence_curvature(here.prior(groups), own, groups, n_groups)
+
+    def sites_of_hidden(self, here, result):
+        """Sites that give the features that are left out their moments under their cavities."""
+        own, prior = self.cavities(here, result), here.prior(self.whole.groups[self.hidden])
+        precision = np.maximum(1 / own.var - own.a, MIN_HIDDEN_PRECISION * prior.precision)
+        return np.stack([own.mean * (precision + own.a) - own.b, precision])
+
+    def extended(self, here, result):
+        """The start of a solve with all features from a result without some."""
+        sites = np.empty((2, len(self.units) + len(self.hidden)))
+        sites[:, self.units] = result.sites
+        sites[:, self.hidden] = self.sites_of_hidden(here, result)
+        return start_from(result, sites, [self.units[own] for own, _ in result.block_sites or ()])
+
+    def restricted(self, result):
+        """The start of a solve without some features from a result with all."""
+        place = np.full(len(self.units) + len(self.hidden), -1)
+        place[self.units] = np.arange(len(self.units))
+        members = [place[own] for own, _ in result.block_sites or ()]
+        start = start_from(result, result.sites[:, self.units], members)
+        return replace(start, full_probability=np.zeros(len(start.block_sites or ())))
+
+    def widened(self, result, shown):
+        """The part with some of the features left out, and their blocks; itself without any.
+
+        None if that is of no use.
+        """
+        if not shown.any():
+            return self
+        whole = self.with_blocks(result)
+        labels = whole.blocks.labels[: len(whole.groups)]
+        visible = np.ones(len(labels), bool)
+        visible[self.hidden] = shown
+        visible = np.isin(labels, labels[visible])
+        n_units = len(self.units) + len(self.hidden)
+        information = self.information[~visible[self.hidden]]
+        return VisiblePart.with_features(whole, visible, information, n_units)
+
+    def with_shown(self, here, result, own):
+        """The part with the features that have become visible, by their cavities."""
+        prior = sigmoid(here.log_odds[self.whole.groups[self.hidden]])
+        return self.widened(result, own.inclusion_probability > SHOWN_RATIO * prior)
+
+    def with_neighbours(self, result):
+        """The part with the features that correlate with one whose effect is open."""
+        shown, n = np.zeros(len(self.hidden), bool), len(self.part.groups)
+        included = result.inclusion_probability
+        if included is not None and shown.size:
+            is_open = (included[:n] > OPEN) & (included[:n] < 1 - OPEN)
+            columns, others = self.part.X[:, :n][:, is_open], self.whole.X
+            norms = np.sqrt(column_squares(others))[self.hidden, None]
+            limits = NEIGHBOUR_CORRELATION * norms * np.sqrt(column_squares(columns))
+            shown = (abs((others.T @ columns)[self.hidden]) > limits).any(1)
+        return self.widened(result, shown)
+
+    def with_blocks(self, result):
+        """The part with all features, with the blocks of a result without some."""
+        if not isinstance(self.whole.blocks, FoundBlocks):
+            return self.whole
+        labels = self.whole.blocks.labels
+        hidden = np.isin(labels, labels[self.hidden])
+        members = [units for units in members_of(labels) if hidden[units[0]]]
+        members += [self.units[units] for units, _ in result.block_sites or ()]
+        blocks = self.whole.blocks._replace(labels=labels_of(members, len(labels)))
+        return self.whole._replace(blocks=blocks)
+
+
+def start_from(result, sites, members=(), matrices=None):
+    """Start of a solve from a result, with these sites and features of its blocks.
+
+    Blocks with features of negative numbers are left out.
+    """
+    if matrices is None:
+        matrices = [T for _, T in result.block_sites or ()]
+    kept = [k for k, units in enumerate(members) if min(units) >= 0]
+    blocks = tuple((members[k], matrices[k]) for k in kept)
+    full, most = (
+        None if values is None else values[kept]
+        for values in (result.full_probability, result.most_included)
+    )
+    return ExpectationPropagation(
+        mean=result.mean,
+        var=result.var,
+        b=result.b,
+        a=result.a,
+        log_partition=result.log_partition,
+        converged=result.converged,
+        n_iter=result.n_iter,
+        residual=result.residual,
+        message="",
+        sites=sites,
+        log_evidence=result.log_evidence,
+        schedule=result.schedule,
+        block_sites=blocks or None,
+        full_probability=full,
+        most_included=most,
+    )
+
+
+def moved(start, last, first):
+    """A start, moved as the sites of two others differ; None if their blocks are not the same.
+
+    Parameters
+    ----------
+    start, last, first : ExpectationPropagation
+    """
+    sites = start.sites + last.sites - first.sites
+    own, matrices = (
+        ({units.tobytes(): T for units, T in r.block_sites or ()} for r in (last, first)),
+        [],
+    )
+    new, old = own
+    for units, T in start.block_sites or ():
+        key = units.tobytes()
+        if (key in new) != (key in old):
+            return None
+        matrices.append(T + new[key] - old[key] if key in new else T)
+    if not new.keys() == old.keys():
+        return None
+    return start_from(start, sites, [units for units, _ in start.block_sites or ()], matrices)
+
+
+def visible_parts(task, results, here):
+    """The parts of a task without features that the data speak against; None if of no use.
+
+    Parameters
+    ----------
+    task : Regression, Loci or Classification
+    results : sequence of ExpectationPropagation, or None
+        Results of its parts with these hyper-parameters; None where there is none.
+    here : Hyperparameters
+
+    Returns
+    -------
+    list of VisiblePart, or None
+    """
+    pairs = zip(task.parts, results, strict=True)
+    parts = [result and VisiblePart.of(part, result, here) for part, result in pairs]
+    return _or_all(task.parts, parts)
+
+
+def cavities_of(parts, here, results):
+    """The features that are left out of each part."""
+    return [part.cavities(here, result) for part, result in zip(parts, results, strict=True)]
+
+
+def _or_all(wholes, parts):
+    """These parts, or with all features where there are none; None if there are none at all."""
+    if not any(parts):
+        return None
+    return [own or VisiblePart.of_all(whole) for own, whole in zip(parts, wholes, strict=True)]
+
+
+def visible_task(task, parts):
+    """The task of these parts alone."""
+    return with_parts(task, [own.part for own in parts])
+
+
+def whole_task(task, parts, results):
+    """The task with all features, and the blocks of results without some."""
+    blocks = [own.with_blocks(result) for own, result in zip(parts, results, strict=True)]
+    return with_parts(task, blocks)
