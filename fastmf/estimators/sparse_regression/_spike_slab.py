@@ -29,6 +29,8 @@ from fastmf.learning.evidence import (
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
     has_blocks,
+    have_ended,
+    most_of_use,
     quiet_parameters,
     with_blocks,
     with_blocks_of,
@@ -39,6 +41,7 @@ from fastmf.learning.evidence.blocks import (
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
+from fastmf.learning.evidence.visible import visible_at_first
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
@@ -218,22 +221,19 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         options["report"] = reported(self.verbose, "log-evidence with priors")
         quiet = quiet_parameters(task, start, fixed)
         task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
-        start, whole = quiet if has_blocks(task) else start, None
+        start = quiet if has_blocks(task) else start
+        parts, first, ends = visible_at_first(task, start, fixed), (task, start), []
         for n_left in reversed(range(MAX_CUTS)):
-            best, nearby = maximise_evidence(
-                task, start, fixed, max_iter=self.max_evidence_iter, tol=self.tol, **options
-            )
-            task = task if nearby is None else with_blocks_of(task, nearby)
-            results = self._final(with_joins(task, MAX_JOINS), best, nearby)
-            task = with_blocks_of(task, results)
-            cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
+            *end, cut = self._searched(task, start, fixed, parts, options)
+            if parts and not (cut is None and have_ended(end[2])):
+                # Which of several optima is found may depend on the features that are left out.
+                *end, cut = self._searched(*first, fixed, None, options)
+            parts = None
+            ends.append(end)
             if cut is None or not n_left:
                 break
-            if all(map(may_stay_whole, results)):
-                whole = task, best, results
-            task, start = cut, best
-        if whole is not None and not all(result.converged for result in results):
-            task, best, results = whole
+            task, start = cut, end[1]
+        task, best, results = ends[-1] if have_ended(ends[-1][2]) else most_of_use(ends)
         task, results = self._with_shared_effects(task, best, results)
         if n_left < MAX_CUTS - 1:
             warn_user(
@@ -252,6 +252,20 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             return task, [first], np.ones(1)
         points, weights = averaged_points(with_joins(task, 0), best, results, fixed, **options)
         return task, [first, *points[1:]], weights
+
+    def _searched(self, task, start, fixed, parts, options):
+        """The task, where its search ended, and the task with blocks cut; None if none has to be."""
+        options = options | {"tol": self.tol, "parts": parts, "max_iter": self.max_evidence_iter}
+        best, nearby = maximise_evidence(task, start, fixed, **options)
+        task = task if nearby is None else with_blocks_of(task, nearby)
+        results = self._final(with_joins(task, MAX_JOINS), best, nearby)
+        if have_ended(results) or not (nearby and have_ended(nearby)):
+            nearby = results
+        task = with_blocks_of(task, results)
+        cut = None
+        if isinstance(self.blocks, str):
+            cut = without_cut_blocks(with_blocks_of(task, nearby), nearby)
+        return task, best, results, cut
 
     def _final(self, task, best, nearby):
         """The fixed points with these hyper-parameters, or where the solver ended."""

@@ -9,6 +9,7 @@ from fastmf.inference.ep.block_partition import (
     blocks_of,
     checked_labels,
     full_blocks,
+    may_stay_whole,
     sharing_blocks,
     without_full_blocks,
 )
@@ -152,6 +153,23 @@ def without_cut_blocks(task, results):
             part = part._replace(blocks=FoundBlocks(labels, 0) if members else None)
         parts.append(part)
     return with_parts(task, parts) if n_cut else None
+
+
+def have_ended(results):
+    """Whether all converged, to a finite log-evidence."""
+    return all(result.converged and result.log_evidence > -np.inf for result in results)
+
+
+def most_of_use(ends):
+    """The last end of searches whose blocks may stay whole; else the last of finite log-evidence.
+
+    Each end is the task, its hyper-parameters, and results. Without any it is the last.
+    """
+
+    def rank(end):
+        return all(map(may_stay_whole, end[2])), all(own.log_evidence > -np.inf for own in end[2])
+
+    return max(reversed(ends), key=rank)
 
 
 def with_sharing_blocks(part, result):

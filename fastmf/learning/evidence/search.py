@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import expit
 
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.block_partition import FoundBlocks
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.evidence import Hyperparameters, fixed_points
 from fastmf.learning.evidence.blocks import (
@@ -188,17 +187,11 @@ class _Search:
         Parameters
         ----------
         x : array
-        point : SearchPoint or None
-            Point of `best`, at x; None before the first fixed point.
+        point : SearchPoint
+            Point of `best`, at x.
         """
-        here, results = self.hyperparameters(x), self.best
-        if results is None:
-            blocks = (part.blocks for part in self._task.parts)
-            results = [own.lead if isinstance(own, FoundBlocks) else None for own in blocks]
-        parts = visible_parts(self._task, results, here)
-        if parts is None:
-            return None
-        return _VisibleSearch(self, parts, x, point)
+        parts = visible_parts(self._task, self.best, self.hyperparameters(x))
+        return parts and _VisibleSearch(self, parts, x, point)
 
     def continued(self, x, search, tol):
         """The point x of this search, from that where a search without some features ended.
@@ -354,7 +347,16 @@ def which_are_free(fixed, n_groups):
 
 
 def maximise_evidence(
-    task, start, fixed, *, priors=None, max_iter, n_threads=None, report=None, tol=np.inf
+    task,
+    start,
+    fixed,
+    *,
+    priors=None,
+    max_iter,
+    n_threads=None,
+    report=None,
+    tol=np.inf,
+    parts=None,
 ):
     """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
 
@@ -373,6 +375,8 @@ def maximise_evidence(
         report(k, value) is called with the number of a fixed point, and minus the log-density.
     tol : float, optional
         Tolerance of the fixed points of the end, if it is smaller than that of the search.
+    parts : list of VisiblePart, optional
+        Parts of the task with which most steps are made; without them all have all features.
 
     Returns
     -------
@@ -396,15 +400,15 @@ def maximise_evidence(
             "max_iter": max_iter,
             "report": reported,
         }
-        x = _maximum(search, tol, options)
+        x = _maximum(search, parts, tol, options)
     return search.hyperparameters(x), search.best
 
 
-def _maximum(search, tol, options):
-    """The point of largest density, most steps towards which are made without some features."""
+def _maximum(search, parts, tol, options):
+    """The point of largest density, most steps towards which are made with these parts alone."""
     x, first, box = search.whole[search.free], None, search.bounds[search.free].T
+    visible = parts and _VisibleSearch(search, parts, x, None)
     for _ in range(MAX_VISIBLE_SEARCHES if options["max_iter"] else 0):
-        visible = search.without_hidden(x, first)
         found = visible and _maximum_of_visible(visible, x, box, options)
         if found is None or (point := search.continued(*found, tol)) is None:
             break
@@ -414,6 +418,7 @@ def _maximum(search, tol, options):
             return x
         if gain < EVIDENCE_TOL:
             break
+        visible = search.without_hidden(x, first)
     return minimise(_known_at_first(search.objective, first), x, *box, **options)
 
 

@@ -34,6 +34,8 @@ MIN_VISIBLE_RATIO, MAX_VISIBLE = 1.0, 0.7
 SHOWN_RATIO = 3.0
 # Features that correlate by more than this with one whose effect is open may share it.
 NEIGHBOUR_CORRELATION = 0.5
+# Rows times features from which on searches without some of them take less time.
+MIN_SIZE = 1 << 16
 # Numbers that their columns may have.
 MAX_COPIED = 1 << 24
 # Largest variance of the data that features which are left out explain, in units of the noise.
@@ -291,6 +293,16 @@ def visible_parts(task, results, here):
     pairs = zip(task.parts, results, strict=True)
     parts = [result and VisiblePart.of(part, result, here) for part, result in pairs]
     return _or_all(task.parts, parts)
+
+
+def visible_at_first(task, here, fixed):
+    """`visible_parts` by the results that blocks were found with; None if that saves no time."""
+    learned = not all(np.all(known) for known in fixed)
+    if not learned or sum(np.prod(part.X.shape) for part in task.parts) < MIN_SIZE:
+        return None
+    blocks = (part.blocks for part in task.parts)
+    leads = [own.lead if isinstance(own, FoundBlocks) else None for own in blocks]
+    return visible_parts(task, leads, here)
 
 
 def cavities_of(parts, here, results):

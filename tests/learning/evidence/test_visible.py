@@ -16,7 +16,13 @@ from fastmf.learning.evidence import (
 )
 from fastmf.learning.evidence.blocks import quiet_parameters, with_blocks
 from fastmf.learning.evidence.search import maximise_evidence
-from fastmf.learning.evidence.visible import VisiblePart, moved, visible_parts, visible_task
+from fastmf.learning.evidence.visible import (
+    VisiblePart,
+    moved,
+    visible_at_first,
+    visible_parts,
+    visible_task,
+)
 
 HERE = Hyperparameters(0.5, 0.8, np.array([-2.0, -1.0]))
 LEARNED = Hyperparameters(False, False, False)
@@ -164,14 +170,14 @@ def learned(task, monkeypatch, hide=True, **options):
 
     with monkeypatch.context() as patch:
         patch.setattr(search, "fixed_points", recorded)
-        if not hide:
-            patch.setattr(search, "MAX_VISIBLE_SEARCHES", 0)
+        patch.setattr(visible, "MIN_SIZE", 0)
         start = Hyperparameters(1.0, 0.5, np.array([-3.0]))
         if isinstance(task, Regression):
             start = quiet_parameters(task, start._replace(noise_variance=0.1), LEARNED)
         fixed = LEARNED._replace(noise_variance=isinstance(task, Classification))
         task = with_blocks(task, "auto", start)
-        best, _ = maximise_evidence(task, start, fixed, max_iter=60, **options)
+        parts = visible_at_first(task, start, fixed) if hide else None
+        best, _ = maximise_evidence(task, start, fixed, max_iter=60, parts=parts, **options)
     end = fixed_points(task, best, looseness=1e-2)
     return best, end.log_evidence, sizes
 
