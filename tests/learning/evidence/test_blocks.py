@@ -11,7 +11,9 @@ from fastmf.inference.ep.block_partition import FoundBlocks
 from fastmf.learning.evidence import Classification, Hyperparameters, Loci, Regression
 from fastmf.learning.evidence.blocks import (
     has_blocks,
+    have_ended,
     labels_of_task,
+    most_of_use,
     quiet_parameters,
     same_blocks,
     with_blocks,
@@ -130,3 +132,18 @@ def test_only_found_blocks_are_joined_for_an_effect_that_they_share():
     assert with_sharing_blocks(part._replace(blocks=np.arange(5)), open_effect) is None
     open_effect.converged = False
     assert with_sharing_blocks(found, open_effect) is None
+
+
+def test_of_several_ends_a_converged_and_a_finite_one_are_of_most_use():
+    def end(converged, log_evidence, full):
+        result = SimpleNamespace(converged=converged, log_evidence=log_evidence)
+        result.full_probability = np.array([full])
+        return None, None, (result,)
+
+    good, crowded = end(True, -3.0, 0.1), end(True, -9.0, 0.9)
+    moving, lost = end(False, -5.0, 0.1), end(False, -np.inf, 0.9)
+    assert [have_ended(one[2]) for one in (good, crowded, moving, lost)] == [True, True, False, False]
+    assert not have_ended(end(True, -np.inf, 0.1)[2])
+    assert most_of_use([good, crowded, lost, moving]) is good
+    assert most_of_use([crowded, moving, lost]) is moving
+    assert most_of_use([lost, end(False, -np.inf, 0.1)])[2][0].full_probability == 0.1
