@@ -216,7 +216,8 @@ class _Search:
         n_groups = len(here.log_odds) if self.free[-1] else 0
         free = self.free[: 2 + n_groups]
         curvature = np.eye(len(free))
-        curvature[1:, 1:] = self._curvature_of_prior(here, found, n_groups)
+        curvature[1, 1] = 0
+        curvature[1:, 1:] += self._curvature_of_prior(here, found, n_groups)
         # What it would be if it were known which coefficients are zero.
         n = np.maximum(found.gradient[2:] + self._n_of_groups * expit(here.log_odds), 1.0)
         known = np.append([1.0, n.sum() / 2], n[:n_groups])
