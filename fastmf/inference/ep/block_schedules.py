@@ -59,20 +59,19 @@ def solve_with_blocks(model, members, init, settings, options, trace):
 
 
 def _included_before(blocks, init):
-    """Features that patterns need of blocks that a result has, too; None without such a result."""
+    """Features that patterns of a result with the same blocks need; None without one."""
     given = getattr(init, "block_sites", None)
-    if given is None:
+    if given is None or len(given) != len(blocks.members):
+        return None
+    same = (np.array_equal(a, b) for a, (b, _) in zip(blocks.members, given, strict=True))
+    if not all(same):
         return None
     # What was needed for other hyper-parameters may no longer be: if s features have probability q,
     # two have about q^(2 / s).
-    sizes, most = np.array([len(units) for units, _ in given]), init.most_included
+    sizes, most = np.diff(blocks.starts), init.most_included
     share = init.full_probability ** (2 / np.maximum(most, 1))
     spare = (most < sizes) & (share < SPARE_SHARE)
-    most = np.where(spare, np.minimum(first_included(sizes), most), most)
-    known = {units.tobytes(): s for (units, _), s in zip(given, most, strict=True)}
-    first = first_included(np.diff(blocks.starts))
-    pairs = zip(blocks.members, first, strict=True)
-    return np.array([known.get(units.tobytes(), s) for units, s in pairs])
+    return np.where(spare, np.minimum(first_included(sizes), most), most)
 
 
 def _double_loop(problem, state, trace):

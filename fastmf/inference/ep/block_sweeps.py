@@ -25,8 +25,6 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
 MAX_REJECTED, MAX_BARREN_ITERATIONS = 12, 16
-# Residual, in units of the tolerance, from which on patterns include more features.
-NEARLY_SETTLED = 30.0
 # Tolerance of some blocks alone, in units of the differences of all, and of that of all.
 SETTLED_AT_FIRST, SETTLED_AT_END = 0.03, 0.25
 
@@ -51,7 +49,7 @@ def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIO
     tuple
         The fixed point, or the state of the smallest residual; outcome code; "parallel".
     """
-    sweeps, n_done = _Sweeps(problem, damping, patience, deepens), 0
+    sweeps, n_done = _Sweeps(problem, damping, patience), 0
     while True:
         end = sweeps.run(state, trace, n_done)
         state, n_done = end[0], len(trace.residuals)
@@ -60,7 +58,7 @@ def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIO
         if deeper is None or (end[1] != CONVERGED and patience < MAX_BARREN_ITERATIONS):
             return end
         state = deeper.retilted(state) or state
-        sweeps = _Sweeps(state.problem, damping, patience, deepens)
+        sweeps = _Sweeps(state.problem, damping, patience)
         if state.problem is not deeper:
             return end
 
@@ -68,9 +66,8 @@ def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIO
 class _Sweeps:
     """Updates with the same patterns."""
 
-    def __init__(self, problem, damping, patience, deepens=False):
+    def __init__(self, problem, damping, patience):
         self.problem, self.adaptive, self.patience = problem, damping is None, patience
-        self.deepens = deepens
         self.length = FIRST_LENGTH if damping is None else 1 - damping
         self.extrapolation = Extrapolation(problem) if damping is None else None
         # Whether some blocks are brought to their fixed point alone, and whether that has failed.
@@ -83,9 +80,6 @@ class _Sweeps:
             residual = state.residual()
             trace.add(residual, lambda state=state: self.problem.energy(state))
             if residual <= self.problem.tol and state.agrees(self.problem.tol):
-                return state, CONVERGED, "parallel"
-            near = self.deepens and residual <= NEARLY_SETTLED * self.problem.tol
-            if near and self.problem.deepened(state.tilted) is not None:
                 return state, CONVERGED, "parallel"
             closest, since = (state, 0) if residual < smallest else (closest, since + 1)
             smallest = min(smallest, residual)
