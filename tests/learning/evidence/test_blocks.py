@@ -142,7 +142,12 @@ def test_of_several_ends_a_converged_and_a_finite_one_are_of_most_use():
 
     good, crowded = end(True, -3.0, 0.1), end(True, -9.0, 0.9)
     moving, lost = end(False, -5.0, 0.1), end(False, -np.inf, 0.9)
-    assert [have_ended(one[2]) for one in (good, crowded, moving, lost)] == [True, True, False, False]
+    assert [have_ended(one[2]) for one in (good, crowded, moving, lost)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert not have_ended(end(True, -np.inf, 0.1)[2])
     assert most_of_use([good, crowded, lost, moving]) is good
     assert most_of_use([crowded, moving, lost]) is moving
