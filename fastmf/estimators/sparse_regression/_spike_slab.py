@@ -255,7 +255,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
     def _searched(self, task, start, fixed, parts, options):
         """The task, where its search ended, and the task with its full blocks cut, or None."""
-        options = options | {"tol": self.tol, "parts": parts, "max_iter": self.max_evidence_iter}
+        options = options | {"parts": parts, "max_iter": self.max_evidence_iter}
         best, nearby = maximise_evidence(task, start, fixed, **options)
         task = task if nearby is None else with_blocks_of(task, nearby)
         results = self._final(with_joins(task, MAX_JOINS), best, nearby)

@@ -114,8 +114,6 @@ class _Search:
         self._loose, self._changed = True, False
         # Whether patterns stay small whether or not tolerances are loose.
         self._always_shallow = False
-        # Largest tolerance of fixed points.
-        self._tol = np.inf
 
     def hyperparameters(self, x):
         """Hyper-parameters with values x of the learned ones."""
@@ -171,7 +169,7 @@ class _Search:
 
     def _fixed_points(self, task, here, looseness):
         """The fixed points with these hyper-parameters; None if the search is of no use there."""
-        return fixed_points(task, here, self.best, self._n_threads, looseness, self._tol)
+        return fixed_points(task, here, self.best, self._n_threads, looseness)
 
     def _curvature_of_prior(self, here, found, n_groups):
         """Curvatures of minus the log-evidence by ln slab variance and log-odds."""
@@ -193,19 +191,16 @@ class _Search:
         parts = visible_parts(self._task, self.best, self.hyperparameters(x))
         return parts and _VisibleSearch(self, parts, x, point)
 
-    def continued(self, x, search, tol):
+    def continued(self, x, search):
         """The point x of this search, from that where a search without some features ended.
 
         None, and nothing has changed, if the solver fails, or the log-density is lower than before.
-        `tol` is the tolerance of the fixed points with hyper-parameters that are found.
         """
         before = self._task, self.best, self._best_density, self._loose, False
         self._task, self.best = search.extended(x)
         # There is most often one more search after a rough one, and none after others.
         self._loose, looseness = False, AFTER_ROUGH if search.is_rough else 1.0
-        self._tol = np.inf if search.is_rough else tol
         point = self.objective(x, looseness)
-        self._tol = np.inf
         if point.value < min(np.inf, EVIDENCE_TOL - before[2]):
             return point
         self._task, self.best, self._best_density, self._loose, self._changed = before
@@ -356,7 +351,6 @@ def maximise_evidence(
     max_iter,
     n_threads=None,
     report=None,
-    tol=np.inf,
     parts=None,
 ):
     """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
@@ -374,8 +368,6 @@ def maximise_evidence(
     n_threads : int, optional
     report : callable, optional
         report(k, value) is called with the number of a fixed point, and minus the log-density.
-    tol : float, optional
-        Tolerance of the fixed points of the end, if it is smaller than that of the search.
     parts : list of VisiblePart, optional
         Parts of the task with which most steps are made; without them all have all features.
 
@@ -401,17 +393,17 @@ def maximise_evidence(
             "max_iter": max_iter,
             "report": reported,
         }
-        x = _maximum(search, parts, tol, options)
+        x = _maximum(search, parts, options)
     return search.hyperparameters(x), search.best
 
 
-def _maximum(search, parts, tol, options):
+def _maximum(search, parts, options):
     """The point of largest density, most steps towards which are made with these parts alone."""
     x, first, box = search.whole[search.free], None, search.bounds[search.free].T
     visible = parts and _VisibleSearch(search, parts, x, None)
     for _ in range(MAX_VISIBLE_SEARCHES if options["max_iter"] else 0):
         found = visible and _maximum_of_visible(visible, x, box, options)
-        if found is None or (point := search.continued(*found, tol)) is None:
+        if found is None or (point := search.continued(*found)) is None:
             break
         x, first = found[0], point
         gain = expected_gain(point, x, *box)

@@ -129,7 +129,7 @@ class VisiblePart(NamedTuple):
         mean, _ = gaussian_statistics(result)
         X = self.part.X
         latent = mean[X.shape[1] :]
-        # Of rows that stand for several X has the multiples by the roots of their numbers.
+        # X has, of rows that stand for several, the multiples by the roots of their numbers.
         latent = latent * np.sqrt(self.part.weights) if latent.size else self.part.y
         residual = latent - X @ mean[: X.shape[1]]
         prior = here.prior(self.whole.groups[self.hidden])

@@ -162,9 +162,9 @@ def test_fixed_points_are_sought_closely_near_the_end_only(monkeypatch):
     options = dict(priors=ParameterPriors.of(task), max_iter=50)
     tried, solve = [], search.fixed_points
 
-    def recorded(task, here, starts, n_threads, looseness, tol):
+    def recorded(task, here, starts, n_threads, looseness):
         tried.append((looseness, task.blocks.deepens))
-        return solve(task, here, starts, n_threads, looseness, tol)
+        return solve(task, here, starts, n_threads, looseness)
 
     monkeypatch.setattr(search, "fixed_points", recorded)
     found, _ = maximise_evidence(*settings, **options)
