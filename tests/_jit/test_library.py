@@ -2,15 +2,13 @@
 
 import re
 
-import llvmlite.binding as llvm
 import numba
 import numpy as np
 import pytest
 from numba.core.codegen import JITCodeLibrary
 
-from fastmf._jit import library
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf._jit.library import Library, without_loop_strength_reduction
+from fastmf._jit.library import Library
 
 VECTOR = numba.float64[::1]
 
@@ -52,27 +50,3 @@ def test_functions_outside_the_package_are_compiled_as_before():
     before = machine_code(numba.njit(weighted))
     kernel(name=None, views=True)(weighted).compile((VECTOR, VECTOR, VECTOR, numba.float64))
     assert machine_code(numba.njit(weighted)) == before
-
-
-def options_of(monkeypatch):
-    given = []
-    monkeypatch.setattr(llvm, "set_option", lambda name, option: given.append(option))
-    return given
-
-
-def test_the_option_is_taken_back(monkeypatch):
-    given = options_of(monkeypatch)
-    with pytest.raises(ZeroDivisionError), without_loop_strength_reduction():
-        with without_loop_strength_reduction():
-            pass
-        assert given == ["-disable-lsr=true"]
-        raise ZeroDivisionError
-    assert given == ["-disable-lsr=true", "-disable-lsr=false"]
-
-
-def test_an_unknown_llvm_is_given_no_option(monkeypatch):
-    given = options_of(monkeypatch)
-    monkeypatch.setattr(library, "LLVM_VERSIONS", ())
-    with without_loop_strength_reduction():
-        pass
-    assert given == []
