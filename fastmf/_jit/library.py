@@ -1,4 +1,4 @@
-"""What LLVM makes of a kernel.
+"""Machine code of a kernel, as LLVM optimises it.
 
 Numba lets LLVM simplify each function before functions are inlined, then inline and simplify the
 whole once more so that counts of references meet, and then optimise it. Kernels without counts of

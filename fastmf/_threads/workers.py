@@ -68,6 +68,17 @@ class _BLAS:
             if self.n_blocks == 0:
                 self._restore()
 
+    def hold(self):
+        """Let no thread change the number until `release`.
+
+        threadpoolctl has a lock of its own, which a child that is forked meanwhile waits for.
+        """
+        self.lock.acquire()
+
+    def release(self):
+        """Let threads change the number again."""
+        self.lock.release()
+
     def forget(self):
         """Reset in a forked child process, which has a single thread."""
         if self.n_blocks:
@@ -110,7 +121,9 @@ _pool = Pool()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget)
-    os.register_at_fork(after_in_child=_blas.forget)
+    os.register_at_fork(
+        before=_blas.hold, after_in_parent=_blas.release, after_in_child=_blas.forget
+    )
 
 
 @contextmanager

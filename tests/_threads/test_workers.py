@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,13 +37,13 @@ def test_threads_that_call_at_once(expected):
         assert list(threads.map(solution, range(8))) == [expected] * 8
 
 
-def forked():
+def forked(work=solution):
     """What a child of this very process computes; it is killed if it hangs."""
     reader, writer = multiprocessing.get_context("fork").Pipe(duplex=False)
     with warnings.catch_warnings():
         # Python warns of forks beside threads, which is the point.
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = multiprocessing.get_context("fork").Process(target=lambda: writer.send(solution()))
+        child = multiprocessing.get_context("fork").Process(target=lambda: writer.send(work()))
         child.start()
     writer.close()  # the child's is left, so that its end shows
     try:
@@ -78,6 +79,28 @@ def test_a_fork_while_other_threads_solve(expected):
     finally:
         stop.set()
         busy.join()
+
+
+@needs_fork
+def test_a_fork_while_another_thread_sets_the_threads_of_blas():
+    lock_of_threadpoolctl = threadpoolctl.OpenBLASController._SHARED_STATE.lock
+    held = threading.Event()
+
+    def hold():
+        with _blas.lock, lock_of_threadpoolctl:
+            held.set()
+            time.sleep(0.2)  # until the process has been forked, or waits for the lock
+
+    def in_a_block():
+        with one_blas_thread():
+            return "done"
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert held.wait(TIMEOUT)
+    assert forked(in_a_block) == "done"
+    other.join()
+    assert in_a_block() == "done"  # released in this process, too
 
 
 def test_what_one_thread_computes_once_keeps_no_other_waiting():
