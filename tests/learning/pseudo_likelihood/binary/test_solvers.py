@@ -142,3 +142,17 @@ def test_weights_that_differ_by_a_factor_have_the_same_fit(solver, factor):
     atol = 0 if factor == 2.0**-40 else 1e-10
     np.testing.assert_allclose(fits[0].parameters, fits[1].parameters, rtol=0, atol=atol)
     np.testing.assert_allclose(np.array(fits[1].history) / factor, fits[0].history, rtol=1e-10)
+
+
+@pytest.mark.parametrize("l2", [1e6, 1e10])
+@pytest.mark.parametrize("solver", ["bslm", "newton", "lbfgs"])
+def test_under_strong_penalties_parameters_are_the_first_gradient(solver, l2):
+    """At zero, over the penalty: h = <x> / l2, J = 2 <x x'> / l2, but for terms in 1 / l2^2."""
+    rng = np.random.default_rng(0)
+    states = np.where(rng.random((300, 6)) < rng.uniform(0.1, 0.9, 6), 1.0, -1.0)
+    states[:, 1] = np.where(rng.random(300) < 0.8, states[:, 0], -states[:, 0])
+    pairs = np.triu_indices(6, 1)
+    expected = np.append(states.mean(0), 2 * (states.T @ states / 300)[pairs])
+    objective = PseudoLikelihood(distinct_rows(states), l2=l2)
+    fit = SOLVERS[solver](objective, starting_point(objective, "independent"))
+    np.testing.assert_allclose(l2 * fit.parameters, expected, rtol=0, atol=1e-3)
