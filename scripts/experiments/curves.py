@@ -165,7 +165,6 @@ _SOLUTIONS = partial(
 # For each picture its table, and what draws it.
 PICTURES = {
     "tap_likelihood": ("tap_likelihood", _HIDDEN),
-    "tap_likelihood_grey": ("tap_likelihood_grey", _HIDDEN),
     "tap_likelihood_faces": ("tap_likelihood_faces", _HIDDEN),
     "tap_deep": ("tap_deep", partial(learning_curves, column="layers", what="hidden units")),
     "tap_solutions": ("tap_solutions", by_solutions),
