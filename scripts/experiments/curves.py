@@ -96,6 +96,7 @@ def by_solutions(rows, path):
             axes = plotting.curves_by_epoch(
                 columns["epoch"], {f"{n:.0f}, {label}": columns[measure]}, ax=axes
             )
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     experiment.picture(axes, path)
 
 
