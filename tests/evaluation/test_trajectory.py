@@ -49,7 +49,7 @@ def test_log_partitions_by_epoch_agree_with_enumeration(dtype):
 
 
 def test_errors_are_the_scatter_of_independent_runs():
-    models = trained(TrajectoryAnnealing(rng=0, n_chains=2, n_first_steps=20, n_steps=1))
+    models = trained(TrajectoryAnnealing(rng=0, n_chains=2, n_first_steps=20, n_steps=1))[3::4]
     truth = mf.exact(models[-1]).log_partition
     found, errors = [], []
     for seed in range(40):
