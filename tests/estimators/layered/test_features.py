@@ -24,7 +24,7 @@ UNITS = {
     "constant": np.c_[PLAIN, np.full(400, 7.0)],
     "single": (PLAIN * [100, 1, 1] + 50).astype(np.float32),
 }
-OPTIONS = {"random_state": 0, "n_epochs": 50}
+OPTIONS = {"random_state": 0, "n_epochs": 25}
 
 
 def model():

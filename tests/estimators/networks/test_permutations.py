@@ -109,10 +109,11 @@ def test_permutations_of_few_rows_are_all_of_them():
     """Each of the 20 ways to deal six rows to two groups of three, by hand."""
     X = potts_table(6, 3)
     options = {"n_states": [3, 2, 2], "l2": 0.1, "l2_field": 0.1, "tol": 1e-8}
+    threes = list(combinations(range(6), 3))
+    fitted = {rows: mf.PottsMachine(**options).fit(X[list(rows)]) for rows in threes}
     found = {}
-    for first in combinations(range(6), 3):
-        rest = [k for k in range(6) if k not in first]
-        fits = [mf.PottsMachine(**options).fit(X[list(k)]) for k in (first, rest)]
+    for first, rest in zip(threes, reversed(threes), strict=True):
+        fits = [fitted[first], fitted[rest]]
         found[first] = potts_statistics(fits)[0].max(), fits
     largest, machines = found[1, 2, 4]
     exact = np.mean([one[0] >= largest - 1e-7 for one in found.values()])
