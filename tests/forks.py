@@ -11,6 +11,9 @@ import subprocess
 import sys
 from functools import cache
 
+# What this package imports.
+IMPORTS = "numba", "scipy.linalg.cython_blas", "scipy.special"
+
 SERVER = """
 import importlib, json, os, sys, tempfile, traceback
 
@@ -55,7 +58,7 @@ for line in requests:
 
 
 def python(
-    code, *arguments, out, environment=os.environ, folder=".", imports=("numba",), compiled=True
+    code, *arguments, out, environment=os.environ, folder=".", imports=IMPORTS, compiled=True
 ):
     """Run a program, as `python -c` does in an environment.
 

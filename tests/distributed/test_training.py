@@ -78,6 +78,10 @@ def test_chunks_give_the_steps_of_units_whose_scale_is_free():
 
 
 def test_workers_are_killed_and_nothing_is_lost(tmp_path):
+    # Workers, and those that take their places, are forks of a process that has imported all.
+    context = distributed.utils.get_mp_context()
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["distributed", "numba", "fastmf.distributed"])
     X = data()
     expected = learned(da.from_array(X, chunks=(60, 16))).model
     reported = []

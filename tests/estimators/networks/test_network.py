@@ -173,7 +173,7 @@ def test_couplings_of_ordinal_items_are_selected():
 def test_progress_of_a_selection_is_shown_on_demand(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
-    X = np.random.default_rng(0).integers(0, 2, (200, 4))
+    X = np.random.default_rng(0).integers(0, 2, (200, 3))
     X[:, 1] = np.where(np.random.default_rng(1).random(200) < 0.8, X[:, 0], X[:, 1])
     for kind in (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine):
         for options in ({"l1": "ebic"}, {"l1": "ebic", "rule": "and"}, {"l1": "cv"}):
