@@ -72,8 +72,8 @@ def test_weights_targets_files_and_reports(kind, tmp_path, monkeypatch):
         np.testing.assert_array_equal(a, b)
     for first, second in zip(ours.credible_sets()[0], dense.credible_sets()[0], strict=True):
         assert set(first.features) == set(second.features)
-    draws = ours.sample_coefficients(300, 0)
-    np.testing.assert_allclose(draws.mean(1), dense.sample_coefficients(300, 0).mean(1), atol=0.05)
+    draws = ours.sample_coefficients(100, 0)
+    np.testing.assert_allclose(draws.mean(1), dense.sample_coefficients(100, 0).mean(1), atol=0.05)
 
 
 def test_standardised_moments_of_rows():
