@@ -105,7 +105,7 @@ def main(argv=None):
                 row |= precision(scores, data)
                 curves += curve(family, method, scores, data)
             if method in OF_METHOD:
-                row |= likelihood(model, data) | landscape(model, data)
+                row |= likelihood(model, data, options.quick) | landscape(model, data)
             found.append(list(row.values()))
             print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
     experiment.table(folder / "models.csv", COLUMNS, found)
@@ -199,10 +199,11 @@ def curve(family, method, scores, data):
     return [(family, method, int(n), round(float(v), 4)) for n, v in zip(tops, values, strict=True)]
 
 
-def likelihood(estimator, data):
+def likelihood(estimator, data, quick):
     """Weighted log-likelihood of the test sequences, by annealing, in nats a sequence."""
+    n_steps, most = (100, 100) if quick else (1000, 8000)
     found = annealed_importance_sampling(
-        estimator.model_, n_chains=200, n_steps=1000, max_steps=8000, rng=0
+        estimator.model_, n_chains=200, n_steps=n_steps, max_steps=most, rng=0
     )
     values = log_likelihood(estimator.model_, data.test, found.log_partition)
     mean = float(np.average(values, weights=data.test_weights))

@@ -11,6 +11,8 @@ from fastmf.learning.layered.settings import LayeredSettings
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
+from dask_workers import import_before_forks  # noqa: E402
+
 from fastmf import distributed as mfd  # noqa: E402
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows the latter ends a process at once
@@ -78,10 +80,7 @@ def test_chunks_give_the_steps_of_units_whose_scale_is_free():
 
 
 def test_workers_are_killed_and_nothing_is_lost(tmp_path):
-    # Workers, and those that take their places, are forks of a process that has imported all.
-    context = distributed.utils.get_mp_context()
-    if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(["distributed", "numba", "fastmf.distributed"])
+    import_before_forks()
     X = data()
     expected = learned(da.from_array(X, chunks=(60, 16))).model
     reported = []

@@ -18,6 +18,10 @@ NAMES = sorted(f[:-3] for f in os.listdir(SCRIPTS) if f.startswith("scaling_"))
 def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
     for package in ("matplotlib", "threadpoolctl", *(["dask"] * ("distributed" in name))):
         pytest.importorskip(package)
+    if "distributed" in name:
+        from dask_workers import import_before_forks
+
+        import_before_forks()
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     options = ["--tiny", "--threads", "2", "--repeats", "1", "--output", str(tmp_path)]
     load(name).main(options)
