@@ -138,9 +138,8 @@ def test_an_estimate_says_whether_it_has_converged():
     assert abs(long.gap) <= 0.5 == long.tolerance
     assert min(long.effective_size, long.reverse_effective_size) >= 10
     # More steps do not change it.
-    for n_steps in (1024, 2048):
-        other = mf.annealed_importance_sampling(model, 200, n_steps, rng=n_steps)
-        assert abs(other.log_partition - long.log_partition) < 4 * np.hypot(other.error, long.error)
+    more = mf.annealed_importance_sampling(model, 100, 2048, rng=1)
+    assert abs(more.log_partition - long.log_partition) < 4 * np.hypot(more.error, long.error)
 
 
 def test_effective_sizes_are_of_the_starts_that_contribute():

@@ -157,7 +157,7 @@ def test_rbms_of_ratings_learn():
     factor = rng.normal(size=(400, 1))
     X = np.digitize(2 * factor + rng.normal(size=(400, 6)), [-1, 1]).astype(float)
     machine = mf.GeneralizedRBM(
-        2, visible=mf.Ordinal.from_data(X), n_epochs=150, learning_rate=0.1, random_state=0
+        2, visible=mf.Ordinal.from_data(X), n_epochs=50, learning_rate=0.1, random_state=0
     )
     machine.fit(X)
     independent = (

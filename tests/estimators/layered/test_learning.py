@@ -178,7 +178,7 @@ KINDS = ["gaussian", "truncated_gaussian", "gauss_bernoulli", "truncated_gauss_b
 def test_raw_tables_of_every_kind_of_units_are_learned_and_imputed(table, visible):
     X = {"wine": WINE, "iris": 10 * IRIS}.get(table)
     X = WINE * np.where(np.arange(13) == 3, 1e6, 1.0) if X is None else X
-    machine = fitted(X, n_epochs=25, visible=visible)
+    machine = fitted(X, n_epochs=50, visible=visible)
     assert machine.gradient_ == "exact"
     alone = machine.pointwise_
     low = (alone.log_prob(X) - alone.log_partition(0.0, 0.0)).sum(1).mean()

@@ -94,7 +94,7 @@ def test_learning_stops_where_ordinary_learning_does():
     """At a maximum of the penalised likelihood, gradients are zero with preconditioners, too."""
     options = dict(gradient="tap", n_sweeps=30, batch_size=60, momentum=0.9, l2=0.05)
     learned = train(
-        start(), stripes(), quick(n_epochs=700, learning_rate=0.5, **options), seed=0
+        start(), stripes(), quick(n_epochs=400, learning_rate=0.5, **options), seed=0
     ).model
     again = train(
         learned, stripes(), quick(n_epochs=20, preconditioning=0.1, **options), seed=0
