@@ -21,7 +21,7 @@ OPTIONS = {
     "visible": "categorical",
     "learning_rate": 0.1,
     "batch_size": 20,
-    "n_epochs": 40,
+    "n_epochs": 20,
     "random_state": 0,
 }
 

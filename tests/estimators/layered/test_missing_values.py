@@ -128,7 +128,7 @@ def test_missing_labels(form):
     if form == "one-hot":
         visible = mf.Categorical(np.zeros((4, 3)))
         given = visible.one_hot(X)
-    options = {"learning_rate": 0.2, "n_epochs": 60, "batch_size": 50, "random_state": 0}
+    options = {"learning_rate": 0.2, "n_epochs": 25, "batch_size": 50, "random_state": 0}
     rbm = mf.GeneralizedRBM(6, visible=visible, **options).fit(given)
     filled = rbm.impute(given)
     filled = filled if form != "one-hot" else visible.labels(filled)
