@@ -47,8 +47,8 @@ MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine: with 30, diverged machines lose phases.
 MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most, while the estimate is below the bound, by this number of
-# its standard errors and nats.
+# Times that phases are looked for at most; the estimate is then below the bound by so many of its
+# standard errors, and by so many nats at least.
 MAX_SEARCHES = 3
 ERRORS_OF_LACKING, MIN_LACKING = 3.0, 0.05
 # Sweeps of TAP and of max-product for starts of the bound, and coupled pairs up to which the state

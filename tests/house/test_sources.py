@@ -220,6 +220,14 @@ def test_no_file_of_tests_is_empty():
     assert [name for name, text in texts.items() if not re.search("def test_|Test", text)] == []
 
 
+def test_no_property_is_computed_under_a_lock():
+    """`functools.cached_property` has a lock in Python 3.11: see `computed_once`."""
+    files = {path.name: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    pattern = re.compile(r"import .*\bcached_property|@(functools\.)?cached_property")
+    assert pattern.search("from functools import cache, cached_property")
+    assert [name for name, text in files.items() if pattern.search(text)] == []
+
+
 def test_no_text_names_a_path_of_one_machine():
     found = {str(path.relative_to(ROOT)): machine_paths(text) for path, text in texts()}
     assert Path("fastmf", "_jit/kernel.py") in map(Path, found)

@@ -62,10 +62,9 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
         raise (TypeError if isinstance(error, TypeError) else ValueError)(f"X: {text}") from error
     X = checked if alone else checked[0]
     if numeric_y and checked[1].dtype.kind not in "fiub":
-        first = np.ravel(checked[1]).tolist()[0]
         raise ValueError(
-            f"y must hold numbers, got {first!r:.40} in row 0: of classes take a classifier, such "
-            "as SpikeSlabClassifier."
+            f"y must hold numbers, got {checked[1].item(0)!r:.40} in row 0: of classes take a "
+            "classifier, such as SpikeSlabClassifier."
         )
     if X.dtype.kind == "f":
         check_finite(estimator, X, missing)

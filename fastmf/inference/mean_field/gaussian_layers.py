@@ -17,12 +17,12 @@ of log Z has as the derivative by J: J v v', of order 3 also J^2 k k' / 2.
 
 import threading
 import weakref
-from functools import cached_property
 
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf._outcomes import CONVERGED, DIVERGED, messages_of
+from fastmf._threads.workers import computed_once
 from fastmf.inference.fixed_point import FixedPoint, ending_of
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
@@ -114,7 +114,7 @@ class Integrated:
         """Rows of the Gaussian units times L^-1."""
         return rows * self.covariance if self.covariance.ndim == 1 else rows @ self.covariance
 
-    @cached_property
+    @computed_once
     def machine(self):
         """The fully visible machine of the other units."""
         gone = np.concatenate([self.gaussian, self.kept])

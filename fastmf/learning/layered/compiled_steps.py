@@ -18,6 +18,7 @@ from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.integrated_phase import SolveOthers
 from fastmf.learning.layered.moves import MoveCouplings, MoveFields, MoveUnits
 from fastmf.learning.layered.phases import DenseRows, Problem, Sample, Solve
+from fastmf.learning.layered.preconditioned_phase import MovePreconditioned
 from fastmf.learning.layered.scaled_phase import MoveScaled
 from fastmf.learning.layered.sparse_phase import SparseRows
 from fastmf.learning.training.ascent import diverged
@@ -36,7 +37,7 @@ def phases_of(problem):
         else Solve
         if problem.settings.gradient in MEAN_FIELD
         else Sample,
-        MoveCouplings,
+        MoveCouplings if problem.settings.preconditioning is None else MovePreconditioned,
         MoveFields if problem.fields_only else MoveScaled if problem.scaled else MoveUnits,
     )
 

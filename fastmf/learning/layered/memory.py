@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference.mean_field._layout import rows_per_worker
-from fastmf.kernels.linear.product import empty_panels, fill_panels, panel_width
+from fastmf.kernels.linear.product import empty_panels, panel_width
 from fastmf.kernels.mean_field.arguments import TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import MEAN, SLOT_SIZE, VAR, A, ActiveRows, worker_shapes
 from fastmf.kernels.training import arguments as types
@@ -195,31 +195,6 @@ class Couplings:
         for w in weights:
             w.flags.writeable = False
         return tuple(weights), tuple(v.copy() for v in self.velocity)
-
-
-class Preconditioners:
-    """The preconditioners of all layers, also packed, and the table that kernels take.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-
-    Attributes
-    ----------
-    table : AddressTable of shape (n_layers, 2)
-    """
-
-    def __init__(self, model):
-        self._matrices = [np.zeros((n, n), model.dtype) for n in model.sizes]
-        self._packed = [empty_panels(n, n, model.dtype) for n in model.sizes]
-        arrays = list(zip(self._matrices, self._packed, strict=True))
-        self.table = AddressTable([[a.ctypes.data for a in pair] for pair in arrays], arrays)
-
-    def load(self, given):
-        """Take over those of a state."""
-        for matrix, packed, new in zip(self._matrices, self._packed, given, strict=True):
-            matrix[:] = new
-            fill_panels(matrix, packed)
 
 
 def solver_of(layout, order, n_rows, n_workers, **options):

@@ -24,12 +24,9 @@ MAX_STATES_OF_ROW = 1 << 16
 
 def metrics(state, monitored, validation, settings, n_threads):
     """Log-likelihoods per unit; the state keeps solutions for those of the next epoch."""
-    model = state.model
+    model, size = state.model, sum(state.model.sizes)
     # Naive mean fields have moments for any machine.
-    size, order = (
-        sum(model.sizes),
-        ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1,
-    )
+    order = ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1
     if settings.gradient == "exact" or is_cheaply_exact(model):
         log_partition = exact_averages(model).log_partition
     else:

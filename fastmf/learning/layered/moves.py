@@ -1,20 +1,16 @@
 """The phases of compiled training steps that move couplings and units."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.mean_field.rows import MEAN, VAR
 from fastmf.kernels.training import arguments as types
-from fastmf.kernels.training import deep, gradients, groups, preconditioned, sparse
+from fastmf.kernels.training import deep, gradients, groups, sparse
 from fastmf.kernels.training.units import average_moments
 from fastmf.learning.layered.domain import after_step, exists, has_constraints, layers_after
-from fastmf.learning.layered.memory import (
-    Couplings,
-    Preconditioners,
-    gradient_of,
-    tasks_of,
-    terms_of,
-)
+from fastmf.learning.layered.memory import Couplings, gradient_of, tasks_of, terms_of
 from fastmf.learning.layered.phases import Phase
 from fastmf.learning.training.ascent import MAX_MODULUS
 from fastmf.learning.training.centring import tilts, with_moved_fields
@@ -31,10 +27,13 @@ TASK_FIELDS, TASK_UNITS = 512, 64
 class MoveCouplings(Phase):
     """Averages of units, the gradient by the couplings, their update and packed copies."""
 
+    # Whether there is memory for the packed gradient times preconditioners: see `Couplings`.
+    conditioned = False
+    kernels_of_update: Sequence = (gradients.move_couplings,)
+
     def __init__(self, run, arguments):
         super().__init__(run, arguments)
         problem, options = run.problem, run.options
-        conditioned = options.preconditioning is not None
         self.kernels = self._kernels(problem)
         data, state = arguments["data"], arguments["model"].state
         second_moments = arguments.get("second_moments", state[VAR])
@@ -44,8 +43,7 @@ class MoveCouplings(Phase):
         terms = [terms_of(k, data, of_model, problem.order) for k in range(n_couplings)]
         gradient = gradient_of(terms, run.layout.bounds, run.dtype)
         effects = "second_moments" in arguments or problem.integrated
-        self.couplings = Couplings(problem.model, gradient.ends, effects, conditioned)
-        self.preconditioners = Preconditioners(problem.model) if conditioned else None
+        self.couplings = Couplings(problem.model, gradient.ends, effects, self.conditioned)
         starts = [units.start for units in run.layout.bounds]
         n_units = TASK_FIELDS if problem.fields_only else TASK_UNITS
         arguments |= {
@@ -64,25 +62,17 @@ class MoveCouplings(Phase):
         if not problem.scaled:
             arguments |= {
                 "momentum": float(options.momentum),
-                "decay": (float(options.l2), float(options.l1) * conditioned),
-                "l1": float(options.l1) * (not conditioned),
+                "decay": (float(options.l2), 0.0),
+                "l1": float(options.l1),
                 "centred": np.array(tilts(problem.model.layers), np.int64) * options.centred,
             }
-        if conditioned:
-            arguments["preconditioners"] = self.preconditioners.table
 
-    @staticmethod
-    def _kernels(problem):
-        conditioned = problem.settings.preconditioning is not None
+    def _kernels(self, problem):
         return [
             sparse.average_sparse if problem.sparse
             else gradients.average if problem.fields_only
             else average_moments,
-            *(
-                [preconditioned.find_gradients, preconditioned.move_preconditioned] if conditioned
-                else [sparse.move_sparse] if problem.sparse
-                else [gradients.move_couplings]
-            ),
+            *((sparse.move_sparse,) if problem.sparse else self.kernels_of_update),
             *[groups.repack_groups] * problem.grouped,
             *[deep.repack_hidden] * problem.model.deep,
         ]  # fmt: skip
@@ -102,10 +92,8 @@ class MoveCouplings(Phase):
         return copies
 
     def load(self, state, rows):
-        """Take over couplings, their last step, and preconditioners."""
+        """Take over couplings, and their last step."""
         self.couplings.load(state.model.couplings, state.velocity.couplings)
-        if self.preconditioners is not None:
-            self.preconditioners.load(state.preconditioners)
 
 
 class MoveFields(Phase):

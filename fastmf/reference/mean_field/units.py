@@ -8,6 +8,16 @@ from fastmf.reference.units import moments
 SMALLEST_NORMAL = 2.0**-126
 
 
+def onsager_of(variance):
+    """Onsager terms of units, from the variances of their fields."""
+    return -variance
+
+
+def tilt_of(field, implicit, mean, external):
+    """Tilts b of units; `implicit` are their Onsager terms, or 0 for states of groups."""
+    return field + implicit * mean + external
+
+
 def update_units(rows, units, prior, products, order, fresh, alone=1):
     """Update some units of all rows from their products: W' m, (W^2)' v and (W^3)' k.
 
@@ -15,9 +25,9 @@ def update_units(rows, units, prior, products, order, fresh, alone=1):
     """
     mean, a, b = rows.mean[:, units], rows.a[:, units], rows.b[:, units]
     if fresh and order >= 2:
-        np.negative(products[1], out=a)
+        a[:] = onsager_of(products[1])
     implicit = alone * a
-    b[:] = products[0] + implicit * mean + rows.field[:, units]
+    b[:] = tilt_of(products[0], implicit, mean, rows.field[:, units])
     if order == 3:
         b += products[2] * prior.third_cumulant(mean)[1] / 6
     relax(rows, units, moments(prior, b, a + rows.precision[:, units]), implicit)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from network_data import table
 from scipy import linalg
 
 import fastmf as mf
@@ -14,7 +15,6 @@ from fastmf.estimators.networks.covariances import (
     singular,
     warn_of_penalty,
 )
-from tests.estimators.networks.test_network import table
 
 
 def test_mixed_covariances_have_the_variances_of_the_sandwich():

@@ -5,11 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
+from network_data import table
 from scipy.stats import multivariate_normal, norm
 
 import fastmf as mf
 from fastmf.estimators.networks.edge_inclusion import EdgeInclusion
-from tests.estimators.networks.test_network import table
 
 
 def all_graphs(values, C, p=0.5, scale=1.0):

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from network_data import table
 from scipy import linalg
 from scipy.stats import chi2, norm
 
 import fastmf as mf
 from tests.estimators.networks.test_edge_inclusion import all_graphs, mixed, naive_covariance
-from tests.estimators.networks.test_network import table
 
 
 def machines():

@@ -4,26 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from network_data import table
 
 import fastmf as mf
 from fastmf.inference.sampling.spins import all_states
-
-
-def table(n=400, d=5, seed=0):
-    """Rows of a chain, in {0, 1}."""
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random((n, d)) < np.linspace(0.7, 0.8, d), 1, -1)
-    return (1 + np.cumprod(steps, axis=1)) // 2
-
-
-@pytest.fixture(scope="module")
-def machine():
-    return mf.FullyVisibleBoltzmannMachine().fit(table())
-
-
-@pytest.fixture(scope="module")
-def samples(machine):
-    return machine.bootstrap(400, 1)
 
 
 def test_codings_have_the_same_probabilities(machine):

@@ -4,10 +4,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from network_data import table
 from scipy.stats import kstest
 
 import fastmf as mf
-from tests.estimators.networks.test_network import table
 
 
 @pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])

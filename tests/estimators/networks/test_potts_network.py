@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from network_data import table
 from scipy.stats import multivariate_normal
 
 import fastmf as mf
-from tests.estimators.networks.test_network import table
 
 
 def states(n=400, seed=0):

@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from network_data import table
 
 import fastmf as mf
 from fastmf.estimators.common.runs import generator_of
-from tests.estimators.networks.test_network import table
 
 MACHINES = [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine]
 
@@ -18,16 +18,6 @@ def ratings(n=400, d=4, seed=0):
     scores = rng.normal(size=(n, 1)) + rng.normal(size=(n, d))
     cuts = [[0.3], [-0.5, 0.5], [-1, 0.2, 1], [-0.7, 0.7]]
     return np.stack([np.digitize(scores[:, j], cuts[j % 4]) for j in range(d)], axis=1)
-
-
-@pytest.fixture(scope="module")
-def machine():
-    return mf.FullyVisibleBoltzmannMachine().fit(table())
-
-
-@pytest.fixture(scope="module")
-def samples(machine):
-    return machine.bootstrap(400, 1)
 
 
 def test_predictability_is_that_of_the_conditionals(machine):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
+from tests.inference.sampling.test_spike_slab import problem
 
 P, NOISE = 6, 0.5
 LOG_ODDS, PRECISION = np.linspace(-1.5, -0.5, P), np.linspace(0.5, 2, P)
@@ -13,16 +14,8 @@ FIELD = np.linspace(-0.5, 0.5, P)
 
 
 def data(kind):
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(25, P))
-    if kind == "copies":
-        X[:, 1], X[:, 3] = X[:, 0], -2 * X[:, 2]
-    if kind == "correlated":
-        X[:, 1:4] = 0.95 * X[:, :1] + 0.3 * X[:, 1:4]
-    if kind == "masked":  # two features that are seen together only
-        X[:, 1] = 0.9 * X[:, 0] + 0.44 * X[:, 1]
-        return X, X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=25)
-    return X, X[:, 0] + 0.4 * X[:, 2] + 0.7 * rng.normal(size=25)
+    """Features, some of them equal, correlated or seen together only, and targets."""
+    return problem(kind)[:2]
 
 
 def log_density(X, y, pattern):

@@ -7,10 +7,8 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.preconditioning import preconditioner, prepare
-from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.training.ascent import ascend, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.trainer import PREPARED_ROWS
@@ -140,46 +138,6 @@ def test_rows_of_preparation_follow_in_the_epoch_and_go_round():
     # Before batches 0, 2 and 4 of six, all rows of the epoch, of which there are few.
     assert [len(column) for column in seen] == [min(len(X), PREPARED_ROWS)] * 3
     np.testing.assert_array_equal(seen[1], np.roll(seen[0], -20))
-
-
-def test_the_number_of_threads_does_not_matter():
-    """Of machines so large that several threads have tasks, and panels in both directions."""
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(300, 90)).astype(np.float32) / 10
-    model = mf.RBM(weights, *(mf.Bernoulli(np.zeros(n, np.float32)) for n in weights.shape))
-    X = (rng.random((200, 300)) < 0.3).astype(np.float32)
-    settings = LayeredSettings(gradient="pcd", batch_size=60, preconditioning=0.2)
-    rows = np.stack([rng.permutation(200)[:60] for _ in range(20)])
-    states = []
-    for n_workers in (1, 2, 3):
-        state = prepared(model, X, settings)
-        taken = CompiledSteps(model, X, settings, 60, 60, n_workers)
-        taken.take(state, rows, range(20), [0.5] * 20)
-        states.append(state)
-    assert abs(states[0].model.weights - weights).max() > 0.01
-    for other in states[1:]:
-        np.testing.assert_array_equal(other.model.weights, states[0].model.weights)
-        for found, expected in zip(other.model.layers, states[0].model.layers, strict=True):
-            np.testing.assert_array_equal(found.field, expected.field)
-
-
-def test_deep_machines_learn():
-    """By compiled steps as one by one, which are the general path."""
-    model = mf.DBM(
-        tuple(
-            0.1 * np.random.default_rng(1).normal(size=pair) for pair in ((N_VISIBLE, 5), (5, 3))
-        ),
-        tuple(mf.Bernoulli(np.zeros(n)) for n in (N_VISIBLE, 5, 3)),
-    )
-    settings = quick(preconditioning=0.2, gradient="tap", n_sweeps=3)
-    one_by_one = LAYERED_FAMILY._replace(steps=None)
-    found, expected = (
-        train(model, stripes(), settings, seed=0, family=family).model
-        for family in (LAYERED_FAMILY, one_by_one)
-    )
-    assert abs(found.weights[1] - model.weights[1]).max() > 1e-5
-    for w, other in zip(found.weights, expected.weights, strict=True):
-        np.testing.assert_allclose(w, other, rtol=1e-9, atol=1e-12)
 
 
 def test_single_batches_are_preconditioned():

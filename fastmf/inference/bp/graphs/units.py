@@ -7,12 +7,11 @@ products of their messages may not be numbers.
 """
 
 from copy import copy
-from functools import cached_property
 
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._threads.workers import in_parallel
+from fastmf._threads.workers import computed_once, in_parallel
 from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
 from fastmf.kernels.bp.graph_layout import GraphLayout, graph_layout
 from fastmf.models._graph import pairwise_graph
@@ -101,7 +100,7 @@ class GraphUnits:
 
     # --- two-valued units -------------------------------------------------------------------------
 
-    @cached_property
+    @computed_once
     def binary(self):
         """`BinaryProblem`, constants of the rows, and the largest sum of exponents of a unit.
 
@@ -138,7 +137,7 @@ class GraphUnits:
 
     # --- units of any number of states ------------------------------------------------------------
 
-    @cached_property
+    @computed_once
     def states(self):
         """For each state of each unit: its unit of the model, its value, and its log-weight."""
         units, values, weights, first = [], [], [], 0
@@ -158,18 +157,18 @@ class GraphUnits:
             first += n
         return tuple(map(np.concatenate, (units, values, weights)))
 
-    @cached_property
+    @computed_once
     def first_state(self):
         """First state of each vertex and their number, as given."""
         return np.append(0, np.cumsum(self.graph.n_states))
 
-    @cached_property
+    @computed_once
     def state_order(self):
         """Given number of each state in breadth-first order."""
         sizes = self.graph.n_states[self.layout.order]
         return _ranges(self.first_state[self.layout.order], sizes)
 
-    @cached_property
+    @computed_once
     def tables(self):
         """First value of each table, and the tables of all edges, as exponents of their states."""
         graph = self.graph

@@ -7,12 +7,12 @@ zero. Another gauge is a linear map of parameters, and so of their errors.
 """
 
 import copy
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from scipy import linalg, sparse
 
+from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
@@ -176,7 +176,7 @@ class DenseObjective(CompositeLikelihood):
         fields = wanted.diagonal()[self.position]
         return np.flatnonzero(np.append(fields, wanted[self.position[u], self.position[v]]))
 
-    @cached_property
+    @computed_once
     def _tables(self):
         return self._tables_of(slice(None))
 

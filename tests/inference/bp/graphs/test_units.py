@@ -1,11 +1,15 @@
 """Graphs of machines as the kernels see them."""
 
+import threading
+
 import numpy as np
 import pytest
 from graph_models import Graph, cyclic, forests, grid_couplings
 
 import fastmf as mf
+from fastmf.inference.bp.graphs import units as module
 from fastmf.inference.bp.graphs.units import GraphUnits, sums_at_ends
+from tests._threads.test_workers import TIMEOUT, forked, needs_fork
 
 
 @pytest.mark.parametrize("name, edges, n", [*forests(), *cyclic()], ids=str)
@@ -52,3 +56,28 @@ def test_probabilities_of_edges_divide_the_tables():
 def test_sums_at_ends():
     edges = np.array([[0, 1], [1, 3]])
     assert sums_at_ends(edges, np.array([2.0, 5.0]), 4).tolist() == [2, 7, 0, 5]
+
+
+@needs_fork
+def test_a_fork_while_another_thread_lists_states(monkeypatch):
+    """The child lists those of a graph of its own, and waits for no lock of the property."""
+    begun, go_on, values = threading.Event(), threading.Event(), module.support
+    one, other = (
+        GraphUnits(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising([0.0, 0.0]))) for _ in "12"
+    )
+
+    def support(prior):
+        if threading.current_thread() is slow:
+            begun.set()
+            go_on.wait(TIMEOUT)
+        return values(prior)
+
+    monkeypatch.setattr(module, "support", support)
+    slow = threading.Thread(target=lambda: one.states)
+    slow.start()
+    try:
+        assert begun.wait(TIMEOUT)
+        assert forked(lambda: other.states[1].tolist()) == [-1.0, 1.0, -1.0, 1.0]
+    finally:
+        go_on.set()
+        slow.join()
