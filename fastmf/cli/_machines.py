@@ -60,6 +60,7 @@ def add_rows(parser):
     alignment = parser.add_argument_group("alignment")
     dca.add_alphabet(alignment)
     dca.add_focus(alignment)
+    dca.add_inserts(alignment)
 
 
 def alphabet_of(machine, arguments):
@@ -90,7 +91,8 @@ def read_rows(name, machine, arguments):
     alphabet = alphabet_of(machine, arguments)
     gaps = "state" if dca.gap_state(alphabet) is not None else "missing"
     # No row is left out: what is written has a line for each.
-    found = load_alignment(name, alphabet, arguments.focus, gaps, outside="missing")
+    options = {"inserts": arguments.inserts, "outside": "missing"}
+    found = load_alignment(name, alphabet, arguments.focus, gaps, **options)
     X = found.X
     if X.shape[1] != machine.n_features_in_:
         X = _columns_of(machine, found, name)

@@ -8,8 +8,7 @@ from fastmf.distributed.training import train
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.training.settings import options_of
-from fastmf.priors._groups import as_states, has_groups
-from fastmf.priors._protocol import n_units
+from fastmf.models._checks import states_of
 
 # Rows to which the units are fitted before learning begins, and which are kept as starts.
 MAX_FIRST_ROWS = 10_000
@@ -79,8 +78,8 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False)
     scaled, rows = model, _states(X, model)
-    if validation_data is not None:
-        validation_data = as_states("validation_data", model.layers[0], validation_data)
+    if validation_data is not None and scaled.sizes[0] != X.shape[1]:
+        validation_data = states_of("validation_data", model.layers[0], validation_data)
     if scaling is not None:
         scaled = scaling.model(model)
         rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
@@ -142,14 +141,13 @@ def transform(estimator, X):
 
 def _states(X, model):
     """Lazy rows as values of all units, of which categorical ones come as labels."""
-    visible, rows = model.layers[0], X.astype(model.dtype)
-    if not has_groups(visible):
+    width, rows = model.sizes[0], X.astype(model.dtype)
+    if X.shape[1] == width:
         return rows
-    width = n_units(visible)
 
     def states(block):
         # A selection of rows can leave blocks without rows.
-        flat = as_states("X", visible, block) if len(block) else np.empty((0, width))
+        flat = states_of("X", model.layers[0], block) if len(block) else np.empty((0, width))
         return flat.astype(model.dtype)
 
     rows = rows.rechunk({1: -1})
