@@ -54,7 +54,7 @@ def flat_states(prior):
         x = np.concatenate([values[min(state, len(values) - 1)] for values in columns])
         own = np.add.reduceat(prior.log_prob(x).astype(float), first_units)
         log_weights[offsets[:-1] + np.minimum(state, sizes - 1)] = own
-    # Of dense blocks SciPy 1.18 warns that the class of the result will change.
+    # SciPy 1.18 warns of dense blocks: the class of the result will change.
     blocks = [scipy.sparse.coo_array(values) for values in columns]
     values = scipy.sparse.block_diag(blocks, format="csr")
     return FlatStates(values, log_weights, offsets, first_units)
