@@ -172,8 +172,8 @@ def table(rows, seeds, floor, counts):
             "scikit-learn's steps are those of `fit` with float32 data, which take half of the "
             "time of `partial_fit`; at each time the best of its settings is shown. Of "
             f"{n_all} estimates of its machines {n_unknown} have not converged and do not count; "
-            f"{n_diverged} of {n_all // len(SECONDS)} runs have diverged: after {SECONDS[-1]} s "
-            "they are worse than independent pixels.",
+            f"{n_diverged} of {n_all // len(SECONDS)} runs have diverged, that is, were "
+            f"worse than independent pixels after {SECONDS[-1]} s.",
         ]
     )
 

@@ -116,12 +116,7 @@ figure = plotting.coefficient_forest(fit, names=names, n_top=10)
 sizes = (0.03, 0.3, 3, 10, 30)
 fits = [mf.SpikeSlabRegressor(expected_model_size=size).fit(table, y) for size in sizes]
 figure = plotting.coefficient_paths(
-    sizes,
-    [fit.coef_ for fit in fits],
-    [fit.inclusion_probability_ for fit in fits],
-    names=names,
-    n_named=5,
-    label="expected number of coefficients",
+    sizes, fits, names=names, n_named=5, label="expected number of coefficients"
 )
 
 # %%
@@ -153,7 +148,7 @@ figure = plotting.sequence_logo(plotting.letter_information(frequencies), "ACGU"
 
 # %%
 # `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.
-figure = plotting.mutation_matrix(potts.mutants(sequences[0]), "ACGU", sequence=sequences[0])
+figure = plotting.mutation_matrix(potts, "ACGU", sequence=sequences[0])
 
 # %%
 # Models, results and tests are tables in notebooks.

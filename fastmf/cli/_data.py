@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets import read_array
+from fastmf._common.warning import warn_user
 from fastmf.datasets.files import read_named
 from fastmf.models._io import replacing
 
@@ -50,7 +50,12 @@ def read(name, arguments, *, whole=False):
     ValueError, OSError
         If there is no such file, or it holds no matrix.
     """
-    array = read_array(name) if not arguments.ignore else read_named(name, arguments.ignore)[0]
+    return read_with_names(name, arguments, whole=whole)[0]
+
+
+def read_with_names(name, arguments, *, whole=False):
+    """The matrix in a file, as of `read`, and the names of its columns, None without them."""
+    array, names = read_named(name, arguments.ignore)
     array = matrix(array, name)
     n = n_rows(arguments)
     if not 0 < arguments.scale < np.inf:
@@ -63,7 +68,47 @@ def read(name, arguments, *, whole=False):
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
         X = (X > arguments.threshold).astype(arguments.dtype)
-    return X
+    return X, names
+
+
+def warn_of_codes(X, names=None):
+    """Warn of numbers such as -9 or 999 that may stand for missing values.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_columns)
+    names : sequence of str, optional
+    """
+    lowest, highest = (reduce.reduce(X, axis=0) for reduce in (np.fmin, np.fmax))
+    for code in _CODES:
+        columns = np.flatnonzero((lowest if code < 0 else highest) == code)
+        if found := [j for j in columns if _stands_out(X[:, j], code)]:
+            shown = [str(j + 1) if names is None else repr(names[j]) for j in found[:5]]
+            columns = ", ".join(shown) + ", ..." * (len(found) > 5)
+            warn_user(
+                f"{code} may stand for a missing value (column{'s' * (len(found) > 1)} {columns}): "
+                "leave such cells empty."
+            )
+
+
+def _stands_out(values, code):
+    """Whether a code occurs more than once, and is not of the kind of all other values."""
+    others = values[(values != code) & (values == values)]
+    if not len(others) or np.count_nonzero(values == code) < 2:
+        return False
+    return others.min() >= 0 if code < 0 else code - others.max() > others.std()
+
+
+def check_case(name, values):
+    """Raise if words of a column differ in upper and lower case alone."""
+    seen = {}
+    for value in values:
+        other = seen.setdefault(value.lower(), value)
+        if other != value:
+            raise ValueError(
+                f"column {name!r} has values that differ in upper and lower case alone, such as "
+                f"{other!r} and {value!r}: write them alike."
+            )
 
 
 def matrix(array, name):
@@ -122,6 +167,8 @@ def _check_output(path, suffixes):
         raise ValueError(f"{path} is a folder; give the name of a file.")
 
 
+# Numbers that often stand for missing values.
+_CODES = (-9, -99, -999, -9999, 99, 999, 9999)
 OUTPUT_SUFFIXES = (".npy", ".npz", ".csv")
 PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -138,8 +185,8 @@ def save_figure(path, figure):
         figure.savefig(file, format=Path(path).suffix[1:].lower(), dpi=150)
 
 
-def write(path, array):
-    """Write an array as .npy, .npz or .csv, atomically."""
+def write(path, array, names=None):
+    """Write an array as .npy, .npz or .csv, which has a line of names if given, atomically."""
     suffix = Path(path).suffix.lower()
     with replacing(path) as file:
         if suffix == ".npy":
@@ -149,4 +196,6 @@ def write(path, array):
         else:
             # Enough digits for the same float to be read back.
             digits = 9 if array.dtype == np.float32 else 17
+            if names is not None:
+                file.write((",".join(map(cell, names)) + "\n").encode())
             np.savetxt(file, array, delimiter=",", fmt=f"%.{digits}g")

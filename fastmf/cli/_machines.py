@@ -60,6 +60,7 @@ def add_rows(parser):
     alignment = parser.add_argument_group("alignment")
     dca.add_alphabet(alignment)
     dca.add_focus(alignment)
+    dca.add_inserts(alignment)
 
 
 def alphabet_of(machine, arguments):
@@ -86,16 +87,51 @@ def read_rows(name, machine, arguments):
     from fastmf.datasets.alignments import is_alignment
 
     if not is_alignment(name):
-        return _data.read(name, arguments), None
+        return read_table(name, machine, arguments), None
     alphabet = alphabet_of(machine, arguments)
     gaps = "state" if dca.gap_state(alphabet) is not None else "missing"
     # No row is left out: what is written has a line for each.
-    found = load_alignment(name, alphabet, arguments.focus, gaps, outside="missing")
+    options = {"inserts": arguments.inserts, "outside": "missing"}
+    found = load_alignment(name, alphabet, arguments.focus, gaps, **options)
     X = found.X
     if X.shape[1] != machine.n_features_in_:
         X = _columns_of(machine, found, name)
     rows = slice(arguments.rows)
     return X[rows], found.names[rows]
+
+
+def read_table(name, machine, arguments, *, whole=False):
+    """Rows of numbers; columns in the order of the machine's where both have names.
+
+    Raises
+    ------
+    ValueError
+        If the table lacks a column of the machine, or has several of its name.
+    """
+    X, names = _data.read_with_names(name, arguments, whole=whole)
+    own = names_of(machine)
+    if names is None or own is None or names == own:
+        return X
+    for column in own:
+        if names.count(column) != 1:
+            found = "more than one column" if column in names else "no column"
+            raise ValueError(
+                f"{name} has {found} {column!r}; the machine has learned from "
+                f"{', '.join(own[:5])}{', ...' * (len(own) > 5)}."
+            )
+    return X[:, [names.index(column) for column in own]]
+
+
+def names_of(machine):
+    """Names of the columns that a machine has learned from, None if they had none."""
+    names = getattr(machine, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def keep_names(machine, names):
+    """Give a fitted machine the names of its columns, if each has its own."""
+    if names is not None and len(set(names)) == len(names) == machine.n_features_in_:
+        machine.feature_names_in_ = np.array(names, object)
 
 
 def _columns_of(machine, alignment, name):
@@ -115,18 +151,18 @@ def write_rows(path, X, names, machine, arguments):
 
     X = np.asarray(X)
     if X.dtype.kind not in "fiub":
-        _write_texts(path, X)
+        _write_texts(path, X, names_of(machine))
     elif path.lower().endswith(FASTA_SUFFIXES):
         write_fasta(path, X, alphabet_of(machine, arguments), names)
     else:
-        _data.write(path, X)
+        _data.write(path, X, names_of(machine))
     print(f"{path}: {len(X)} rows of {X.shape[1]} values")
 
 
-def _write_texts(path, X):
+def _write_texts(path, X, names):
     """Write rows of a machine whose categories are texts, as a table."""
     if not path.lower().endswith(".csv"):
         raise ValueError(f"{path}: the machine's categories are texts; write them to a .csv file.")
     with replacing(path) as file:
-        for row in X.tolist():
+        for row in [*([names] if names else []), *X.tolist()]:
             file.write((",".join(map(_data.cell, row)) + "\n").encode())

@@ -100,6 +100,8 @@ def main(argv=None):
     try:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, arguments.parser)
+            # Commands match columns by their names themselves.
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
             arguments.run(arguments)
             sys.stdout.flush()
     except KeyboardInterrupt:

@@ -97,6 +97,14 @@ def add_focus(parser):
     )
 
 
+def add_inserts(parser):
+    """Add the option that says whether columns of lower-case letters are kept."""
+    parser.add_argument(
+        "--inserts", choices=("drop", "keep"), default="drop",
+        help="whether columns of lower-case letters and dots are left out [drop]",
+    )  # fmt: skip
+
+
 def add_filters(parser):
     """Add the options that say which sequences and columns of an alignment are kept."""
     parser.add_argument(
@@ -104,10 +112,7 @@ def add_filters(parser):
         help="whether sequences with letters outside the alphabet, such as X, are left out, or "
         "these letters are gaps or missing data [drop]",
     )  # fmt: skip
-    parser.add_argument(
-        "--inserts", choices=("drop", "keep"), default="drop",
-        help="whether columns of lower-case letters and dots are left out [drop]",
-    )  # fmt: skip
+    add_inserts(parser)
     parser.add_argument(
         "--max-gaps", type=float, nargs="+", default=[1.0], metavar=("ROWS", "COLUMNS"),
         help="leave out sequences with a larger fraction of gaps, and then columns [1 1]",

@@ -1,8 +1,10 @@
 """`fastmf denoise`: posterior means of clean data given noisy data."""
 
+from functools import partial
+
 import numpy as np
 
-from fastmf.cli import _data, _options
+from fastmf.cli import _data, _machines, _options
 from fastmf.priors._queries import two_values
 
 EPILOG = """\
@@ -66,8 +68,9 @@ def run(arguments):
     inputs = arguments.model, arguments.data, arguments.clean
     _data.check_outputs(inputs, (arguments.output, _data.OUTPUT_SUFFIXES))
     machine = GeneralizedRBM.load(arguments.model)
-    Y = _data.read(arguments.data, arguments)
-    clean = None if arguments.clean is None else _data.read(arguments.clean, arguments)
+    read = partial(_machines.read_table, machine=machine, arguments=arguments)
+    Y = read(arguments.data)
+    clean = None if arguments.clean is None else read(arguments.clean)
     if clean is not None and clean.shape != Y.shape:
         raise ValueError(
             f"{arguments.clean} has shape {clean.shape}, but {arguments.data} {Y.shape}."
@@ -75,7 +78,7 @@ def run(arguments):
     # Options that are not given have the defaults of the estimator's method.
     given = {"n_starts": arguments.n_starts, "anneal": arguments.anneal}
     if arguments.candidates is not None:
-        given["candidates"] = _data.read(arguments.candidates, arguments, whole=True)
+        given["candidates"] = read(arguments.candidates, whole=True)
     with announced("denoising"):
         estimate = machine.denoise(
             Y,
@@ -88,7 +91,7 @@ def run(arguments):
     states = _rounded(estimate, machine.visible_) if binary or arguments.round else None
     if arguments.round:
         estimate = states
-    _data.write(arguments.output, estimate)
+    _data.write(arguments.output, estimate, _machines.names_of(machine))
     print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
     if clean is not None:
         print(_score(clean, Y, states if binary else estimate, binary))

@@ -79,10 +79,11 @@ def run(arguments):
 
 
 def _row(names, wanted):
-    """Number of the sequence of a name, or of the only one that begins so."""
+    """Number of the sequence of a name, or of the only one of that name to a slash, or begin."""
     if wanted is None:
         return 0
     found = [k for k, name in enumerate(names) if name == wanted]
+    found = found or [k for k, name in enumerate(names) if name.partition("/")[0] == wanted]
     found = found or [k for k, name in enumerate(names) if name.startswith(wanted)]
     if len(found) != 1:
         raise ValueError(f"{len(found)} sequences are named {wanted}, expected one.")

@@ -88,6 +88,11 @@ def run(arguments):
     for key in ("group", "cluster"):
         if key in special and any(value is None for value in special[key]):
             raise ValueError(f"column {taken[key]!r} must have no empty cells.")
+    if "group" in special and len(groups := set(special["group"])) > _MAX_CATEGORIES:
+        raise ValueError(
+            f"column {arguments.group!r} has {len(groups)} different values, groups are "
+            f"{_MAX_CATEGORIES} at most: name another column by --group."
+        )
     if "weight" in special:
         special["weight"] = _numbers(taken["weight"], special["weight"])
     page = Page(Path(arguments.table).name, items, arguments)
@@ -116,6 +121,8 @@ def read_items(path):
     if len(rows) < 2:
         raise ValueError(f"{path} must have a line of names and rows below it.")
     names, rows = rows[0], rows[1:]
+    if all(len(row) == len(names) + 1 for row in rows):  # R's names of rows have no name
+        names = ["", *names]
     for k, row in enumerate(rows, 2):
         if len(row) != len(names):
             raise ValueError(f"{path}: row {k} has {len(row)} cells, expected {len(names)}.")
@@ -125,7 +132,11 @@ def read_items(path):
     if names and names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
         names, columns = names[:-1], columns[:-1]
     if len(set(names)) < len(names) or "" in names:
-        raise ValueError(f"{path}: its first line must name all columns, each with its own name.")
+        wrong = next(name for name in names if name == "" or names.count(name) > 1)
+        raise ValueError(
+            f"{path}: its first line must name all columns, each with its own name, got "
+            f"{wrong!r}{' more than once' * (wrong != '')}."
+        )
     return names, {
         name: _without_missing(column) for name, column in zip(names, columns, strict=True)
     }
@@ -171,16 +182,20 @@ def _table(items, columns):
                 f"column {name!r} has {len(values)} different values, items have 2 to "
                 f"{_MAX_CATEGORIES}: leave it out by --ignore, or bin it first."
             )
-        _warn_of_order(name, values)
+        _data.check_case(name, [value for value in values if _order(value)[0]])
         place = {value: k for k, value in enumerate(values)}
         scores.append([np.nan if cell is None else place[cell] for cell in cells])
         categories.append(values)
+    for values in dict.fromkeys(map(tuple, categories)):
+        alike = [n for n, own in zip(items, categories, strict=True) if tuple(own) == values]
+        _warn_of_order(alike, values)
     return np.array(scores, float).T, categories
 
 
-def _warn_of_order(name, values):
+def _warn_of_order(names, values):
     """Warn of categories in order whose scores may be others than 0, 1, 2, ..."""
-    listed = f"in column {name!r}: {', '.join(values)}."
+    columns = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
+    listed = f"in column{'s' * (len(names) > 1)} {columns}: {', '.join(values)}."
     if len(values) > 2 and _order(values[-1])[0]:
         warn_user(
             f"words are taken in alphabetical order, {listed} Write numbers where that is not "

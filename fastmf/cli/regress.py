@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.cli import _data, _options
+from fastmf._common.warning import warn_user
+from fastmf.cli import _data, _machines, _options
 from fastmf.models._io import replacing
 
 EPILOG = """\
@@ -66,7 +67,9 @@ def run(arguments):
         (arguments.plot, _data.PICTURE_SUFFIXES),
         (arguments.model, (".npz",)),
     )
-    X, y, names = _table(arguments)
+    X, y, own_names = _table(arguments)
+    names = own_names or [f"x{j}" for j in range(X.shape[1])]
+    _check(X, y, names, arguments)
     options = {
         "expected_model_size": arguments.expected_model_size,
         "unpenalised": arguments.unpenalised and _places(arguments.unpenalised, names),
@@ -74,6 +77,7 @@ def run(arguments):
     }
     kind = fastmf.SpikeSlabClassifier if arguments.classify else fastmf.SpikeSlabRegressor
     model = kind(**options).fit(X, y)
+    _machines.keep_names(model, own_names)
     _write(arguments.output, model, names)
     what = "accuracy" if arguments.classify else "R^2"
     n_in = int((model.inclusion_probability_ > 0.5).sum())
@@ -88,7 +92,7 @@ def run(arguments):
 
 
 def _table(arguments):
-    """Features, target and names of the features."""
+    """Features, target, and names of the features, None if they have none."""
     from fastmf.datasets import read_array
     from fastmf.datasets.files import read_named
 
@@ -113,14 +117,37 @@ def _table(arguments):
         names = names and [name for j, name in enumerate(names) if known is None or j != place]
     if X.shape[1] == 0:
         raise ValueError(f"{arguments.data} has no column beside the target.")
-    names = names or [f"x{j}" for j in range(X.shape[1])]
-    if len(names) != X.shape[1]:
+    if names and len(names) != X.shape[1]:
         raise ValueError(f"there are {len(names)} names, but {X.shape[1]} features.")
     rows = slice(_data.n_rows(arguments))
-    X, y = X[rows], y[rows]
+    return X[rows], y[rows], names
+
+
+def _check(X, y, names, arguments):
+    """Raise for values that are missing and targets that tell nothing; warn of likely mistakes."""
+    for array in (X, y):
+        finite = np.True_ if array.dtype.kind == "O" else np.isfinite(array)
+        if not finite.all():
+            place = tuple(np.argwhere(~finite)[0])
+            what = "infinite" if np.isinf(array[place]) else "missing"
+            where = f"column {names[place[1]]!r}" if len(place) > 1 else "the target"
+            raise ValueError(
+                f"{where} has {what} values, the first in row {place[0] + 1}: leave such rows out, "
+                "or fill them in first (fastmf impute)."
+            )
     if len(y) > 1 and (y[1:] == y[0]).all():
         raise ValueError(f"the target has the same value, {y[0]!s}, in all {len(y)} rows.")
-    return X, y, names
+    _data.warn_of_codes(X, names)
+    classes = sorted({value for value in y.tolist() if value is not None})
+    if y.dtype.kind == "O":
+        _data.check_case(arguments.target, classes)
+    else:
+        _data.warn_of_codes(y[:, None], ["the target"])
+    if arguments.classify and len(classes) > 2:
+        shown = ", ".join(map(str, classes[:5])) + ", ..." * (len(classes) > 5)
+        raise ValueError(f"--classify takes a target of two classes, got {len(classes)}: {shown}.")
+    if not arguments.classify and len(classes) == 2:
+        warn_user("the target has two values only: --classify takes them for classes.")
 
 
 def _labels(arguments):

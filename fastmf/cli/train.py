@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from fastmf.cli import _data, _options, dca
+from fastmf.cli import _data, _machines, _options, dca
 from fastmf.cli.info import log_likelihoods
 
 EPILOG = """\
@@ -135,7 +135,7 @@ def run(arguments):
     _data.check_outputs(inputs, (arguments.output, (".npz",)))
     if len(arguments.learning_rate) > 2:
         raise ValueError("--learning-rate takes one rate or two, of the first epoch and the last.")
-    X, visible, alignment = _rows(arguments)
+    X, visible, alignment, names = _rows(arguments)
     validation, weights = None, None
     if arguments.validation_share is not None:
         X, validation = _split(X, arguments.validation_share, np.random.default_rng(arguments.seed))
@@ -172,17 +172,20 @@ def run(arguments):
         raise
     if alignment is not None:
         dca.keep_alignment(machine, alignment)
+    _machines.keep_names(machine, names)
     machine.save(arguments.output)
     print(f"{arguments.output}: {_summary(machine)}, {time.perf_counter() - start:.1f} s")
 
 
 def _rows(arguments):
-    """The rows in the file, the visible units, categorical for an alignment, and the alignment."""
+    """Rows of the file, visible units, the alignment and names of columns, None if it has none."""
     from fastmf import Categorical
     from fastmf.datasets.alignments import is_alignment
 
     if not is_alignment(arguments.data):
-        return _data.read(arguments.data, arguments), arguments.visible or "bernoulli", None
+        X, names = _data.read_with_names(arguments.data, arguments)
+        _data.warn_of_codes(X, names)
+        return X, arguments.visible or "bernoulli", None, names
     if arguments.visible not in (None, "categorical"):
         raise ValueError(
             f"{arguments.data} is an alignment: an alignment has categorical units, not "
@@ -192,7 +195,7 @@ def _rows(arguments):
     # The fields are fitted to the columns.
     fields = [[0.0] * len(alignment.alphabet)] * alignment.X.shape[1]
     X = alignment.X[: _data.n_rows(arguments)]
-    return X, Categorical(fields).refit(X), alignment
+    return X, Categorical(fields).refit(X), alignment, None
 
 
 def _split(X, fraction, rng):

@@ -11,6 +11,8 @@ _PIECE_BYTES = 2**20
 # What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
 _LINE_BYTES = 32
 _ROW_BYTES = 100
+# First words of Clustal's format, as other programs write it, too.
+_CLUSTAL = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"MSAPROBS", b"Kalign")
 # In Clustal's files, marks of conserved columns below a block, and the count at the end of a line.
 _CONSERVED = re.compile(rb"[*:. ]*")
 _COUNT = re.compile(rb"\s+[0-9]+$")
@@ -61,7 +63,7 @@ def begins_like_alignment(text):
     text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
     while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
         text = text.partition(b"\n")[2].lstrip()
-    return text.startswith((b">", b"# STOCKHOLM", b"CLUSTAL"))
+    return text.startswith((b">", b"# STOCKHOLM", *_CLUSTAL))
 
 
 def sequences(lines):
@@ -74,7 +76,7 @@ def sequences(lines):
             return _in_blocks(lines)
         if not piece or not begins or piece.startswith((b"#", b";")):
             continue
-        if piece.startswith(b"CLUSTAL"):
+        if piece.startswith(_CLUSTAL):
             return _in_blocks(lines, clustal=True)
         if piece.startswith(b">"):
             return _fasta(lines, piece)

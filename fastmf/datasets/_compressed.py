@@ -14,20 +14,39 @@ def is_compressed(path):
     return begins or str(path).lower().endswith(".gz")
 
 
-# How files of other compressions begin.
+# How files of other compressions and encodings begin.
 _OTHER_FORMATS = {
     b"BZh": "compressed by bzip2: decompress it first, or compress it by gzip",
     b"\xfd7zXZ": "compressed by xz: decompress it first, or compress it by gzip",
     b"\x28\xb5\x2f\xfd": "compressed by zstd: decompress it first, or compress it by gzip",
+    b"\xff\xfe": "text in UTF-16: save it in UTF-8 (spreadsheets: CSV UTF-8)",
+    b"\xfe\xff": "text in UTF-16: save it in UTF-8 (spreadsheets: CSV UTF-8)",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet: unpack it, or save it as CSV in UTF-8",
 }
 
 
-def other_format(path):
-    """Format of a file that cannot be read, and what to do; None if it is not known."""
+def check_file(path):
+    """Raise if there is no such file, nothing in it, or if it is of a format that is not read.
+
+    Parameters
+    ----------
+    path : Path
+    """
+    if str(path) == "-":
+        raise ValueError("standard input (-) is not read: write its data to a file first.")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or device; write its data to a file first.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty.")
     with open(path, "rb") as file:
         begin = file.read(8)
-    return next((text for sign, text in _OTHER_FORMATS.items() if begin.startswith(sign)), None)
+    for sign, what in _OTHER_FORMATS.items():
+        if begin.startswith(sign) and not path.name.lower().endswith(".npz"):
+            raise ValueError(f"{path} is {what}.")
 
 
 def open_decompressed(path):

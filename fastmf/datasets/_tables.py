@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 
+from fastmf._common.warning import warn_user
 from fastmf.datasets._compressed import BLOCK_BYTES, is_compressed, open_decompressed
 
 NOT_UTF_8 = "it is no text in UTF-8; save it in that encoding (spreadsheets: CSV UTF-8)"
@@ -21,6 +22,10 @@ _CERTAIN_DECIMAL_COMMA = re.compile(r'^\s*"?[+-]?\d*,0\d+"?\s*$')
 _DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 # What stands for a missing value, in small letters; an empty cell does, too.
 MISSING_CELLS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", ".")
+_TRUTH_VALUES = {"true": "1", "false": "0"}
+# A first line by which spreadsheets are told the separator of cells.
+_SEPARATOR_LINE = re.compile(r'"?sep=.?"?')
+_NO_THOUSANDS = "write decimal points, and no separators of thousands"
 
 
 def read_table(path, check_memory, left_out=()):
@@ -82,7 +87,10 @@ def read_texts(path):
     with open_decompressed(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
-            begin = next((line for line in text if line.strip() and line[0] != "#"), "")
+            lines = (line for line in text if line.strip() and line[0] != "#")
+            begin = next(lines, "")
+            if _SEPARATOR_LINE.fullmatch(begin.strip()):
+                begin = next(lines, "")
             separator = _separator(begin.rstrip("\r\n"))
             options = {"delimiter": separator, "skipinitialspace": True}
             lines = csv.reader(chain([begin], text), **options)
@@ -109,10 +117,14 @@ def _numbers(lines, separator, names, begin, left_out):
         options["usecols"] = used
     if names is None and separator == "," and n_cells == 2:
         lines = map(_without_decimal_comma, lines)
+    signs = _DecimalSigns()
+    if separator in ";\t":
+        lines = map(signs.watched, lines)
     try:
         array = np.loadtxt(map(_plain(separator), lines), **options)
     except ValueError as error:
         raise ValueError(_in_words(str(error), names)) from error
+    signs.check()
     while names and len(names) > n_cells and names[-1] == "":
         names.pop()
     if names is not None and len(names) > n_cells:
@@ -125,6 +137,46 @@ def _numbers(lines, separator, names, begin, left_out):
     if names is not None and len(names) != array.shape[1]:
         names = None
     return array, names
+
+
+class _DecimalSigns:
+    """Numbers with commas and with points between semicolons or tabs, where both may be decimal.
+
+    A sign of thousands stands before three digits, and after one to three that do not begin by 0.
+    """
+
+    _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+
+    def __init__(self):
+        self._patterns = {
+            sign: re.compile(rf"(?<![\d.,])[+-]?\d*{re.escape(sign)}\d+(?![\d.,])") for sign in ",."
+        }
+        # The first number with each sign, and the signs that are certainly decimal.
+        self.examples, self.certain = {}, set()
+
+    def watched(self, line):
+        """The line as it is, after a look at its numbers."""
+        for sign, pattern in self._patterns.items():
+            if sign in line and sign not in self.certain:
+                found = pattern.findall(line)
+                self.examples |= {sign: found[0]} if found and sign not in self.examples else {}
+                if not all(map(self._THOUSANDS.fullmatch, found)):
+                    self.certain.add(sign)
+        return line
+
+    def check(self):
+        """Raise if a sign of thousands stands beside decimal ones; warn if a comma may be one."""
+        comma, point = map(self.examples.get, ",.")
+        if comma and point and len(self.certain) < 2:
+            raise ValueError(
+                f"it has numbers with commas, such as {comma}, and with points, such as {point}: "
+                f"{_NO_THOUSANDS}"
+            )
+        if comma and "," not in self.certain:
+            warn_user(
+                f"numbers with commas, such as {comma}, are read with decimal commas: leave out "
+                "the commas if they separate thousands."
+            )
 
 
 def _without_decimal_comma(line):
@@ -148,26 +200,29 @@ def _in_words(message, names):
         return message
     row, column = int(found[2]) + 1, int(found[3])
     name = f" ({names[column - 1]!r})" if names and column <= len(names) else ""
-    return (
-        f"{found[1]} in column {column}{name} of row {row} is no number; leave the column out, or "
-        "give its categories numbers"
-    )
+    advice = "leave the column out, or give its categories numbers"
+    if re.fullmatch(r"'[+-]?(\d{1,3}([.,' \xa0]\d{3})+([.,]\d*)?|\d*,\d+)'", found[1]):
+        advice = _NO_THOUSANDS
+    return f"{found[1]} in column {column}{name} of row {row} is no number; {advice}"
 
 
 def _plain(separator):
-    """The function that makes missing cells of a line NaN, and decimal commas points."""
-    words = "|".join(map(re.escape, MISSING_CELLS))
+    """The function that writes missing cells as NaN, truth values and decimal commas as numbers."""
+    words = "|".join(map(re.escape, [*MISSING_CELLS, *_TRUTH_VALUES]))
     if separator == " ":
-        missing = re.compile(rf'(?<!\S)"?(?:{words})"?(?!\S)', re.IGNORECASE)
+        special = re.compile(rf'(?<!\S)"?(?:{words})"?(?!\S)', re.IGNORECASE)
     else:
         space = rf"[^\S{separator}]*"
         cell = rf'{space}(?:"?{space}(?:{words}){space}"?|"")?{space}'
         ends = rf"(?={separator}|$)"
-        missing = re.compile(rf"(?<={separator}){cell}{ends}|^{cell}{ends}", re.IGNORECASE)
+        special = re.compile(rf"(?<={separator}){cell}{ends}|^{cell}{ends}", re.IGNORECASE)
     commas = separator in ";\t"
 
+    def number(cell):
+        return _TRUTH_VALUES.get(cell[0].strip(' "\t').lower(), "nan")
+
     def plain(line):
-        line = missing.sub("nan", line) if missing.search(line) else line
+        line = special.sub(number, line) if special.search(line) else line
         return line.replace(",", ".") if commas else line
 
     return plain
@@ -188,14 +243,16 @@ def _cells(line, separator):
 
 
 def _is_numeric(line, separator):
-    """Whether any cell is a number: a line of column names has none."""
-    for cell in line.split(None if separator == " " else separator):
+    """Whether any cell is a number, or all are truth values: a line of column names has none."""
+    cells = line.split(None if separator == " " else separator)
+    cells = [cell.strip().strip('"').replace(",", ".").lower() for cell in cells]
+    for cell in cells:
         try:
-            float(cell.strip().strip('"').replace(",", "."))
+            float(cell)
         except ValueError:
             continue
         return True
-    return False
+    return all(cell in _TRUTH_VALUES for cell in cells)
 
 
 def _count_cells(path, check_memory):
@@ -212,7 +269,7 @@ def _count_cells(path, check_memory):
 
 def _lines(file, longest):
     """Lines of a table that are neither empty nor comments."""
-    encoding = "utf-8-sig"
+    encoding, is_first = "utf-8-sig", True
     while piece := file.readline(longest):
         if len(piece) == longest:
             raise ValueError(f"it has a line of more than {longest} bytes")
@@ -222,6 +279,10 @@ def _lines(file, longest):
             raise ValueError(NOT_UTF_8) from error
         for line in text.splitlines():
             # A line of tabs alone may be a row of empty cells.
-            if line.strip(" ") and not line.startswith("#"):
+            if not line.strip(" ") or line.startswith("#"):
+                continue
+            names_separator = is_first and _SEPARATOR_LINE.fullmatch(line.strip())
+            is_first = False
+            if not names_separator:
                 yield line
         encoding = "utf-8"

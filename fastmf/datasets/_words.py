@@ -102,6 +102,7 @@ def _lines(path):
 
 def _blocks(path):
     with open_decompressed(path) as file:
+        yield file.read(BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf")
         while block := file.read(BLOCK_BYTES):
             yield block
 

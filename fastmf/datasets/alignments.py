@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmf._common.arguments import number
 from fastmf.datasets._alignment_formats import Lines, begins_like_alignment, sequences
-from fastmf.datasets._compressed import BLOCK_BYTES, beginning, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, beginning, check_file, open_decompressed
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
@@ -210,9 +210,9 @@ def residues_of(path, focus, alignment, inserts="drop"):
 
 
 def is_alignment(path):
-    """Whether a file begins like an alignment; False for one that cannot be read."""
+    """Whether a file begins like an alignment; False for a pipe, and one that cannot be read."""
     try:
-        return begins_like_alignment(beginning(path, 4096))
+        return Path(path).is_file() and begins_like_alignment(beginning(path, 4096))
     except OSError:
         return False
 
@@ -313,10 +313,7 @@ def _fitting_alphabet(rows, columns):
 
 
 def _read(path, max_bytes):
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file.")
+    check_file(path)
     try:
         with open_decompressed(path) as file:
             names, letters, lengths = sequences(Lines(file, max_bytes))

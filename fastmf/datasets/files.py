@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import is_compressed, open_decompressed, other_format
+from fastmf.datasets._compressed import check_file, is_compressed, open_decompressed
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
@@ -49,10 +49,12 @@ def read_array(path, *, max_bytes=None):
     Cells of a table of text are separated by commas, semicolons, tabs or spaces, whichever the
     first line of numbers has, and may be quoted. Between semicolons or tabs, numbers may have
     decimal commas; a single column of these, without a name, would be two columns, and is refused
-    where a number after a comma begins with a zero. The first line may hold names of the columns; a
-    first column that has no name there holds names of the rows, as R and pandas write them, and is
-    left out. Lines that begin with ``#`` are comments. Empty cells, ``NA``, ``N/A``, ``null``,
-    ``none``, ``?`` and ``.`` are NaN. Text is UTF-8.
+    where a number after a comma begins with a zero. Numbers with commas and with points are refused
+    if either sign may separate thousands, as in 1.234 beside 0,5; commas alone that may do so, as
+    in 1,234, are taken for decimal ones with a warning. TRUE and FALSE are 1 and 0. The first line
+    may hold names of the columns; a first column that has no name there holds names of the rows, as
+    R and pandas write them, and is left out. Lines that begin with ``#`` are comments. Empty cells,
+    ``NA``, ``N/A``, ``null``, ``none``, ``?`` and ``.`` are NaN. Text is UTF-8.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def read_array(path, *, max_bytes=None):
            [3. , 4. ]])
     """
     path, key = _split_key(path)
-    _check_file(path)
+    check_file(path)
     name = path.name.lower().removesuffix(".gz")
     if path.name.lower().endswith(".npz"):
         array = _read_npz(path, key, max_bytes)
@@ -80,22 +82,6 @@ def read_array(path, *, max_bytes=None):
     if array.size == 0:
         raise ValueError(f"{path} holds an array without entries, of shape {array.shape}.")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _check_file(path):
-    """Raise if there is no such file, or nothing in it."""
-    if str(path) == "-":
-        raise ValueError("standard input (-) is not read: write its data to a file first.")
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file.")
-    if not path.is_file():
-        raise ValueError(f"{path} is a pipe or device; write its data to a file first.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty.")
-    if not path.name.lower().endswith(".npz") and (what := other_format(path)):
-        raise ValueError(f"{path} is {what}.")
 
 
 def _split_key(path):
@@ -186,7 +172,7 @@ def read_named(path, left_out=()):
             raise ValueError(f"{path} has no names of columns, such as {left_out[0]!r}.")
         return read_array(path), None
     path = Path(path)
-    _check_file(path)
+    check_file(path)
     return _attempt(partial(_read_text_and_names, left_out=left_out), path, "a table", None)
 
 
@@ -199,7 +185,7 @@ def text_cells(path):
         If there is no such file, or it is no table of text.
     """
     path = Path(path)
-    _check_file(path)
+    check_file(path)
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
     return _attempt(lambda path, _: read_texts(path), path, "a table", None)

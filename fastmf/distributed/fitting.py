@@ -8,6 +8,7 @@ from fastmf.distributed.training import train
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.training.settings import options_of
+from fastmf.models._checks import states_of
 
 # Rows to which the units are fitted before learning begins, and which are kept as starts.
 MAX_FIRST_ROWS = 10_000
@@ -76,7 +77,9 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
         estimator.set_params(**own)
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False)
-    scaled, rows = model, X.astype(model.dtype)
+    scaled, rows = model, _states(X, model)
+    if validation_data is not None and scaled.sizes[0] != X.shape[1]:
+        validation_data = states_of("validation_data", model.layers[0], validation_data)
     if scaling is not None:
         scaled = scaling.model(model)
         rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
@@ -134,6 +137,24 @@ def transform(estimator, X):
 
     chunks = rows.chunks[0], (n_features,)
     return rows.map_blocks(features, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+
+
+def _states(X, model):
+    """Lazy rows as values of all units, of which categorical ones come as labels."""
+    width, rows = model.sizes[0], X.astype(model.dtype)
+    if X.shape[1] == width:
+        return rows
+
+    def states(block):
+        # A selection of rows can leave blocks without rows.
+        flat = states_of("X", model.layers[0], block) if len(block) else np.empty((0, width))
+        return flat.astype(model.dtype)
+
+    rows = rows.rechunk({1: -1})
+    return rows.map_blocks(
+        states, dtype=model.dtype, chunks=(rows.chunks[0], (width,)),
+        meta=np.empty((0, 0), model.dtype),
+    )  # fmt: skip
 
 
 def _settings(estimator, model, n_epochs, n_rows):

@@ -142,5 +142,8 @@ def _gradient(state, batch, settings, rng, chunk_rows, n_threads):
 def _chunk_gradient(state, chunk, *arguments):
     """Gradient and moments of one chunk, whose rows are checked here, where they are first read."""
     if not np.isfinite(chunk).all():
-        raise ValueError("X must be finite, got NaN or infinity.")
+        raise ValueError(
+            "X must be finite, got NaN or infinity: missing values need an array in memory, as "
+            "X.compute() is."
+        )
     return batch_gradient(state, chunk, *arguments)

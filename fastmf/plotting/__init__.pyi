@@ -20,7 +20,7 @@ def coefficient_forest(
 ) -> Figure: ...
 def coefficient_paths(
     parameter: ArrayLike,
-    coefficients: ArrayLike,
+    coefficients: Any,
     inclusion_probability: ArrayLike | None = None,
     *,
     names: Sequence[str] | Array | None = None,
@@ -112,8 +112,8 @@ def contact_map(
 def letter_colours(alphabet: str) -> Any: ...
 def letter_information(frequencies: ArrayLike) -> Array: ...
 def mutation_matrix(
-    effects: ArrayLike,
-    alphabet: str,
+    effects: Any,
+    alphabet: str | None = None,
     *,
     sequence: Any = None,
     label: str | None = None,

@@ -112,12 +112,13 @@ def coefficient_paths(
     ----------
     parameter : array of shape (n_fits,)
         Such as expected model sizes; the axis is logarithmic if all are positive.
-    coefficients : array of shape (n_fits, n_features)
+    coefficients : sequence of fitted spike-and-slab estimators, or array (n_fits, n_features)
+        Estimators of one target bring inclusion probabilities and names.
     inclusion_probability : array of shape (n_fits, n_features), optional
         The larger a dot, the more probable it is that the coefficient is not zero; the coloured
         are then the most probable. A dot of probability 1 is in the legend.
     names : sequence of str of length n_features, optional
-        Default: numbers.
+        Default: those of the data frame that estimators were fitted to, or numbers.
     n_named : int, default 8
         The largest in absolute value are coloured and named, all others are grey.
     label : str, optional
@@ -145,17 +146,18 @@ def coefficient_paths(
     >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
     >>> sizes = [0.1, 1, 5]
     >>> fits = [mf.SpikeSlabRegressor(expected_model_size=size).fit(X, y) for size in sizes]
-    >>> figure = mf.plotting.coefficient_paths(
-    ...     sizes,
-    ...     [fit.coef_ for fit in fits],
-    ...     [fit.inclusion_probability_ for fit in fits],
-    ...     n_named=2,
-    ...     label="model size",
-    ... )
+    >>> figure = mf.plotting.coefficient_paths(sizes, fits, n_named=2, label="model size")
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['3', '7', 'inclusion probability 1']
     """
     parameter = _one_axis("parameter", parameter)
+    if len(coefficients) and all(hasattr(fit, "coef_var_") for fit in coefficients):
+        if inclusion_probability is not None:
+            raise ValueError("leave out inclusion_probability: fitted estimators have it.")
+        fits = coefficients
+        names = getattr(fits[0], "feature_names_in_", None) if names is None else names
+        coefficients = [np.squeeze(fit.coef_) for fit in fits]
+        inclusion_probability = [np.squeeze(fit.inclusion_probability_) for fit in fits]
     paths, n_named = real_array("coefficients", coefficients), count("n_named", n_named, 0)
     if paths.ndim != 2 or len(paths) != len(parameter) or not paths.size:
         raise ValueError(

@@ -255,5 +255,6 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     ax.set_yticks(rows, labels)
     ax.invert_yaxis()
     ax.set_xlabel(f"coupling, with {level:.0%} intervals")
+    ax.set_ylabel("pair of items")
     tidy(ax)
     return ax.figure

@@ -248,17 +248,19 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
     return ax.figure
 
 
-def mutation_matrix(effects, alphabet, *, sequence=None, label=None, positions=None, ax=None):
+def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positions=None, ax=None):
     """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
 
     Parameters
     ----------
-    effects : array of shape (n_columns, n_states)
-        For instance the change of the log-probability; NaN is left white.
-    alphabet : str
-        Letters of the states.
+    effects : fitted PottsMachine, or array of shape (n_columns, n_states)
+        Effects, for instance changes of the log-probability; NaN is left white. A machine has those
+        of the mutations of `sequence`.
+    alphabet : str, optional
+        Letters of the states; needed unless the machine has its own, as those of ``fastmf dca``.
     sequence : int array of shape (n_columns,), optional
-        States of the sequence that is mutated, marked by dots; -1 where there is none.
+        States of the sequence that is mutated, marked by dots; -1 where there is none. A machine
+        needs all of them.
     label : str, optional
         Label of the colour bar; by default "change of log-probability (nats)".
     positions : array of int of shape (n_columns,), optional
@@ -286,8 +288,13 @@ def mutation_matrix(effects, alphabet, *, sequence=None, label=None, positions=N
     >>> figure = mf.plotting.mutation_matrix(effects, "ACGU", sequence=[0, 1])
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
     ['A', 'C', 'G', 'U']
+    >>> X = np.random.default_rng(0).integers(0, 4, (200, 6))
+    >>> machine = mf.PottsMachine(l2=0.01).fit(X)
+    >>> figure = mf.plotting.mutation_matrix(machine, "ACGU", sequence=X[0])
     """
-    effects = _by_column("effects", effects, alphabet, missing=True)
+    if hasattr(effects, "mutants"):
+        effects, alphabet = _effects_of(effects, alphabet, sequence)
+    effects = _by_column("effects", effects, _letters(alphabet), missing=True)
     n_columns, n_states = effects.shape
     # A quantile: scaled by a single large effect all others would be pale.
     known = abs(effects[~np.isnan(effects)])
@@ -349,8 +356,18 @@ def letter_colours(alphabet):
     return {letter: known.get(letter, "0.6") for letter in alphabet}
 
 
+def _effects_of(machine, alphabet, sequence):
+    """Effects of the mutations of a sequence, and letters of the machine's states."""
+    if sequence is None:
+        raise ValueError("sequence is needed beside a machine: the states that are mutated.")
+    alphabet = getattr(machine, "alphabet_", None) if alphabet is None else alphabet
+    return machine.mutants(sequence), alphabet
+
+
 def _letters(alphabet):
     """The letters of an alphabet, provided that it is one."""
+    if alphabet is None:
+        raise ValueError("alphabet is needed: a str with the letter of each state.")
     if not isinstance(alphabet, str):
         raise TypeError(f"alphabet must be a str, got {type(alphabet).__name__}.")
     return alphabet

@@ -30,6 +30,7 @@ def unit_prior(name):
             return prior
 
         class_.__new__ = checked_new
+        class_.__reduce__ = _pickled
         class_.sample = accepts_seeds(class_.sample)
         class_.from_data = accepts_tables(class_.from_data.__func__)
         for method in ("log_partition", "moments"):
@@ -39,6 +40,11 @@ def unit_prior(name):
         return class_
 
     return decorate
+
+
+def _pickled(prior):
+    """How a prior is pickled: by its fields, which in derivatives are no valid parameters."""
+    return type(prior)._make, (tuple(prior),)
 
 
 def register(class_):

@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 
 import fastmf as mf
 from fastmf.cli import main
 from fastmf.datasets import load_alignment
+from fastmf.datasets.files import read_named
 
 
 def test_a_table_with_empty_cells(model, stripes, tmp_path, capsys):
@@ -23,6 +26,45 @@ def test_a_table_with_empty_cells(model, stripes, tmp_path, capsys):
     expected = np.exp(log_p - np.logaddexp.reduce(log_p)) @ v[:, :4]
     np.testing.assert_allclose(found[0, :4], expected, atol=1e-4)
     assert "4 of 320 values were missing" in capsys.readouterr().out
+
+
+def test_columns_go_by_their_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(80, 1)) + rng.normal(size=(80, 4)) > 0).astype(int)
+    names = ["a", "b, c", "d", "e"]
+
+    def write(path, order, extra=""):
+        lines = [",".join([*(f'"{names[j]}"' for j in order), *extra])]
+        lines += [",".join([*(str(row[j]) for j in order), *("7" for _ in extra)]) for row in X]
+        Path(path).write_text("\n".join(lines))
+
+    write("t.csv", range(4))
+    options = ["--hidden-units", "2", "--epochs", "1", "-q", "--output", "m.npz"]
+    assert main(["train", "rbm", "t.csv", *options]) == 0
+    write("other.csv", [2, 0, 3, 1], extra="z")
+    for name in ("t", "other"):
+        assert main(["score", "m.npz", f"{name}.csv", "-o", f"{name}-scores.csv"]) == 0
+        assert main(["impute", "m.npz", f"{name}.csv", "-o", f"{name}-all.csv"]) == 0
+    assert Path("t-scores.csv").read_text() == Path("other-scores.csv").read_text()
+    complete, found = read_named("other-all.csv")
+    assert found == names and (complete == X).all()
+    assert main(["sample", "m.npz", "-o", "s.csv"]) == 0 and read_named("s.csv")[1] == names
+    printed = []
+    for name in ("t", "other"):
+        capsys.readouterr()
+        options = ["--flip-probability", "0.1", "--clean", "other.csv", "-o", "d.csv"]
+        assert main(["denoise", "m.npz", f"{name}.csv", *options]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] and read_named("d.csv")[1] == names
+    np.savetxt("bare.csv", X, delimiter=",")  # without names: by their order
+    assert main(["score", "m.npz", "bare.csv", "-o", "bare-scores.csv"]) == 0
+    assert Path("t-scores.csv").read_text() == Path("bare-scores.csv").read_text()
+    write("short.csv", [0, 2, 3])
+    assert main(["score", "m.npz", "short.csv"]) == 1
+    error = capsys.readouterr().err
+    assert "has no column 'b, c'; the machine has learned from a, b, c, d, e" in error
+    assert "warning" not in error
 
 
 def test_letters_that_are_not_known(family, tmp_path):

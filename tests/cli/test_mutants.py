@@ -32,6 +32,14 @@ def test_mutations_are_differences_of_energies(family, tmp_path, capsys):
     assert f"largest change: {best['from']}{best['site']}{best['to']} " in said
 
 
+def test_a_name_goes_up_to_the_slash(family, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.fasta").write_text(">s1/1-6\nACGUAA\n>s10/1-6\nACGUAC\n")
+    assert main(["mutants", str(family[0]), "x.fasta", "--sequence", "s1"]) == 0
+    assert "mutations of s1/1-6" in capsys.readouterr().out
+    assert main(["mutants", str(family[0]), "x.fasta", "--sequence", "s"]) == 1
+
+
 @pytest.mark.parametrize(
     "text, options, says",
     [

@@ -159,6 +159,24 @@ def test_tables_that_are_none(tmp_path, monkeypatch, capsys):
     assert main(["network", "x.npy"]) == 1 and main(["network", "none.csv"]) == 1
 
 
+@pytest.mark.parametrize(
+    "text, options, message",
+    [
+        ("a,b\nno,1\nNo,2\nyes,1\n", [], "upper and lower case alone, such as 'No' and 'no'"),
+        ("a,a,b\n1,2,1\n", [], "got 'a' more than once"),
+        ("a,b,g\n" + "".join(f"{k % 2},{k % 3},{k}\n" for k in range(30)), ["--group", "g"],
+         "column 'g' has 30 different values, groups are 20 at most"),
+    ],
+)  # fmt: skip
+def test_values_that_are_a_mistake_are_refused(
+    tmp_path, monkeypatch, capsys, text, options, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(text)
+    assert main(["network", "t.csv", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("begin", ["", "\ufeff", "# by hand\n"])
@@ -194,15 +212,15 @@ def test_decimal_commas_are_numbers(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("code", [99, -9])
 def test_codes_of_missing_values_are_noticed(tmp_path, monkeypatch, capsys, code):
     monkeypatch.chdir(tmp_path)
-    X = ratings(200)[:, [0, 2, 3]]
-    X[:6, 1] = code
+    X = np.minimum(ratings(200)[:, [0, 2, 3]], 2)
+    X[:6, 1:] = code
     lines = [",".join(map(str, row)) for row in X]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,c", *lines]))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert main(["network", "t.csv", "-q"]) == 0
     error = capsys.readouterr().err
-    assert error.count("warning") == 1 and "not evenly spaced, in column 'b'" in error
+    assert error.count("warning") == 1 and "not evenly spaced, in columns 'b', 'c'" in error
     assert f"{code}" in error
 
 
@@ -210,6 +228,8 @@ def test_names_of_rows_and_separators_at_the_end_are_no_items(tmp_path):
     (tmp_path / "t.csv").write_text(",a,b,\n1,0,none,\n2,1,5,\n")
     names, columns = read_items(tmp_path / "t.csv")
     assert names == ["a", "b"] and columns == {"a": ["0", "1"], "b": [None, "5"]}
+    (tmp_path / "t.csv").write_text('"a","b"\n"x",0,none\n"y",1,5\n')  # R's write.table
+    assert read_items(tmp_path / "t.csv") == (names, columns)
 
 
 def test_order_of_words_is_said(table, capsys):

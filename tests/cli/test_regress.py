@@ -1,4 +1,5 @@
 import csv
+import warnings
 
 import numpy as np
 import pytest
@@ -74,10 +75,15 @@ def test_classes_of_words_beside_columns_of_words(table, capsys):
     ):
         assert main([*command, *options]) == 1
         assert message in capsys.readouterr().err
-    with open("t.csv", "w") as file:
-        file.write("\n".join(text[:9] + [lines[9] + ","] + text[10:]))
-    assert main([*command, "--ignore", "who"]) == 1
-    assert "missing values" in capsys.readouterr().err
+    for line, message in (
+        (lines[9] + ",", "missing values"),
+        (lines[9] + ",perhaps", "two classes, got 3: no, perhaps, yes"),
+        (lines[9] + ",Yes", "'Yes' and 'yes': write them alike"),
+    ):
+        with open("t.csv", "w") as file:
+            file.write("\n".join([*text[:9], line, *text[10:]]))
+        assert main([*command, "--ignore", "who"]) == 1
+        assert message in capsys.readouterr().err
 
 
 def test_what_cannot_be_predicted_is_said(tmp_path, capsys):
@@ -87,6 +93,55 @@ def test_what_cannot_be_predicted_is_said(tmp_path, capsys):
     np.savetxt(tmp_path / "y.csv", [[1.0, 2], [3, 2]], delimiter=",")
     assert main(["regress", str(tmp_path / "y.csv")]) == 1
     assert "the target has the same value, 2.0, in all 2 rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "column, cells, code, says",
+    [
+        ("a", {3: "", 5: "inf"}, 1, "column 'a' has missing values, the first in row 4"),
+        ("b", {4: "-inf"}, 1, "column 'b' has infinite values, the first in row 5"),
+        ("y", {6: "NA"}, 1, "the target has missing values, the first in row 7"),
+        ("a", {3: "-9", 5: "-9"}, 0, "-9 may stand for a missing value (column 'a')"),
+        ("b", {3: "999", 7: "999"}, 0, "999 may stand for a missing value (column 'b')"),
+        ("y", {3: "-99", 7: "-99"}, 0, "-99 may stand for a missing value (column 'the target')"),
+        ("a", {3: "-9"}, 0, ""),  # once
+        ("b", {3: "99", 4: "99", 5: "95", 6: "96"}, 0, ""),  # near other values
+        ("c", {3: "-9", 4: "-9"}, 0, ""),  # one of several negative numbers
+    ],
+)
+def test_values_that_may_be_missing(tmp_path, monkeypatch, capsys, column, cells, code, says):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = {
+        "a": rng.uniform(1, 80, 40), "b": rng.uniform(1, 80, 40), "c": rng.normal(0, 9, 40),
+    }  # fmt: skip
+    table["y"] = 100 + table["a"] + table["c"] + rng.normal(size=40)
+    table = {name: [f"{x:.3f}" for x in values] for name, values in table.items()}
+    for row, cell in cells.items():
+        table[column][row] = cell
+    lines = [",".join(table), *map(",".join, zip(*table.values(), strict=True))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main(["regress", "t.csv", "-q"]) == code
+    error = capsys.readouterr().err
+    assert says in error and bool(says) == ("may stand" in error or "values" in error)
+
+
+def test_a_target_of_two_values_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savetxt("t.csv", np.c_[rng.normal(size=(40, 2)), np.arange(40) % 2], delimiter=",")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main(["regress", "t.csv", "-q"]) == 0
+    assert "two values only: --classify" in capsys.readouterr().err
+
+
+def test_the_estimator_keeps_names(table):
+    _, _, names = table
+    assert main(["regress", "table.csv", "--target", "yield", "--model", "m.npz"]) == 0
+    assert mf.SpikeSlabRegressor.load("m.npz").feature_names_in_.tolist() == names
 
 
 def test_classes_and_columns_that_stay(table):

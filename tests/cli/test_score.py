@@ -32,6 +32,20 @@ def test_likelihoods_are_exact_and_in_nats_a_row(model, stripes, tmp_path, capsy
     assert "for machines of visible units alone, not a GeneralizedRBM" in capsys.readouterr().err
 
 
+def test_lower_case_letters_are_taken_on_demand(family, tmp_path, capsys):
+    machine_file, alignment, _ = family
+    text = alignment.read_text().replace(".", "")
+    (tmp_path / "upper.fasta").write_text(text)
+    (tmp_path / "lower.fasta").write_text(text.lower())
+    command = ["score", str(machine_file), str(tmp_path / "lower.fasta")]
+    assert main([*command, "-o", str(tmp_path / "l.csv")]) == 1
+    assert "pass --inserts 'keep'" in capsys.readouterr().err
+    assert main([*command, "-o", str(tmp_path / "l.csv"), "--inserts", "keep"]) == 0
+    command = ["score", str(machine_file), str(tmp_path / "upper.fasta")]
+    assert main([*command, "-o", str(tmp_path / "u.csv")]) == 0
+    assert rows_of(tmp_path / "l.csv") == rows_of(tmp_path / "u.csv")
+
+
 def test_energies_of_sequences_and_their_names(family, tmp_path):
     machine_file, alignment, X = family
     output = tmp_path / "e.csv"

@@ -64,6 +64,8 @@ def test_a_raw_table_with_names_and_empty_cells_is_learned(tmp_path, capsys):
     assert train(tmp_path / "t.csv", tmp_path / "m.npz", *options) == 0
     printed = float(re.search(r"(-[\d.]+) nats a row", capsys.readouterr().out)[1])
     machine = GeneralizedRBM.load(tmp_path / "m.npz")
+    assert machine.feature_names_in_.tolist() == list("abcdefghijklm")
+    del machine.feature_names_in_
     assert printed == pytest.approx(machine.score(wine), abs=0.02)
     by_column = (1 + np.log(2 * np.pi * np.nanvar(wine, 0))) / 2
     assert printed > -(by_column * (~np.isnan(wine)).mean(0)).sum() + 1

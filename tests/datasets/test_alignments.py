@@ -1,3 +1,4 @@
+import bz2
 import gzip
 import os
 import tracemalloc
@@ -187,6 +188,8 @@ def test_the_alphabet_of_most_letters_fits(tmp_path, rows, alphabet):
         ("\ufeff#A3M#\r\n>q\r\nACD\r\n", ["ACD"], range(3)),
         ("CLUSTAL W (1.83) multiple sequence alignment\n\n\none   ACDE 4\ntwo   A-DE 3\n      * **"
          "\n\none   FG 6\ntwo   -G 4\n      .:\n", ["ACDEFG", "A-DE-G"], range(6)),
+        ("MUSCLE (3.8) multiple sequence alignment\n\none ACDE\ntwo A-DE\n", ["ACDE", "A-DE"],
+         range(4)),
         ("CLUSTAL O(1.2.4)\r\n\r\none ACDE\r\ntwo A-DE\r\n", ["ACDE", "A-DE"], range(4)),
     ],
 )  # fmt: skip
@@ -279,10 +282,11 @@ def test_what_is_left_out_is_known(tmp_path):
 @pytest.mark.parametrize(
     "text, says",
     [
-        (b"", "it is empty"),
+        (b"", "is empty"),
         (b"\n\n  \n", "it is empty"),
         (b"ACDE\nACDE\n", "begins neither with '>'"),
-        (b"\xff\xfe>\x00a\x00", "begins neither with '>'"),
+        (b"\xff\xfe>\x00a\x00", "text in UTF-16: save it in UTF-8"),
+        (bz2.compress(b">a\nAC\n"), "compressed by bzip2"),
         (b">a\n>b\n", "titles, but no letters"),
         (b">a", "titles, but no letters"),
         (b">a\nACD\n>b\nACDE\n", r"sequence 2 \(b\) has 4 columns, the first one 3"),
@@ -512,3 +516,13 @@ def test_families_have_the_rows_that_their_sources_say(name, options, shape):
     if name == "DHFR.a2m":  # plmc's weights are 0 for the rows that it leaves out
         weights = np.loadtxt(path.with_name("DHFR_weights_raw.txt"))
         np.testing.assert_array_equal(found.rows, np.flatnonzero(weights))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_said_to_be_one(tmp_path):
+    os.mkfifo(tmp_path / "x.fasta")
+    assert not is_alignment(tmp_path / "x.fasta")  # which would take what the pipe holds
+    with pytest.raises(ValueError, match="is a pipe or device"):
+        load_alignment(tmp_path / "x.fasta")
+    with pytest.raises(ValueError, match="standard input"):
+        load_alignment("-")

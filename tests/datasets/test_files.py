@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastmf.datasets import read_array
-from fastmf.datasets.files import read_named
+from fastmf.datasets.files import read_named, text_cells
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 
@@ -116,6 +116,60 @@ def test_tables_of_other_programs(tmp_path, text, suffix):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "sep=;\na;b\n1;2,5\n0;NA\n",
+        "sep=,\r\n1,2.5\r\n0,\r\n",
+        '"a","b"\nTRUE,2.5\nFALSE,NA\n',
+        "a\tb\n true \t2,5\nfalse\t\n",
+        '"True" 2.5\n"False" nan\n',
+    ],
+)
+def test_truth_values_and_the_line_of_the_separator(tmp_path, text):
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), [[1, 2.5], [0, np.nan]])
+    assert text_cells(tmp_path / "x.csv")[-1][0].strip() in ("0", "FALSE", "false", "False")
+
+
+def test_truth_values_alone_are_no_names(tmp_path):
+    (tmp_path / "x.csv").write_text("true,false\nfalse,false\n")
+    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), [[1, 0], [0, 0]])
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize(
+    "rows, says",
+    [
+        # Read as decimals, one sign or the other would be wrong by a factor of 1000.
+        (["1.234 0,5", "2.345 1,25"], "commas, such as 0,5, and with points, such as 1.234"),
+        (["1,234 0.5", "2,345 1.25"], "commas, such as 1,234, and with points, such as 0.5"),
+        (["1,234 5.678"], "no separators of thousands"),
+        (["1.234.567 1", "2 3"], "no separators of thousands"),
+        (["1,234.5 1", "2 3"], "no separators of thousands"),
+    ],
+)
+def test_signs_of_thousands_are_refused(tmp_path, rows, says, separator):
+    (tmp_path / "x.tsv").write_text("a b\n".replace(" ", separator))
+    with open(tmp_path / "x.tsv", "a") as file:
+        file.writelines(row.replace(" ", separator) + "\n" for row in rows)
+    with pytest.raises(ValueError, match=says):
+        read_array(tmp_path / "x.tsv")
+
+
+def test_commas_that_may_be_of_thousands_are_said(tmp_path):
+    (tmp_path / "x.csv").write_text("a;b\n1,234;5\n12,500;7\n")
+    with pytest.warns(UserWarning, match="1,234, are read with decimal commas"):
+        found = read_array(tmp_path / "x.csv")
+    np.testing.assert_array_equal(found, [[1.234, 5], [12.5, 7]])
+    for certain in ("0,125", "1234,500", "1,25", "-,500"):
+        (tmp_path / "x.csv").write_text(f"a;b\n1,234;5\n{certain};7\n")
+        assert read_array(tmp_path / "x.csv")[0, 0] == 1.234
+    # Both signs are certainly decimal: two programs wrote the columns.
+    (tmp_path / "x.csv").write_text("a;b\n1,25;0.5\n2,345;1.234\n")
+    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), [[1.25, 0.5], [2.345, 1.234]])
+
+
+@pytest.mark.parametrize(
     "text, names",
     [
         ("1 2\n", None),
@@ -203,7 +257,7 @@ def strangely_compressed(archive):
         ("x.csv", b"1,2\n3,x\n", "'x' in column 2 of row 2 is no number"),
         ("x.csv", b"age,sex\n3,f\n", r"'f' in column 2 \('sex'\) of row 1 is no number"),
         ("x.csv", b',"sex"\n"a","f"\n', r"'f' in column 2 \('sex'\) of row 1"),
-        ("x.csv", b"\xff\xfe\x00", "no text in UTF-8"),
+        ("x.csv", b"\xff\xfe\x00", "text in UTF-16: save it in UTF-8"),
         ("x.csv", "größe,b\n1,2\n".encode("latin-1"), "no text in UTF-8"),
         ("x.csv.gz", gzip.compress(b"1,2\n" * 99)[:-9], "cannot be read"),
         ("x.idx", idx(PIXELS, 8)[:-1], "needs 40 bytes, it has 39"),

@@ -63,7 +63,7 @@ def written(path, text, name="model.uai"):
     "text",
     [
         TEXT,
-        TEXT.replace("\n", "\r\n"),
+        "\ufeff" + TEXT.replace("\n", "\r\n"),
         " ".join(TEXT.split()),
         "\n\n" + TEXT.replace("\n", "\t\n \n"),
         TEXT.replace("MARKOV", "bayes").rstrip(),

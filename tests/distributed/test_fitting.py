@@ -45,6 +45,20 @@ def weights(machine):
     return found if isinstance(found, tuple) else (found,)
 
 
+def test_labels_of_categorical_units_in_blocks():
+    X = np.random.default_rng(0).integers(0, 3, (230, 4)).astype(np.float32)
+    X[:, 1] = (X[:, 0] + (np.random.default_rng(1).random(230) < 0.2)) % 3
+    options = {"visible": "categorical", **OPTIONS}
+    whole = mf.GeneralizedRBM(3, **options).fit(X)
+    blocks = mf.GeneralizedRBM(3, **options).fit(
+        da.from_array(X, chunks=(60, 3)), validation_data=X[:50]
+    )
+    for a, b in zip(*map(weights, (whole, blocks)), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
+        assert b.dtype == np.float32
+    assert len(blocks.history_["validation_log_likelihood"]) == blocks.n_iter_
+
+
 def test_real_columns_are_learned_in_their_own_units():
     X = real()
     options = {"visible": "gaussian", "gradient": "cd", **OPTIONS, "learning_rate": 0.02}

@@ -31,7 +31,7 @@ def test_blocks_are_found():
     a, b = np.array([[1.0, 0.5], [0.5, 1.0]]), np.eye(1)
     listed = blocks_of([a, b])
     assert [list(units) for units, _ in listed] == [[0, 1], [2]]
-    large = sparse.block_diag([a] * 300).tocsr()
+    large = sparse.block_diag([sparse.csr_array(a)] * 300).tocsr()
     mixed = np.random.default_rng(0).permutation(600)
     found = blocks_of(large[mixed][:, mixed])
     assert 1 < len(found) < 10

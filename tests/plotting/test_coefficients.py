@@ -99,6 +99,30 @@ def test_probabilities_of_paths_must_fit(wrong):
         coefficient_paths([1, 10], PATHS, wrong)
 
 
+class Fit:
+    """Attributes of a fitted regression of three named features."""
+
+    coef_var_ = np.ones(3)
+    feature_names_in_ = np.array(["a", "b", "c"])
+
+    def __init__(self, coef, probability):
+        self.coef_, self.inclusion_probability_ = coef, probability
+
+
+def test_paths_of_fitted_estimators_are_those_of_their_arrays():
+    probability = np.array([[0.1, 0.5, 0.0], [1.0, 0.2, 0.0]])
+    fits = [Fit(*values) for values in zip(PATHS, probability, strict=True)]
+    (drawn,) = coefficient_paths([1, 10], fits).axes
+    (expected,) = coefficient_paths([1, 10], PATHS, probability, names=["a", "b", "c"]).axes
+    for one, other in zip(drawn.lines, expected.lines, strict=True):
+        np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
+        assert one.get_label() == other.get_label()
+    for one, other in zip(drawn.collections, expected.collections, strict=True):
+        np.testing.assert_array_equal(one.get_sizes(), other.get_sizes())
+    with pytest.raises(ValueError, match="leave out inclusion_probability"):
+        coefficient_paths([1, 10], fits, probability)
+
+
 def test_paths_need_a_row_for_each_fit():
     with pytest.raises(ValueError, match=r"shape \(3, n_features\), got \(2, 3\)"):
         coefficient_paths([1, 2, 3], PATHS)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import fastmf as mf
 from fastmf.plotting import (
     contact_map,
     letter_colours,
@@ -201,6 +202,20 @@ def test_mutation_matrix(tmp_path):
     assert [tick.get_text() for tick in ax.get_yticklabels()] == list(PROTEIN)
     assert bar.get_ylabel() == "effect"
     figure.savefig(tmp_path / "mutations.png")
+
+
+def test_effects_of_a_machine_are_those_of_its_mutants():
+    X = np.random.default_rng(0).integers(0, 4, (100, 5))
+    machine = mf.PottsMachine(l2=0.1).fit(X)
+    (image,) = mutation_matrix(machine, "ACGU", sequence=X[0]).axes[0].images
+    np.testing.assert_array_equal(image.get_array(), machine.mutants(X[0]).T)
+    machine.alphabet_ = "WXYZ"  # as of `fastmf dca`
+    axes = mutation_matrix(machine, sequence=X[0]).axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == list("WXYZ")
+    with pytest.raises(ValueError, match="sequence is needed"):
+        mutation_matrix(machine, "ACGU")
+    with pytest.raises(ValueError, match="alphabet is needed"):
+        mutation_matrix(machine.mutants(X[0]))
 
 
 def test_a_mutation_matrix_of_zeros_or_unknown_effects():

@@ -1,5 +1,6 @@
 """What every unit prior promises, tested on one table of priors."""
 
+import pickle
 from typing import NamedTuple
 
 import mpmath
@@ -447,6 +448,10 @@ def test_slices_and_steps_of_parameters(prior):
     moved = map_parameters(lambda p, g: p + 1e-6 * g, prior, step)
     assert (moved.log_partition(b[0], a[0]) >= prior.log_partition(b[0], a[0])).all()
     assert leaves(project(prior))[0].shape == leaves(prior)[0].shape
+    again = pickle.loads(pickle.dumps(step))
+    assert type(again) is type(step)
+    for one, other in zip(leaves(again), leaves(step), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @every_simple_prior

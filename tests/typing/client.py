@@ -200,6 +200,7 @@ def sequences(folder: Path) -> dict[str, Array]:
         plotting.precision_curve({"machine": precision}),
         plotting.sequence_logo(heights, potts.alphabet),
         plotting.mutation_matrix(machine.mutants(alignment.X[0]), potts.alphabet),
+        plotting.mutation_matrix(machine, sequence=alignment.X[0]),
     ):
         figure.savefig(folder / "figure.png")
     print(plotting.letter_colours("ACGU"), first, second)
@@ -251,6 +252,7 @@ def pictures(folder: Path) -> None:
         plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),
         plotting.coefficient_forest(mf.SpikeSlabRegressor().fit(np.eye(4), np.arange(4.0))),
         plotting.coefficient_paths([1, 2], [[0.1, 0.2], [0.2, 0.3]], label="size"),
+        plotting.coefficient_paths([1], [mf.SpikeSlabRegressor()], n_named=2),
         plotting.convergence_history(mf.tap(machine, history=True), tol=1e-6),
         plotting.log_partitions(mf.log_partition_report(machine)),
     ):

@@ -51,11 +51,13 @@ def is_numeric(X):
 
 
 def declared_categories(X):
-    """Categories of those columns of a data frame that are of pandas' categorical type."""
-    if not hasattr(X, "dtypes") or not hasattr(X, "iloc"):
+    """Categories of the columns of a data frame that are pandas' categoricals or polars Enums."""
+    is_pandas = hasattr(X, "iloc")
+    if not hasattr(X, "dtypes") or not (is_pandas or hasattr(X, "get_column")):
         return {}
-    dtypes = np.atleast_1d(np.asarray(X.dtypes, object))
-    return {j: as_array(d.categories) for j, d in enumerate(dtypes) if hasattr(d, "categories")}
+    dtypes = enumerate(np.atleast_1d(np.asarray(X.dtypes, object)))
+    declared = {j: d for j, d in dtypes if is_pandas or type(d).__name__ == "Enum"}
+    return {j: as_array(d.categories) for j, d in declared.items() if hasattr(d, "categories")}
 
 
 def as_array(values):

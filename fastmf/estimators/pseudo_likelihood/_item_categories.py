@@ -80,7 +80,7 @@ def _given(X, n_categories):
     if not is_numeric(X):
         raise TypeError(
             "n_categories is the number of codes 0, 1, ...: give None for strings, whose "
-            "categories are found in the data, or declared by a pandas categorical."
+            "categories are found in the data, or declared by a pandas categorical or polars Enum."
         )
     first = int((X == sizes).any() and not (X == 0).any())
     return [np.arange(first, first + size) for size in np.broadcast_to(sizes, X.shape[1])]
@@ -112,6 +112,6 @@ def _in_order(estimator, values, j):
         warn_user(
             f"the categories of column {column_name(estimator, j)} are taken in alphabetical "
             f"order, {', '.join(map(str, values[:10]))}: declare their order by a pandas "
-            "categorical, or give codes.",
+            "categorical or polars Enum, or give codes.",
         )
     return values

@@ -54,8 +54,10 @@ def flat_states(prior):
         x = np.concatenate([values[min(state, len(values) - 1)] for values in columns])
         own = np.add.reduceat(prior.log_prob(x).astype(float), first_units)
         log_weights[offsets[:-1] + np.minimum(state, sizes - 1)] = own
-    values = scipy.sparse.block_diag(columns, format="csr")
-    return FlatStates(scipy.sparse.csr_array(values), log_weights, offsets, first_units)
+    # SciPy 1.18 warns of dense blocks: the class of the result will change.
+    blocks = [scipy.sparse.coo_array(values) for values in columns]
+    values = scipy.sparse.block_diag(blocks, format="csr")
+    return FlatStates(values, log_weights, offsets, first_units)
 
 
 def batches_of_rows(missing, offsets):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.common.categories import as_array, codes, decoded
+from fastmf.estimators.common.categories import as_array, codes, declared_categories, decoded
 
 RNG = np.random.default_rng(0)
 CHAIN = (np.cumprod(np.where(RNG.random((200, 4)) < 0.75, 1, -1), axis=1) > 0).astype(int)
@@ -140,3 +140,21 @@ def test_labels_in_half_and_extended_precision(dtype):
     machine = mf.PottsMachine(l2=0.1).fit(CHAIN.astype(dtype))
     np.testing.assert_array_equal(machine.couplings_, expected.couplings_)
     np.testing.assert_array_equal(machine.impute(labels), expected.impute(labels.astype(float)))
+
+
+def test_enums_of_polars_declare_their_order():
+    polars = pytest.importorskip("polars")
+    levels = ["low", "medium", "high"]
+    frame = polars.DataFrame({"a": ["high", "low"], "b": ["x", "y"], "c": ["low", "medium"]})
+    frame = frame.with_columns(
+        polars.col("a").cast(polars.Enum(levels)), polars.col("c").cast(polars.Categorical)
+    )
+    (declared,) = declared_categories(frame).items()
+    assert declared[0] == 0 and declared[1].tolist() == levels
+    rng = np.random.default_rng(0)
+    codes = np.digitize(rng.normal(size=(80, 1)) + rng.normal(size=(80, 3)), [-0.5, 0.8])
+    words = polars.DataFrame(dict(zip("abc", np.array(levels)[codes].T, strict=True)))
+    machine = mf.OrdinalMachine().fit(words.cast(polars.Enum(levels)))
+    assert [list(known) for known in machine.categories_] == [levels] * 3
+    expected = mf.OrdinalMachine().fit(codes)
+    np.testing.assert_array_equal(machine.couplings_, expected.couplings_)

@@ -188,7 +188,7 @@ def test_bounds_of_many_units_of_which_some_are_not_coupled():
     rng = np.random.default_rng(5)
     part = np.triu(rng.normal(size=(4, 4)), 1)
     small = mf.BoltzmannMachine(part + part.T, mf.Ising(rng.normal(size=4)))
-    couplings = sparse.block_diag([small.couplings] * 625, format="csr")
+    couplings = sparse.block_diag([sparse.csr_array(small.couplings)] * 625, format="csr")
     model = mf.BoltzmannMachine(
         sparse.csr_array(couplings), mf.Ising(np.tile(small.prior.field, 625))
     )

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -41,3 +44,13 @@ def test_what_is_not_learned_stays():
     zero = parameters.combine(np.zeros_like)
     np.testing.assert_array_equal(zero.layers[0].precision, np.zeros(3))
     np.testing.assert_array_equal(zero.layers[0].upper, np.ones(3))
+
+
+def test_derivatives_are_pickled_as_they_are():
+    """Processes send them to each other: a negative derivative is no valid precision."""
+    derivative = ModelParameters.of(DBM(COUPLINGS, LAYERS)).combine(np.negative)
+    again = pickle.loads(pickle.dumps(derivative))
+    assert [type(layer) for layer in again.layers] == [type(layer) for layer in LAYERS]
+    np.testing.assert_array_equal(again.layers[1].precision, [-1, -1])
+    np.testing.assert_array_equal(again.couplings[0], -COUPLINGS[0])
+    assert copy.deepcopy(derivative).layers[1].precision[0] == -1
