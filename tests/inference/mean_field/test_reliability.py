@@ -103,8 +103,9 @@ def test_solution_of_small_weight_is_flagged_if_it_stands_for_the_machine():
     field[:] = 0.05
     model = mf.RBM(weights, mf.Ising(field), mf.Ising(-2 * field))
     exact = mf.exact(model).log_partition
-    for found in (mf.tap(model), mf.relaxed_bp(model), mf.adaptive_tap(model)):
+    for found in (mf.tap(model), mf.relaxed_bp(model)):
         assert not found.converged or found.reliable == (found.log_partition > exact - 0.7)
+    assert not mf.adaptive_tap(model).reliable  # one of two phases, with means of either
 
 
 def test_rows_with_fields_and_clamped_units():
