@@ -57,6 +57,8 @@ from fastmf.priors._queries import two_values
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
 MAX_THIRD_ORDER = 1.0
+# Size that couplings have at most in sums of their powers, which otherwise overflow.
+MAX_COUPLING = 1e50
 # Fraction of the way to a random state from which naive mean field descends.
 MOVED = 0.1
 UNSTABLE = "it is unstable (spin glass)"
@@ -177,7 +179,8 @@ class FixedPointCheck(NamedTuple):
         if self.own is not None and (is_integrated(self.model) or self.own.has_pairs(len(rows))):
             return []
         sides, state, tilt, _ = self._rows_of(found, rows)
-        checks = []
+        limited = with_entries(sides.couplings, lambda w: np.clip(w, -MAX_COUPLING, MAX_COUPLING))
+        sides, checks = sides._replace(couplings=limited), []
         if _is_simple(sides):
             mean, var = state[0], np.where(tilt.clamped, 0, state[1])
             checks.append((unstable_rows(sides, var), UNSTABLE))
