@@ -51,8 +51,8 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_score)
         A better estimate of the log-likelihood of the model, which is made before a warning: that
         of each epoch is by few mean-field solutions, and may be nats too low.
     largest_score : callable
-        What the log-likelihood is at most, by a lower bound of the log-partition: where learning
-        has diverged, that of an epoch may be nats too high.
+        Upper bound of the log-likelihood, by a lower bound of the log-partition: where learning has
+        diverged, that of an epoch may be nats too high.
     """
     if independent is None or not epoch:
         return
@@ -62,7 +62,7 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_score)
     least = max(independent - small, largest - max(LOST_GAIN * (largest - independent), small))
     if np.isfinite(found) and found < least:
         found = max(found, score())
-    # Those of earlier epochs may be too high by as much, so that this does not tell of a fall.
+    # Earlier epochs may be too high by as much, so that the bound does not tell of a fall.
     elif np.isfinite(found) and (most := largest_score()) < independent - small:
         found = most
     advice = (
