@@ -26,6 +26,9 @@ PAIRS_AT_A_TIME = 64
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
+# Features that are one block whether they correlate or not: its patterns are all there are
+# (`fastmf.inference.ep.block_sites`), and with Gaussian noise the posterior is exact.
+FEATURES_OF_ONE_BLOCK = 11
 
 
 def correlated_blocks(X, scores=None, n_rows=None):
@@ -49,7 +52,7 @@ def correlated_blocks(X, scores=None, n_rows=None):
 
     Notes
     -----
-    Clumps: the feature of largest score and those that are in no block yet and correlate with it by
+    Up to 11 features that are not constant are one block. Of more, clumps: the feature of largest score and those that are in no block yet and correlate with it by
     more than 0.4 (more where there are so few samples that independent columns might), and so on
     with the rest, up to 2000 leads or ten times the rows; what is left stays single. Then columns
     that are linear combinations of others join them, if the block stays small enough; these
@@ -59,6 +62,9 @@ def correlated_blocks(X, scores=None, n_rows=None):
     """
     n, p = n_rows or len(X), X.shape[1]
     columns = unit_columns(X)
+    if p <= FEATURES_OF_ONE_BLOCK:
+        present = np.flatnonzero(_are_present(columns))
+        return [present] if len(present) > 1 else []
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
     threshold = max(MIN_BLOCK_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
     # A pair at the threshold may be in or out: in single precision this takes half the time.
@@ -77,6 +83,13 @@ def correlated_blocks(X, scores=None, n_rows=None):
         if len(units) <= few:
             blocks = _joined(blocks, _dependences(columns[:, units], units))
     return [block for block in blocks if len(block) > 1]
+
+
+def _are_present(columns):
+    """Which of some unit columns are not zero."""
+    if isinstance(columns, StoredColumns):
+        return columns.squares() > 0
+    return columns.any(axis=0)
 
 
 def _any_pair(columns, threshold):

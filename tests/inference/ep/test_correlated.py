@@ -9,6 +9,12 @@ from fastmf.inference.ep import correlated
 from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut
 
 
+@pytest.fixture(autouse=True)
+def few_features_are_as_many(monkeypatch):
+    """Blocks of a few features as of many: else all of them are one block."""
+    monkeypatch.setattr("fastmf.inference.ep.correlated.FEATURES_OF_ONE_BLOCK", 0)
+
+
 def as_sets(blocks):
     return {tuple(sorted(map(int, block))) for block in blocks}
 
