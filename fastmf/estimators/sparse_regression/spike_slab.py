@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.sparse_regression._from_moments import FromMoments
 from fastmf.estimators.sparse_regression._rows import (
@@ -224,6 +225,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         self._check_options()
         groups = self._groups(X.shape[1])
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        warn_of_missing_codes(self, targets, "y")
         weights = row_weights(sample_weight, X.shape[0])
         if weights is not None:
             check_counts(weights.sum(), np.count_nonzero(weights))

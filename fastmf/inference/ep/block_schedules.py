@@ -6,7 +6,6 @@ block of all units needs no steps: its cavity is the likelihood, whatever its si
 """
 
 import numpy as np
-
 from numpy.linalg import LinAlgError
 
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS, STALLED
@@ -53,17 +52,21 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     schedule, damping, patience, deepens = settings
     blocks = Blocks(members, model.n_units)
     problem = block_problem(model, blocks, options, _included_before(blocks, init))
+    start = None if init is None else _sites_from(problem, init)
     bounded = problem.min_site_precision > -np.inf
     if not (len(blocks.singles) or bounded) and len(members) == 1:
         state = _state_of_one_block(model, problem, deepens)
         if state is not None:
             trace.add(state.residual(), lambda: state.problem.energy(state))
             return _result(model, state.problem, (state, CONVERGED, schedule), trace)
-    state = None if init is None else problem.state_of(_sites_from(problem, init))
+    state = None if start is None else problem.state_of(start)
     if state is None:
         state = problem.state_of(_first_sites(model, problem))
     if state is None:
-        raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
+        raise ValueError(
+            "the model has no proper Gaussian side: make values of X and y smaller, or "
+            "noise_variance larger if it is small beside them."
+        )
     first = EPTrace(False) if schedule == "convergent" else trace
     end = block_sweeps(problem, state, damping, first, patience=patience, deepens=deepens)
     problem = end[0].problem

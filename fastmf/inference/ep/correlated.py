@@ -26,12 +26,12 @@ PAIRS_AT_A_TIME = 64
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
-# Features that are one block whether they correlate or not: its patterns are all there are
-# (`fastmf.inference.ep.block_sites`), and with Gaussian noise the posterior is exact.
+# Features that are one block, whether they correlate or not, where noise is Gaussian: it has all
+# patterns (`fastmf.inference.ep.block_sites`), so that the posterior is exact.
 FEATURES_OF_ONE_BLOCK = 11
 
 
-def correlated_blocks(X, scores=None, n_rows=None):
+def correlated_blocks(X, scores=None, n_rows=None, *, few_are_one=False):
     """Blocks of features that are strongly correlated, or linearly dependent.
 
     Parameters
@@ -44,6 +44,8 @@ def correlated_blocks(X, scores=None, n_rows=None):
         `StoredColumns`, of which that is not known in advance).
     n_rows : float, optional
         How many rows the rows stand for.
+    few_are_one : bool, default False
+        Whether up to 11 features that are not constant are one block: with Gaussian noise.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def correlated_blocks(X, scores=None, n_rows=None):
 
     Notes
     -----
-    Up to 11 features that are not constant are one block. Of more, clumps: the feature of largest score and those that are in no block yet and correlate with it by
+    Clumps: the feature of largest score and those that are in no block yet and correlate with it by
     more than 0.4 (more where there are so few samples that independent columns might), and so on
     with the rest, up to 2000 leads or ten times the rows; what is left stays single. Then columns
     that are linear combinations of others join them, if the block stays small enough; these
@@ -62,7 +64,7 @@ def correlated_blocks(X, scores=None, n_rows=None):
     """
     n, p = n_rows or len(X), X.shape[1]
     columns = unit_columns(X)
-    if p <= FEATURES_OF_ONE_BLOCK:
+    if few_are_one and p <= FEATURES_OF_ONE_BLOCK:
         present = np.flatnonzero(_are_present(columns))
         return [present] if len(present) > 1 else []
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
