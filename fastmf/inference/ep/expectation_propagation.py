@@ -129,10 +129,11 @@ def expectation_propagation(
 
     Reading `reliable` or `message` of a converged result with spike-and-slab priors, but for rows
     with latent variables, compares it with a sum over all models of up to 16 features, and of more
-    with chains over models, of the 400 features at most that are likeliest: `reliable` is False if an inclusion probability differs by more than
-    0.1, or if the patterns that the chains found have more evidence than `log_evidence` says, and
-    None if there are too many effects (40) or likely features to tell. It takes less than a second
-    and draws the same numbers each time; no result depends on whether it is read.
+    with chains over models, of the 400 features at most that are likeliest: `reliable` is False if
+    an inclusion probability differs by more than 0.1, or if the models that were found have more
+    evidence than `log_evidence` says, and None if there are too many effects (40) or likely
+    features to tell. It takes less than a second and draws the same numbers each time; no result
+    depends on whether it is read.
 
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points

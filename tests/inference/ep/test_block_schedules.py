@@ -226,7 +226,7 @@ def test_a_block_of_all_features_is_exact(kind):
     X = rng.normal(size=(6 if kind == "few rows" else 30, 7))
     if kind == "copies":
         X[:, 1], X[:, 2] = X[:, 0], -X[:, 0] / 2
-    noise = {"few rows": 0.5, "strong": 1e-6, "copies": 1e-4}[kind]
+    noise = {"few rows": 0.5, "strong": 1e-4, "copies": 1e-4}[kind]
     y = X[:, 0] - X[:, 3] + 0.4 * rng.normal(size=len(X))  # more noise than the model has
     model = mf.SparseLinearModel(X, y, noise, mf.GaussBernoulli(np.zeros(7), 1.0, -1.0))
     evidence, mean, deviation, included = regression.exact(model)
