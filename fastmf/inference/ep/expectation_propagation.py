@@ -80,8 +80,8 @@ def expectation_propagation(
         have an effect, by a few iterations with single sites, each with those that correlate with
         it by more than 0.4, or are linearly dependent; up to 60 of them, and cut further where they
         would include more features than are summed over (see Notes), if the parts converge; all
-        features, if there are 11 at most and no latent variables. None, or no such features: single sites. The prior must
-        be a GaussBernoulli.
+        features, if there are 11 at most and no latent variables. None, or no such features:
+        single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
         fall, and sites are extrapolated near the end (parallel); 0 (sequential). The convergent

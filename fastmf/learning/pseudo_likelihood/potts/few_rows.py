@@ -52,7 +52,7 @@ class FewRows:
         self.n_coefficients = self.S.shape[1] * data.n_states
         self.field_scale, self.centring = field_scales(data, self.field_ridge)
         spread = self.share @ self.K.diagonal() - self.share @ self.K @ self.share
-        variance = max(float(spread), 0.0) / self.S.shape[1]
+        variance = max(float(spread), 0.0) / max(self.S.shape[1], 1)
         f = data.frequencies()
         self.scale = 1 / np.sqrt(data.total * variance * f * (1 - f) + self.ridge)
         self.size = self.n_coefficients + data.n_states
