@@ -61,9 +61,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         hundreds of deviations away.
     blocks : "auto", None or array of shape (n_features,)
         Features that are treated together, as `fastmf.expectation_propagation` does: those that are
-        correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
-        found may be joined and cut in the search, and two that may share an effect are joined at
-        its end: see `blocks_`.
+        correlated or linearly dependent, or all of up to 11 ("auto"), those of the same label, or
+        none. Blocks that are found may be joined and cut in the search, and two that may share an
+        effect are joined at its end: see `blocks_`.
     unpenalised : sequence of int, str or bool, or None
         Columns, by their numbers or names or as a mask, whose coefficients are never zero and have
         a flat prior, such as age and sex: they are projected out of y and all others. Their
