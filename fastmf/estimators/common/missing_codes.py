@@ -15,7 +15,8 @@ FEWEST_ENTRIES = 2
 def missing_code(X, codes=CODES):
     """A code of missing values in numbers, and its first column; None if there seems to be none.
 
-    A code is far from all other values of its column, farther than they are from each other.
+    A code is far from all other values of its column, farther than they are from each other; or it
+    is negative and they are not.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def missing_code(X, codes=CODES):
             values[-1]: (values[-1] - values[-2], values[-2] - values[0], counts[-1]),
         }  # fmt: skip
         for code, (gap, spread, n) in ends.items():
-            if code in n_entries and gap > spread:
+            if code in n_entries and (gap > spread or code == values[0] < 0 <= values[1]):
                 first.setdefault(code, int(j))
                 n_entries[code] += n
     return next(((int(c), j) for c, j in first.items() if n_entries[c] >= FEWEST_ENTRIES), None)
@@ -64,7 +65,8 @@ def warn_of_missing_codes(estimator, X, name="X", codes=CODES):
     if found is not None:
         code, j = found
         column = column_name(estimator, j) if name == "X" else j
+        place = f" in column {column}" if X.shape[1] > 1 or name == "X" else ""
         warn_user(
-            f"{name} has the value {code} in column {column}, far from all others, which is taken "
+            f"{name} has the value {code}{place}, far from all others, which is taken "
             "as a number: if it marks missing values, replace it by NaN or fill it in."
         )

@@ -28,11 +28,23 @@ def test_codes_are_found(code, dtype):
 
 
 @pytest.mark.parametrize(
-    "values", [[-9.0, -5, 0, 3, 8], [99, 20, 45, 70, 98], [0, 99, 0, 99, 0], [-9, -9, 1, 1, 1]]
+    "values",
+    [
+        [-9.0, -5, 0, 3, 8],
+        [99, 20, 45, 70, 98],
+        [0, 99, 0, 99, 0],
+        [-9, -9, 1, 1, 1],
+        [-40, -20, -9],
+    ],
 )
 def test_values_among_others_are_none(values):
     """Near the others, or one of two values."""
     assert missing_code(np.repeat(values, 12)[:, None].astype(float)) is None
+
+
+def test_negative_codes_among_ages():
+    ages = np.array([-9.0, 1, 20, 50, 80])
+    assert missing_code(np.repeat(ages, 12)[:, None]) == (-9, 0)
 
 
 @pytest.mark.parametrize("kind", ["features", "target", "classes", "items", "labels", "threshold"])
@@ -52,12 +64,12 @@ def test_estimators_warn(kind):
         "labels": lambda: mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X),
         "threshold": lambda: mf.FullyVisibleBoltzmannMachine(threshold=1, l2=0.1).fit(X),
     }
-    name, column = ("y", 0) if kind == "target" else ("X", 2)
+    place = "y has the value 99," if kind == "target" else "X has the value 99 in column 2"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fits[kind]()
     texts = [str(one.message) for one in caught]
-    assert any(text.startswith(f"{name} has the value 99 in column {column}") for text in texts)
+    assert any(text.startswith(place) for text in texts)
 
 
 def test_negative_labels_of_sequences_are_missing_without_a_warning():
