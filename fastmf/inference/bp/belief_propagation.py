@@ -314,11 +314,15 @@ def belief_propagation(
 
 def _checked(found, model, fields, stable=None):
     """The same `Beliefs` with what is computed when it is read."""
-    options = BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0)
-    several = functools.partial(_from_starts, options) if stable is None else None
-    check = BeliefsCheck(model, fields, stable, several)
+    check = BeliefsCheck(model, fields, stable, _from_other_starts if stable is None else None)
     found.__dict__["_loops"] = check.corrections
     return with_check(found, check)
+
+
+def _from_other_starts(model, fields, n_rows):
+    """The `Beliefs` of an RBM from so many starts as a check of others has."""
+    options = BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0)
+    return _from_starts(options, model, fields, n_rows)
 
 
 def _from_starts(options, model, fields, n_rows):
