@@ -377,12 +377,9 @@ def _finish(settings, problem, record, workspaces, place, damping):
     if after:
         shared = smaller(index, problem.hidden_field.shape[0] - 1)
         fields = row(problem.hidden_field, (shared, 0), n)
-        sums = row(workspaces.message_sums, (w, 0, 0), n_blocks * n)
-        for j in range(n):
-            total = fields[j]
-            for block in range(n_blocks):
-                total += sums[block * n + j]
-            hidden[j] = total
+        copy(fields, hidden)
+        for block in range(n_blocks):
+            add(row(workspaces.message_sums, (w, block, 0), n), hidden)
     p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     old, changes = row(workspaces.beliefs, (w, 2, 0), n), row(workspaces.product64, (w, 0), n)
     call(settings.hidden_beliefs, (hidden, old, p, q, changes, damping))
