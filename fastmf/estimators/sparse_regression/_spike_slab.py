@@ -255,10 +255,13 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
     def _searched(self, task, start, fixed, parts, options):
         """The task, where its search ended, and the task with its full blocks cut, or None."""
-        options = options | {"parts": parts, "max_iter": self.max_evidence_iter}
-        best, nearby = maximise_evidence(task, start, fixed, **options)
+        options = options | {"parts": parts, "max_iter": self.max_evidence_iter, "tol": self.tol}
+        best, nearby, starts = maximise_evidence(task, start, fixed, **options)
         task = task if nearby is None else with_blocks_of(task, nearby)
-        results = self._final(with_joins(task, MAX_JOINS), best, nearby)
+        # The search has the default damping, and parallel steps of blocks.
+        ended = nearby and starts is None and self.damping is None and self.solver == "auto"
+        final = with_joins(task, MAX_JOINS)
+        results = nearby if ended else self._final(final, best, starts or nearby)
         if have_ended(results) or not (nearby and have_ended(nearby)):
             nearby = results
         task = with_blocks_of(task, results)

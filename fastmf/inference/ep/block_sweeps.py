@@ -25,8 +25,10 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
 MAX_REJECTED, MAX_BARREN_ITERATIONS = 12, 16
-# Tolerance of some blocks alone, in units of the differences of all, and of that of all.
-SETTLED_AT_FIRST, SETTLED_AT_END = 0.03, 0.25
+# Tolerance of some blocks alone, in units of the differences of all, and of that of all; and part of
+# the differences that a step is to leave after which they are brought there again: other units have
+# to follow them elsewhere.
+SETTLED_AT_FIRST, SETTLED_AT_END, SETTLED_PART = 0.03, 0.25, 0.3
 
 
 def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIONS, deepens=True):
@@ -92,6 +94,8 @@ class _Sweeps:
             state = self._step(state, max(recent), put)
             if state is None:
                 return closest, IMPROPER, "parallel"
+            if put is not None:
+                self.settles = state.residual() < SETTLED_PART * residual
         return closest, OUT_OF_ITERATIONS, "parallel"
 
     def _settled(self, state, residual):

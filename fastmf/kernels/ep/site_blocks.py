@@ -24,8 +24,9 @@ from fastmf._jit.kernel import address_of, call, kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.work import new_work
 
-# A pattern counts if its weight is at least exp(-this) of the largest so far.
-MAX_LOG_RATIO = 42.0
+# A pattern counts if its weight is at least exp(-this) of the largest so far: 1e5 that do not are
+# less than 1e-8.
+MAX_LOG_RATIO = 30.0
 # Smallest pivot, relative to the diagonal of Q, of a pattern that is proper.
 MIN_PATTERN_PIVOT = 1e-14
 
@@ -197,7 +198,10 @@ def _sum_patterns(given, c, largest, pattern, address, sums):
                 ratio = np.exp(top - value)
                 _scale(sums, ratio)
                 total, full, top = total * ratio, full * ratio, value
-            if value > top - MAX_LOG_RATIO:
+            counts = value > top - MAX_LOG_RATIO
+            if counts or s < largest:
+                _whiten(s - 1, pattern)
+            if counts:
                 weight = np.exp(value - top)
                 total += weight
                 full += weight if s == largest else 0.0
@@ -222,7 +226,7 @@ def _scale(sums, ratio):
 def _append(given, s, j, c, pattern):
     """Make unit j the one number s of the pattern: its log-weight; NaN if it is not proper."""
     prior, linear, precision, first, square = given
-    members, factor, whiten, _, whitened, _, log_weights = pattern
+    members, factor, _, _, whitened, _, log_weights = pattern
     d, here, log_weight = len(members), square + j * c, np.nan
     rest = precision[here + j] + prior[2, first + j]
     scale, along = rest, linear[first + j] + prior[1, first + j]
@@ -238,14 +242,23 @@ def _append(given, s, j, c, pattern):
         members[s] = j
         pivot = np.sqrt(rest)
         z = along / pivot
-        factor[s * d + s], whiten[s * d + s], whitened[s] = pivot, 1 / pivot, z
-        for t in range(s):
-            value = 0.0
-            for r in range(t, s):
-                value -= factor[s * d + r] * whiten[r * d + t]
-            whiten[s * d + t] = value / pivot
+        factor[s * d + s], whitened[s] = pivot, z
         log_weight = log_weights[s] + prior[0, first + j] + z * z / 2 - np.log(pivot)
     return log_weight
+
+
+@kernel(mode="merged")
+def _whiten(s, pattern):
+    """Row s of the inverse factor, of the unit that was appended last."""
+    members, factor, whiten, _, _, _, _ = pattern
+    d = len(members)
+    scale = 1 / factor[s * d + s]
+    whiten[s * d + s] = scale
+    for t in range(s):
+        value = 0.0
+        for r in range(t, s):
+            value -= factor[s * d + r] * whiten[r * d + t]
+        whiten[s * d + t] = value * scale
 
 
 @kernel(mode="merged")

@@ -24,7 +24,7 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     start = Hyperparameters(1.0, 1.0, np.zeros(1))
     fixed = Hyperparameters(False, False, False)
     task = Regression(model.X, model.y, groups)
-    best, _ = maximise_evidence(task, start, fixed, max_iter=100)
+    best, _, _ = maximise_evidence(task, start, fixed, max_iter=100)
 
     def negative_log_evidence(x):
         model = task.model(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]))
@@ -66,7 +66,7 @@ def test_noise_is_approached_from_above(blocks, lowest, monkeypatch):
     task = Regression(model.X, model.y, np.zeros(200, int), blocks=blocks)
     start = Hyperparameters(0.3 * task.scale, 0.5, np.full(1, -3.0))
     fixed = Hyperparameters(False, False, False)
-    best, _ = maximise_evidence(task, start, fixed, max_iter=40)
+    best, _, _ = maximise_evidence(task, start, fixed, max_iter=40)
     assert min(tried) > lowest * best.noise_variance
     # Without the curvature a trial lies far below.
     tried.clear()
@@ -92,7 +92,7 @@ def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
         Hyperparameters(1e-6, 0.1, np.full(1, 2.0)),
         Hyperparameters(False, False, False),
     )
-    _, result = maximise_evidence(task, start, fixed, max_iter=40)
+    _, result, _ = maximise_evidence(task, start, fixed, max_iter=40)
     inits, values = np.array(tried).T
     best = np.maximum.accumulate(np.append(inits[0], values))
     np.testing.assert_array_equal(inits, best[:-1])
@@ -123,7 +123,7 @@ def test_with_priors_the_density_has_its_maximum():
     task = Regression(model.X, model.y, np.zeros(20, int))
     start, fixed = Hyperparameters(1.0, 1.0, np.zeros(1)), Hyperparameters(False, False, False)
     priors = ParameterPriors.of(task)
-    best, _ = maximise_evidence(task, start, fixed, priors=priors, max_iter=100)
+    best, _, _ = maximise_evidence(task, start, fixed, priors=priors, max_iter=100)
 
     def density(x):
         here = Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:])
