@@ -64,7 +64,9 @@ def minimise(
         Largest change of each variable in one step.
     tol : float
         Ends when the predicted decrease of a step is smaller. That step is still made, without an
-        evaluation, if the decrease is not below `smallest`, too.
+        evaluation.
+    smallest : float, default 0.0
+        Predicted decrease below which it is not made.
     max_iter : int
         Evaluations, after that of the start.
     report : callable, optional

@@ -25,8 +25,8 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
 MAX_REJECTED, MAX_BARREN_ITERATIONS = 12, 16
-# Tolerance of some blocks alone, in units of the differences of all, and of that of all; and part of
-# the differences that a step is to leave after which they are brought there again: other units have
+# Tolerance of some blocks alone, in units of the differences of all, and of that of all; and part
+# of the differences that a step is to leave if they are brought there again: other units may have
 # to follow them elsewhere.
 SETTLED_AT_FIRST, SETTLED_AT_END, SETTLED_PART = 0.03, 0.25, 0.3
 

@@ -1,7 +1,7 @@
 """Inverses of the matrices of many small blocks, which one call of LAPACK each would take longer.
 
-Matrices are one-dimensional arrays, row by row, one after another, as in `site_blocks`. With A = LL'
-the rows of L^-1 give A^-1 as the sum of their outer products. All inner loops run along rows.
+Matrices are one-dimensional arrays, row by row, one after another, as in `site_blocks`. With
+A = LL', A^-1 is the sum of the outer products of the rows of L^-1. Inner loops run along rows.
 """
 
 import numpy as np

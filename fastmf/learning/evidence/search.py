@@ -223,6 +223,7 @@ class _Search:
         if point.value < min(np.inf, EVIDENCE_TOL - before[2]):
             return point
         self._task, self.best, self._best_density, self._loose, self._changed = before
+        self.ended = None
         return None
 
     def _curvature(self, here, found):

@@ -1,8 +1,8 @@
 """The sites of expectation propagation along a search for hyper-parameters.
 
-Sites change smoothly with the hyper-parameters: those at the next point are nearly those at the last
-one plus what the last steps say of their derivatives along the step (a secant predictor, as in the
-continuation of solutions).
+Sites change smoothly with the hyper-parameters: those at the next point are nearly those at the
+last one plus what the last steps say of their derivatives along the step (a secant predictor, as in
+the continuation of solutions).
 """
 
 import numpy as np
