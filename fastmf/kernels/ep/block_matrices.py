@@ -18,7 +18,7 @@ def invert_matrices(starts, squares, elements, work, inverses, log_determinants)
     starts, squares : int64 array of shape (n_blocks + 1,)
         First unit, and first element of the matrix, of every block, and the ends of the last.
     elements : array of shape (n_elements,)
-        Of the matrices the lower triangles are read.
+        Elements of the matrices, of which the lower triangles are read.
     work : array of shape (2 * c * c,)
         Scratch memory, of c units of the largest block.
     inverses : array of shape (n_elements,)
