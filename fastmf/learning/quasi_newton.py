@@ -46,9 +46,7 @@ class SearchPoint(NamedTuple):
     changed: bool = False
 
 
-def minimise(
-    objective, start, low, high, *, longest=1.0, tol=1e-6, smallest=0.0, max_iter=50, report=None
-):
+def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50, report=None):
     """The lowest point found, by quasi-Newton steps in a box and in a trust region.
 
     A line search would try points far away, which for some functions cost a thousand times more
@@ -65,8 +63,6 @@ def minimise(
     tol : float
         Ends when the predicted decrease of a step is smaller. That step is still made, without an
         evaluation.
-    smallest : float, default 0.0
-        Predicted decrease below which it is not made.
     max_iter : int
         Evaluations, after that of the start.
     report : callable, optional
@@ -90,7 +86,7 @@ def minimise(
         step = trial - x
         predicted_decrease = -(point.gradient @ step + step @ hessian @ step / 2)
         if not predicted_decrease > tol:
-            return trial if predicted_decrease >= smallest else x
+            return trial if predicted_decrease >= 0 else x
         new, length = objective(trial), abs(step / longest).max()
         if not new.value < np.inf:
             radius, failures = length / 4, failures + 1

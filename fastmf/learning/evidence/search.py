@@ -52,8 +52,8 @@ NOISE_SHARE, NOISE_SHARE_OF_BLOCKS = 0.6, 1.0
 # with all features is the end, and that below which steps from it have all features.
 MAX_VISIBLE_SEARCHES, SMALL_GAIN, NEAR_GAIN = 3, 2e-4, 0.05
 # Iterations of the last fixed point without some features, up to which that with all features is
-# found to the tolerance of the end.
-FEW_ITERATIONS = 4
+# found to the tolerance of the end; that of the estimators.
+FEW_ITERATIONS, END_TOL = 4, 1e-6
 FIRST_TOL, MAX_ROUGH_POINTS = 0.05, 12
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
@@ -109,14 +109,14 @@ class _Search:
         The point of `best`, if its tolerance is that of the end.
     """
 
-    def __init__(self, task, start, fixed, priors, n_threads, tol=np.inf):
+    def __init__(self, task, start, fixed, priors, n_threads):
         self._task, self._priors, self._n_threads = task, priors, n_threads
         self._settings = start, fixed, priors, n_threads
         self.free = which_are_free(fixed, len(start.log_odds))
         self.bounds = bounds_of(task, len(start.log_odds))
         whole = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
         self.whole = np.where(self.free, np.clip(whole, *self.bounds.T), whole)
-        self.best, self._best_density, self.ended, self._tol = None, -np.inf, None, tol
+        self.best, self._best_density, self.ended = None, -np.inf, None
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
         self._loose, self._changed, self._path = True, False, SitePath()
         # Whether patterns stay small whether or not tolerances are loose.
@@ -147,7 +147,7 @@ class _Search:
             with_small_patterns(self._task) if self._loose or self._always_shallow else self._task
         )
         looseness = self._looseness(task) if self._loose else 1.0
-        found = self._fixed_points(task, here, looseness, self._tol if at_end else np.inf)
+        found = self._fixed_points(task, here, looseness, END_TOL if at_end else np.inf)
         if found is None:
             return SearchPoint(np.inf)
         self._changed |= not (first or same_blocks(self.best, found.results))
@@ -372,7 +372,6 @@ def maximise_evidence(
     n_threads=None,
     report=None,
     parts=None,
-    tol=np.inf,
 ):
     """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
 
@@ -391,8 +390,6 @@ def maximise_evidence(
         report(k, value) is called with the number of a fixed point, and minus the log-density.
     parts : list of VisiblePart, optional
         Parts of the task with which most steps are made; without them all have all features.
-    tol : float, optional
-        Tolerance of the fixed points with all features after these steps.
 
     Returns
     -------
@@ -402,9 +399,9 @@ def maximise_evidence(
         fixed.
     tuple of ExpectationPropagation, or None
         Where the fixed points of the hyper-parameters are to be sought; None if they are these, to
-        the tolerance `tol`.
+        the tolerance `END_TOL`.
     """
-    search = _Search(task, start, fixed, priors, n_threads, tol)
+    search = _Search(task, start, fixed, priors, n_threads)
     free = search.free
     if not free.any():
         return start, None, None
@@ -440,7 +437,6 @@ def _maximum(search, parts, options):
             break
         visible = search.without_hidden(x, first)
     objective = partial(search.objective, at_end=first is not None and search.ended is not None)
-    options = options | {"smallest": SMALL_GAIN if first is not None else 0.0}
     return minimise(_known_at_first(objective, first), x, *box, **options)
 
 

@@ -193,6 +193,7 @@ def test_the_expected_gain_is_that_of_a_quadratic_function():
 def test_results_of_the_end_have_its_tolerance_and_need_no_further_solve(monkeypatch):
     """Otherwise where to start is told."""
     monkeypatch.setattr(search, "SMALL_GAIN", 0.04)
+    monkeypatch.setattr(search, "END_TOL", 1e-7)
     rng = np.random.default_rng(1)
     X = np.repeat(rng.normal(size=(120, 30)), 3, axis=1) + 0.5 * rng.normal(size=(120, 90))
     y = 2 * X[:, 3] - X[:, 41] + 0.1 * rng.normal(size=120)
@@ -204,12 +205,12 @@ def test_results_of_the_end_have_its_tolerance_and_need_no_further_solve(monkeyp
     start, fixed = Hyperparameters(0.5, 0.1, np.full(1, -2.0)), Hyperparameters(False, False, False)
     parts = visible_parts(task, [task.blocks.lead], start)
     options = dict(priors=ParameterPriors.of(task), max_iter=50, parts=parts)
-    best, (result,), starts = maximise_evidence(task, start, fixed, tol=1e-7, **options)
+    best, (result,), starts = maximise_evidence(task, start, fixed, **options)
     assert starts is None
     assert result.converged
     assert result.residual <= 1e-7
     (again,) = search.fixed_points(task, best, (result,), tol=1e-10).results
     assert abs(again.log_evidence - result.log_evidence) < 1e-6
     options = options | {"parts": None}
-    _, _, starts = maximise_evidence(task, start, fixed, tol=1e-7, **options)
+    _, _, starts = maximise_evidence(task, start, fixed, **options)
     assert starts is not None
