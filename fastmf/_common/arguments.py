@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Hashable
-from contextlib import suppress
 from numbers import Integral, Real
 from pathlib import Path
 
@@ -45,6 +44,8 @@ def count(name, value, low=1, *, optional=False):
     """`value` as an integer of at least `low`; None stays None if `optional`."""
     if value is None and optional:
         return None
+    if type(value) is int and low <= value < 2**63:  # for most, so that small solves are quick
+        return value
     if isinstance(value, bool) or not isinstance(value, Integral | np.integer):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}.")
     if value < low:
@@ -79,8 +80,10 @@ def one_of(name, value, choices):
     """The one among the choices that `value` equals."""
     if isinstance(value, Hashable):
         # What is not found is a ValueError; pandas' NA, which compares with nothing, a TypeError.
-        with suppress(TypeError, ValueError):
+        try:
             return choices[choices.index(value)]
+        except (TypeError, ValueError):
+            pass
     listed = ", ".join(map(repr, choices))
     raise ValueError(f"{name} must be one of {listed}, got {value!r:.60}.")
 

@@ -18,7 +18,7 @@ from numba.core.typed_passes import IRLegalization, NativeLowering
 from numba.core.untyped_passes import InlineInlinables, ReconstructSSA
 
 from fastmf._jit.library import Library
-from fastmf._jit.lowering import Lowering, LoweringOfEntries
+from fastmf._jit.lowering import Lowering, LoweringOfEntries, ShortLowering
 from fastmf._jit.shortcuts import quick_splitting, shortcuts
 
 # Passes of Numba's for what is in no kernel: closures and comprehensions, expressions of arrays.
@@ -146,3 +146,9 @@ class CompilerOfEntries(Compiler):
     """Compiler of kernels whose indices are not negative, unless they are constants."""
 
     lowering = LoweringOfEntries
+
+
+class CompilerOfShort(Compiler):
+    """Compiler of kernels whose loops are short: LLVM does not make vectors of them."""
+
+    lowering = ShortLowering

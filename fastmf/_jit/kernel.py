@@ -23,7 +23,7 @@ from numba.extending import overload_method
 from fastmf._jit import forks  # noqa: F401  A fork waits for threads that compile
 from fastmf._jit.arrays import field, pointer_to_entry
 from fastmf._jit.cache import FOLDER, Cache
-from fastmf._jit.compiler import Compiler, CompilerOfEntries
+from fastmf._jit.compiler import Compiler, CompilerOfEntries, CompilerOfShort
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
@@ -32,7 +32,16 @@ REORDER = {"reassoc", "contract", "nsz", "arcp"}
 MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
 
 
-def kernel(function=None, *, mode="python", fastmath=False, name="", views=False, negative=True):
+def kernel(
+    function=None,
+    *,
+    mode="python",
+    fastmath=False,
+    name="",
+    views=False,
+    negative=True,
+    short=False,
+):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
@@ -54,10 +63,13 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
     negative : bool
         Whether an index that is no constant may be negative. If not, none is tested, which makes
         some kernels faster and others slower: see `fastmf._jit.lowering`.
+    short : bool
+        Whether it has no loops that take time, but calls of kernels that have: LLVM then takes less
+        time, and makes no vectors of its loops.
     """
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
-        return lambda f: kernel(f, **options, negative=negative)
+        return lambda f: kernel(f, **options, negative=negative, short=short)
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}, got {mode!r}.")
     within = mode in ("inner", "inline", "merged")
@@ -71,7 +83,7 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
         forceinline=mode == "inline",
         inline="always" if mode == "merged" else "never",
         _nrt=not (within or views),
-        pipeline_class=Compiler if negative else CompilerOfEntries,
+        pipeline_class=CompilerOfShort if short else Compiler if negative else CompilerOfEntries,
     )
     cached = name is not None and mode != "merged" and FOLDER is not None
     if cached and not numba.config.DISABLE_JIT:

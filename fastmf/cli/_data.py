@@ -1,10 +1,10 @@
 """Read and write the matrices of files that are named on the command line."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
-from fastmf._common.warning import warn_user
 from fastmf.datasets.files import read_named
 from fastmf.models._io import replacing
 
@@ -71,32 +71,21 @@ def read_with_names(name, arguments, *, whole=False):
     return X, names
 
 
-def warn_of_codes(X, names=None):
+def warn_of_codes(X, names):
     """Warn of numbers such as -9 or 999 that may stand for missing values.
 
     Parameters
     ----------
-    X : array of shape (n_rows, n_columns)
-    names : sequence of str, optional
+    X : array of shape (n_rows, n_columns) or (n_rows,)
+        Features, or the target.
+    names : sequence of str or None
+        Names of the columns.
     """
-    lowest, highest = (reduce.reduce(X, axis=0) for reduce in (np.fmin, np.fmax))
-    for code in _CODES:
-        columns = np.flatnonzero((lowest if code < 0 else highest) == code)
-        if found := [j for j in columns if _stands_out(X[:, j], code)]:
-            shown = [str(j + 1) if names is None else repr(names[j]) for j in found[:5]]
-            columns = ", ".join(shown) + ", ..." * (len(found) > 5)
-            warn_user(
-                f"{code} may stand for a missing value (column{'s' * (len(found) > 1)} {columns}): "
-                "leave such cells empty."
-            )
+    from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 
-
-def _stands_out(values, code):
-    """Whether a code occurs more than once, and is not of the kind of all other values."""
-    others = values[(values != code) & (values == values)]
-    if not len(others) or np.count_nonzero(values == code) < 2:
-        return False
-    return others.min() >= 0 if code < 0 else code - others.max() > others.std()
+    columns = X.reshape(len(X), -1)
+    table = SimpleNamespace(feature_names_in_=names)
+    warn_of_missing_codes(table, columns, "X" if X.ndim > 1 else "the target")
 
 
 def check_case(name, values):
@@ -167,8 +156,6 @@ def _check_output(path, suffixes):
         raise ValueError(f"{path} is a folder; give the name of a file.")
 
 
-# Numbers that often stand for missing values.
-_CODES = (-9, -99, -999, -9999, 99, 999, 9999)
 OUTPUT_SUFFIXES = (".npy", ".npz", ".csv")
 PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 

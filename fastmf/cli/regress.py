@@ -1,5 +1,6 @@
 """`fastmf regress`: sparse regression and classification of a column of a table."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,9 @@ def run(arguments):
         "verbose": not arguments.quiet,
     }
     kind = fastmf.SpikeSlabClassifier if arguments.classify else fastmf.SpikeSlabRegressor
-    model = kind(**options).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*far from all others")  # `_check` names the columns
+        model = kind(**options).fit(X, y)
     _machines.keep_names(model, own_names)
     _write(arguments.output, model, names)
     what = "accuracy" if arguments.classify else "R^2"
@@ -142,7 +145,7 @@ def _check(X, y, names, arguments):
     if y.dtype.kind == "O":
         _data.check_case(arguments.target, classes)
     else:
-        _data.warn_of_codes(y[:, None], ["the target"])
+        _data.warn_of_codes(y, None)
     if arguments.classify and len(classes) > 2:
         shown = ", ".join(map(str, classes[:5])) + ", ..." * (len(classes) > 5)
         raise ValueError(f"--classify takes a target of two classes, got {len(classes)}: {shown}.")

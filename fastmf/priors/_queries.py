@@ -26,6 +26,8 @@ def common_support(prior):
     prior : unit prior, or a class of these
     """
     values = getattr(prior, "support", None)
+    if type(values) is tuple and all(type(x) is float for x in values):
+        return values
     if not isinstance(values, tuple | list | np.ndarray) or np.ndim(values) != 1:
         return None
     return tuple(float(x) for x in values)

@@ -10,7 +10,7 @@ from numba.core.compiler import Flags
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
 
-from fastmf._jit.compiler import Compiler, CompilerOfEntries, _Flags
+from fastmf._jit.compiler import Compiler, CompilerOfEntries, CompilerOfShort, _Flags
 from fastmf._jit.kernel import kernel
 
 
@@ -73,7 +73,7 @@ def test_sizes_are_those_of_the_context():
     context = cpu_target.target_context
     arrays = [types.Array(types.float32, n, "C") for n in (1, 2)]
     of_arrays = types.Tuple([*arrays, types.boolean])
-    for compiler in (Compiler, CompilerOfEntries):
+    for compiler in (Compiler, CompilerOfEntries, CompilerOfShort):
         found = {}
 
         class Recording(compiler):

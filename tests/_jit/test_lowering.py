@@ -32,14 +32,26 @@ def smoothed(pair, n_sweeps, last):
     return total + pair.old[0]
 
 
-@pytest.mark.parametrize("views", [True, False])
+@pytest.mark.parametrize("options", [{"views": True}, {}, {"views": True, "short": True}])
 @pytest.mark.parametrize(("n_sweeps", "last"), [(0, 0), (1, 0), (4, 2), (3, 7)])
-def test_variables_have_their_values(views, n_sweeps, last):
+def test_variables_have_their_values(options, n_sweeps, last):
     start = np.random.default_rng(n_sweeps).normal(size=6)
     expected, found = (Pair(start.copy(), np.zeros(6)) for _ in range(2))
-    compiled = kernel(views=views, name=None)(smoothed)
+    compiled = kernel(**options, name=None)(smoothed)
     assert compiled(found, n_sweeps, last) == smoothed(expected, n_sweeps, last)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_short_kernels_have_no_vectors_and_others_have():
+    def add(source, target):
+        for i in range(source.shape[0]):
+            target[i] += source[i]
+
+    for short in (False, True):
+        compiled = kernel(views=True, short=short, name=None)(add)
+        compiled(np.ones(3), np.ones(3))
+        (llvm,) = compiled.inspect_llvm().values()
+        assert (" x double>" in llvm) == (not short)
 
 
 def moved(source, target, i, j):

@@ -33,7 +33,10 @@ def checked_table(estimator, X, *, reset, missing=False):
         check_finite(estimator, X, missing)
         kinds = {type(value) for value in X[~absent].tolist()}
         if all(issubclass(kind, Real | np.bool_) for kind in kinds):
-            X = np.where(absent, np.nan, X).astype(np.float64)
+            try:
+                X = np.where(absent, np.nan, X).astype(np.float64)
+            except OverflowError as error:
+                raise ValueError(f"X must hold numbers of double precision: {error}.") from error
             check_finite(estimator, X, missing)
         elif not all(issubclass(kind, Real | np.bool_ | str) for kind in kinds):
             named = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -116,8 +119,13 @@ def column_values(estimator, column, j):
     name = column_name(estimator, j)
     if not len(present):
         raise ValueError(f"X must have values in each column, got none in column {name}.")
+    return _distinct(present, name)[0].tolist()
+
+
+def _distinct(values, name):
+    """Sorted distinct values of a column, and where they are."""
     try:
-        return np.unique(present).tolist()
+        return np.unique(values, return_inverse=True)
     except TypeError:
         raise TypeError(
             f"X must have values of one kind in each column, got strings and numbers in column "
@@ -137,7 +145,7 @@ def codes(estimator, X, categories):
     absent = missing_entries(X)
     for j, known in enumerate(categories):
         rows = np.flatnonzero(~absent[:, j])
-        values, inverse = np.unique(X[rows, j], return_inverse=True)
+        values, inverse = _distinct(X[rows, j], column_name(estimator, j))
         numbers = {value: k for k, value in enumerate(known.tolist())}
         for value in values.tolist():
             if value not in numbers:

@@ -8,6 +8,8 @@ from fastmf._common.warning import warn_user
 
 # Total weight up to which numbers of rows are told apart.
 MAX_TOTAL = 2.0**53
+# Total weight below which squares of sums over rows would be rounded to 0.
+MIN_TOTAL = 1e-100
 
 
 def check_counts(total, n_rows, option=""):
@@ -25,8 +27,13 @@ def check_counts(total, n_rows, option=""):
     Raises
     ------
     ValueError
-        If they add up to more rows than can be counted.
+        If they add up to more rows than can be counted, or to none but for rounding.
     """
+    if total < MIN_TOTAL:
+        raise ValueError(
+            f"sample_weight counts rows, and must add up to {MIN_TOTAL:g} at least, got "
+            f"{total:.3g}: multiply by a common factor."
+        )
     if total > MAX_TOTAL:
         raise ValueError(
             f"sample_weight counts rows, and must add up to {MAX_TOTAL:.1g} at most, got "

@@ -57,7 +57,8 @@ def fit_dask(estimator, X, validation_data, sample_weight):
 class Learning:
     """`fit` and `partial_fit` of `LayeredMachine`.
 
-    A subclass gives `_initial_model`, `_data` and `_bounded_log_partition`.
+    A subclass gives `_initial_model`, `_data`, `_log_likelihoods`, `_lower_bound` and
+    `_bounded_log_partition`.
     """
 
     def fit(self, X, y=None, validation_data=None, sample_weight=None):
@@ -148,8 +149,8 @@ class Learning:
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
-        score = partial(self._score_of_some, raw, weights)
-        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, score)
+        scores = [partial(of, raw, weights) for of in (self._score_of_some, self._largest_score)]
+        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, *scores)
         self.__dict__.pop("_state", None)
         return self
 
@@ -274,18 +275,25 @@ class Learning:
         chosen |= {name: MANY_ROWS[name] for name in self._not_given()}
         return settings_of(self, LayeredSettings, **chosen)
 
-    def _score_of_some(self, X, weights):
+    def _score_of_some(self, X, weights, log_partition=None):
         """The average of `score_samples` of the data, or of some rows where there are many."""
         rows = slice(None)
         if X.shape[0] > MAX_SCORED_ROWS:
             rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge, or miss the most
-            log_partition = self._bounded_log_partition()
+            log_partition = log_partition or self._bounded_log_partition()
             if not np.isfinite(log_partition):
                 return -np.inf
-            found = self.score_samples(X[rows], log_partition)
+            found = self._log_likelihoods(X[rows], log_partition)
         return float(np.average(found, weights=None if weights is None else weights[rows]))
+
+    def _largest_score(self, X, weights):
+        """The same at most, inf if nothing is known."""
+        if self.model_.deep:  # whose hidden layers are summed by mean field
+            return np.inf
+        least = self._lower_bound()
+        return self._score_of_some(X, weights, least) if np.isfinite(least) else np.inf
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)

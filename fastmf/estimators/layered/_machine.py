@@ -167,6 +167,10 @@ class LayeredMachine(
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
+        return self._log_likelihoods(X, log_partition)
+
+    def _log_likelihoods(self, X, log_partition):
+        """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
         if is_incomplete(X):
             return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)
         # Values between the two of a binary unit are means of the row, not states.
@@ -249,14 +253,15 @@ class LayeredMachine(
                 ConvergenceWarning,
             )
 
-    def _lower_bound(self, solved):
-        """Lower bound of the log-partition, from these mean-field solutions and others."""
+    def _lower_bound(self, solved=None):
+        """Lower bound of the log-partition, from mean-field solutions, of `starts_`, and others."""
+        solved = self._solve(self.starts_) if solved is None else solved
         return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
 
     def _bounded_log_partition(self):
         """The log-partition, and not less than its lower bound."""
         found = self.log_partition()
-        return max(found, self._lower_bound(self._solve(self.starts_)))
+        return max(found, self._lower_bound())
 
     def score(self, X, y=None):
         """Average of `score_samples`.

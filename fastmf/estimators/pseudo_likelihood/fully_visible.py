@@ -7,6 +7,7 @@ import numpy as np
 from fastmf._common.arguments import number, one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import checked_table, declared_categories
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._fully_visible import (
     INVERSIONS,
     BaseFullyVisibleBoltzmannMachine,
@@ -235,6 +236,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             self.categories_ = two_categories(self, X, declared)
         else:
             self.categories_ = [np.array([-1.0, 1.0])] * X.shape[1]
+            warn_of_missing_codes(self, X)
         states = to_spins(self, X, self.categories_, self.threshold)
         # The largest matrix that is factorised has a row for each field and coupling.
         n_units = states.shape[1]

@@ -8,6 +8,7 @@ from fastmf._common.arguments import one_of, row_weights
 from fastmf.estimators.common.categories import checked_table, codes, declared_categories
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._item_categories import item_categories
 from fastmf.estimators.pseudo_likelihood._observed import observed
 from fastmf.estimators.pseudo_likelihood._ordinal_machine import BaseOrdinalMachine
@@ -170,6 +171,8 @@ class OrdinalMachine(BaseOrdinalMachine):
         self._check_options()
         declared = declared_categories(X)
         X = checked_table(self, X, reset=True, missing=self.missing != "error")
+        if not declared:
+            warn_of_missing_codes(self, X)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
         used = weights > 0
         if self.missing in ("drop", "available"):

@@ -8,6 +8,7 @@ from fastmf._common.progress import reported
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import checked_table, declared_categories
 from fastmf.estimators.common.labels import coded_labels, position_categories
+from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._observed import check_terms, summable
 from fastmf.estimators.pseudo_likelihood._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.available import available
@@ -189,6 +190,9 @@ class PottsMachine(BasePottsMachine):
         self._check_options()
         declared = declared_categories(X)
         X = checked_table(self, X, reset=True, missing=True)
+        if not declared:
+            # Negative labels are missing.
+            warn_of_missing_codes(self, X, codes=[code for code in CODES if code > 0])
         self.categories_ = position_categories(self, X, self.n_states, declared)
         labels = coded_labels(self, X, self.categories_)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))

@@ -13,6 +13,7 @@ from scipy.sparse import csc_array, csr_array, issparse
 from fastmf._common import rows as table_rows
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.models._moments import factor
 
 # Largest standard deviation of a column, and of a ratio of them: their squares are finite.
@@ -31,12 +32,14 @@ def is_large(X):
     return np.prod(X.shape, dtype=float) > table_rows.BLOCK_ENTRIES
 
 
-def as_array(X):
+def as_array(estimator, X):
     """Checked features as they are; small ones, of one block, as an array of floats.
 
-    Warns of a `missing_code`.
+    Warns of codes of missing values.
     """
-    if (code := missing_code(X)) is not None:
+    if (code := missing_code(X)) is None:
+        warn_of_missing_codes(estimator, X)
+    else:
         warn_user(
             f"X has values {code} beside 0, 1 and 2, which are taken as numbers: if they mark "
             "missing genotypes, fill them in first, as by the means of columns."

@@ -160,7 +160,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         """Checked features, in their own precision, and targets."""
         options |= {"reset": True, "ensure_min_samples": 2, **self._kinds_of(X)}
         X, y = checked_data(self, X, y, **options)
-        return as_array(X), y
+        return as_array(self, X), y
 
     @staticmethod
     def _kinds_of(X):

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.sparse_regression._from_moments import FromMoments
 from fastmf.estimators.sparse_regression._rows import (
@@ -60,9 +61,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         hundreds of deviations away.
     blocks : "auto", None or array of shape (n_features,)
         Features that are treated together, as `fastmf.expectation_propagation` does: those that are
-        correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
-        found may be joined and cut in the search, and two that may share an effect are joined at
-        its end: see `blocks_`.
+        correlated or linearly dependent, or all of up to 11 ("auto"), those of the same label, or
+        none. Blocks that are found may be joined and cut in the search, and two that may share an
+        effect are joined at its end: see `blocks_`.
     unpenalised : sequence of int, str or bool, or None
         Columns, by their numbers or names or as a mask, whose coefficients are never zero and have
         a flat prior, such as age and sex: they are projected out of y and all others. Their
@@ -224,6 +225,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         self._check_options()
         groups = self._groups(X.shape[1])
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        warn_of_missing_codes(self, targets, "y")
         weights = row_weights(sample_weight, X.shape[0])
         if weights is not None:
             check_counts(weights.sum(), np.count_nonzero(weights))

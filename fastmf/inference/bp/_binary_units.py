@@ -22,6 +22,14 @@ def _max_abs(array):
     return float(max(array.max(initial=0), -array.min(initial=0)))
 
 
+def _total(own, extra):
+    """Fields of units and extra ones as rows in float64; infinite if they are too large."""
+    if extra is None:
+        return np.array(own, np.float64, ndmin=2)
+    with np.errstate(over="ignore"):
+        return np.atleast_2d(own.astype(np.float64) + extra)
+
+
 def _check_fields(fields, dtype):
     """Raise ValueError where sums of fields may not be numbers of the type."""
     limit = np.finfo(dtype).max / MAX_FIELD_SUMMANDS
@@ -65,25 +73,21 @@ class BinaryUnits:
                 "fastmf.tap takes all layered machines, fastmf.relaxed_bp and adaptive_tap those "
                 "without categorical units."
             )
-        for name, prior in zip(("visible", "hidden"), model.layers, strict=True):
-            if not (two_values(prior) and has_log_prob(prior)):
+        values = [two_values(prior) for prior in model.layers]
+        for name, prior, pair in zip(("visible", "hidden"), model.layers, values, strict=True):
+            if not (pair and has_log_prob(prior)):
                 raise TypeError(
                     "belief propagation needs two-valued units (Bernoulli or Ising) in both "
                     f"layers, the {name} ones are {type(prior).__name__}."
                 )
         self.model = model
-        values = [two_values(prior) for prior in model.layers]
         self.offsets = tuple(low for low, _ in values)
         self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
         self.max_weight = self.factor * model.largest_weight
         self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
-        with np.errstate(over="ignore"):  # fields that are too large raise below
-            total = tuple(
-                np.atleast_2d(b.astype(np.float64) + (0 if f is None else f))
-                for b, f in zip(self.prior_fields, fields, strict=True)
-            )
+        total = tuple(map(_total, self.prior_fields, fields))
         _check_fields(total, model.dtype)
         (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
         self._own_fields = total
@@ -147,6 +151,8 @@ class BinaryUnits:
 
     def repeated(self, n):
         """The same with n rows for each row of fields; fields that all rows share stay shared."""
+        if n == 1:
+            return self
         other = copy(self)
         other.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
         return other

@@ -119,7 +119,7 @@ def prepared(options, units, dtype, n_rows, memory=None):
 
 def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
-    flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))
+    flush_every = 2 * max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight / 2))  # see MAX_WEIGHT
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
     common = sweep_options(options, units.model.weights.shape, dtype, max_weight)
     wanted = bool(options.log_partition), options.pairwise == "mean"
@@ -192,7 +192,7 @@ def _problem(options, units, dtype, memory):
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
         queue = np.zeros(1, np.int64)
-        n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), 4 * n * m, options.n_threads)
+        n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), n * m, options.n_threads)
         arguments = units.model.weights, float(units.factor), queue, starts, exponentials
         in_parallel(bp_kernels.exponentials, arguments, n_workers)
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)

@@ -299,13 +299,7 @@ def belief_propagation(
     *ends, pairs, kept = _propagated(options, units, n_rows, init, restarts)
     record, optimal, is_best = assigned_rows(options, units, ends, n_starts, moves)
     found = beliefs_of(
-        options,
-        units,
-        record,
-        single,
-        messages=kept,
-        pairwise=pairs,
-        local_maximum=optimal,
+        options, units, record, single, messages=kept, pairwise=pairs, local_maximum=optimal
     )
     if found.objective is not None:  # decoded
         return with_assignment_check(found, options, units, is_best)
@@ -314,9 +308,11 @@ def belief_propagation(
 
 def _checked(found, model, fields, stable=None):
     """The same `Beliefs` with what is computed when it is read."""
-    options = BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0)
-    several = functools.partial(_from_starts, options) if stable is None else None
-    check = BeliefsCheck(model, fields, stable, several)
+
+    def several(*given):
+        return _from_starts(BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0), *given)
+
+    check = BeliefsCheck(model, fields, stable, several if stable is None else None)
     found.__dict__["_loops"] = check.corrections
     return with_check(found, check)
 

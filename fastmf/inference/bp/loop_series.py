@@ -43,6 +43,8 @@ MAX_DENSE, MAX_ROWS, MAX_NONZEROS = 2000, 100_000, 1_000_000
 MAX_CORRELATION, SMALLEST_DEVIATION = 1 - 1e-9, 1e-10
 # Units up to which H is inverted for changes of beliefs, and step of log-odds in differences.
 MAX_CHANGED, LOG_ODDS_STEP = 1000, 1e-4
+# Derivatives by correlations, relative to their terms, that are rounding errors.
+CANCELLATION = 1e-13
 
 
 @one_blas_thread()
@@ -193,7 +195,11 @@ def _inverse_and_derivatives(edges, m, n_units):
     hessian[i, j] = hessian[j, i] = -n * m
     inverse = np.linalg.inv(hessian)
     own, both = inverse[i, i] + inverse[j, j], inverse[i, j]
-    return inverse, n * m - own * n * n * m + both * n * n * (1 + m * m)
+    terms = np.array([n * m, -own * n * n * m, both * n * n * (1 + m * m)])
+    derivatives = terms.sum(0)
+    # The terms of a pair that is in no cycle cancel, and are large where it is nearly certain.
+    is_rounding = abs(derivatives) < CANCELLATION * abs(terms).sum(0)
+    return inverse, np.where(is_rounding, 0.0, derivatives)
 
 
 def _by_log_odds(by_correlations, p, q, exponents, edges):

@@ -26,6 +26,8 @@ MOST_MOVING, MAX_JOINS = 64, 8
 SHARING_CORRELATION, OPEN, MAX_SHARING = 0.3, 0.05, 40
 # Probabilities of inclusion this near to 0 and to 1 leave nothing to decide.
 NEARLY_ZERO, NEARLY_ONE = 0.1, 1e-3
+# Probability of what is never zero, such as a constant column, but for rounding.
+SURELY_ONE = 1 - 1e-9
 
 
 class FoundBlocks(NamedTuple):
@@ -48,7 +50,7 @@ class FoundBlocks(NamedTuple):
     lead: object = None
 
 
-def blocks_of(X, blocks, n_rows=None, scores=None):
+def blocks_of(X, blocks, n_rows=None, scores=None, *, few_are_one=False):
     """The features of each block of two or more.
 
     Parameters
@@ -60,6 +62,8 @@ def blocks_of(X, blocks, n_rows=None, scores=None):
     scores : callable, optional
         Function of no arguments: how likely each feature is to have an effect, of which "auto"
         makes use if features correlate.
+    few_are_one : bool, default False
+        See `correlated_blocks`.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def blocks_of(X, blocks, n_rows=None, scores=None):
             raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
         # Threads of BLAS would spin into what follows.
         with one_blas_thread(len(X)):
-            return correlated_blocks(X, scores, n_rows)
+            return correlated_blocks(X, scores, n_rows, few_are_one=few_are_one)
     return members_of(checked_labels(blocks, X.shape[1]))
 
 
@@ -141,7 +145,7 @@ def joined_blocks(X, members, result):
     deviation = np.sqrt(np.maximum(result.var[:n], np.finfo(float).tiny))
     moved = abs(result.gaussian_mean - result.mean)[:n] / deviation
     moved = np.minimum(moved, 1) * np.minimum(included / NEARLY_ZERO, 1)
-    moved *= np.minimum((1 - included) / NEARLY_ONE, 1)
+    moved *= np.where(included < SURELY_ONE, np.minimum((1 - included) / NEARLY_ONE, 1), 0)
     return _joined(X, members, moved)
 
 

@@ -1,18 +1,22 @@
 """Expectation propagation with sites of blocks: schedules, and the result.
 
 Parallel steps with adaptive damping, as for single sites, and where they do not converge, or are
-not asked for, the convergent double loop (`block_loop`) from the state of the smallest residual.
+not asked for, the convergent double loop (`block_loop`) from the state of the smallest residual. A
+block of all units needs no steps: its cavity is the likelihood, whatever its site.
 """
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS, STALLED
 from fastmf.inference.ep.block_loop import block_double_loop, exhausted
 from fastmf.inference.ep.block_sites import (
     MAX_SHARE,
+    BlockState,
     block_problem,
     first_included,
     most_included,
+    tilt,
 )
 from fastmf.inference.ep.block_sweeps import block_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
@@ -49,18 +53,52 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     schedule, damping, patience, deepens = settings
     blocks = blocks_of_members(members, model.n_units)
     problem = block_problem(model, blocks, options, _included_before(blocks, init, deepens))
-    state = None if init is None else problem.state_of(_sites_from(problem, init))
+    start = None if init is None else _sites_from(problem, init)
+    bounded = problem.min_site_precision > -np.inf
+    if not (len(blocks.singles) or bounded) and len(members) == 1:
+        state = _state_of_one_block(model, problem, deepens)
+        if state is not None:
+            trace.add(state.residual(), lambda: state.problem.energy(state))
+            return _result(model, state.problem, (state, CONVERGED, schedule), trace)
+    state = None if start is None else problem.state_of(start)
     if state is None:
         state = problem.state_of(_first_sites(model, problem))
     if state is None:
-        raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
+        raise ValueError(
+            "the model has no proper Gaussian side: make values of X and y smaller, or "
+            "noise_variance larger if it is small beside them."
+        )
     first = EPTrace(False) if schedule == "convergent" else trace
     end = block_sweeps(problem, state, damping, first, patience=patience, deepens=deepens)
     problem = end[0].problem
-    bounded = problem.min_site_precision > -np.inf
     if schedule == "convergent" or (end[1] != CONVERGED and schedule != "parallel" and not bounded):
         end = _double_loop(problem, end[0], trace)
     return _result(model, problem, end, trace)
+
+
+def _state_of_one_block(model, problem, deepens):
+    """The fixed point of a block that holds all units; None if it is not proper."""
+    X = np.asarray(model.X, np.float64)
+    order = problem.blocks.units
+    linear = X.T @ model.y / model.noise_variance
+    precision = (X.T @ X / model.noise_variance)[np.ix_(order, order)]
+    cavity = np.concatenate([linear, precision.ravel()])
+    tilted = tilt(problem, cavity)
+    while deepens and (deeper := problem.deepened(tilted)) is not None:
+        problem, tilted = deeper, tilt(deeper, cavity)
+    if not tilted.exist.all():
+        return None
+    try:
+        site = problem.blocks.natural(tilted.moments) - cavity
+    except LinAlgError:
+        return None
+    found = problem.side.moments(site)
+    if found is None:
+        return None
+    # The Gaussian has these moments, but for rounding.
+    return BlockState(
+        problem, site, tilted.moments, cavity, tilted, found.log_partition, site, 0.0,
+    )  # fmt: skip
 
 
 def _included_before(blocks, init, deepens):

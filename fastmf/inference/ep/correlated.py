@@ -26,9 +26,12 @@ PAIRS_AT_A_TIME = 64
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
+# Features that are one block, whether they correlate or not, where noise is Gaussian: it has all
+# patterns (`fastmf.inference.ep.block_sites`), so that the posterior is exact.
+FEATURES_OF_ONE_BLOCK = 11
 
 
-def correlated_blocks(X, scores=None, n_rows=None):
+def correlated_blocks(X, scores=None, n_rows=None, *, few_are_one=False):
     """Blocks of features that are strongly correlated, or linearly dependent.
 
     Parameters
@@ -41,6 +44,8 @@ def correlated_blocks(X, scores=None, n_rows=None):
         `StoredColumns`, of which that is not known in advance).
     n_rows : float, optional
         How many rows the rows stand for.
+    few_are_one : bool, default False
+        Whether up to 11 features that are not constant are one block: with Gaussian noise.
 
     Returns
     -------
@@ -59,6 +64,9 @@ def correlated_blocks(X, scores=None, n_rows=None):
     """
     n, p = n_rows or len(X), X.shape[1]
     columns = unit_columns(X)
+    if few_are_one and p <= FEATURES_OF_ONE_BLOCK:
+        present = np.flatnonzero(_are_present(columns))
+        return [present] if len(present) > 1 else []
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
     threshold = max(MIN_BLOCK_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
     # A pair at the threshold may be in or out: in single precision this takes half the time.
@@ -77,6 +85,13 @@ def correlated_blocks(X, scores=None, n_rows=None):
         if len(units) <= few:
             blocks = _joined(blocks, _dependences(columns[:, units], units))
     return [block for block in blocks if len(block) > 1]
+
+
+def _are_present(columns):
+    """Which of some unit columns are not zero."""
+    if isinstance(columns, StoredColumns):
+        return columns.squares() > 0
+    return columns.any(axis=0)
 
 
 def _any_pair(columns, threshold):

@@ -24,6 +24,7 @@ from fastmf.inference.ep.block_partition import (
     full_blocks,
     joined_blocks,
     may_stay_whole,
+    sharing_blocks,
     without_full_blocks,
 )
 from fastmf.inference.ep.block_schedules import solve_with_blocks
@@ -78,8 +79,9 @@ def expectation_propagation(
         several modes. Labels: features of the same label are a block. Auto: features that seem to
         have an effect, by a few iterations with single sites, each with those that correlate with
         it by more than 0.4, or are linearly dependent; up to 60 of them, and cut further where they
-        would include more features than are summed over (see Notes), if the parts converge. None,
-        or no such features: single sites. The prior must be a GaussBernoulli.
+        would include more features than are summed over (see Notes), if the parts converge; all
+        features, if there are 11 at most and no latent variables. None, or no such features:
+        single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
         fall, and sites are extrapolated near the end (parallel); 0 (sequential). The convergent
@@ -118,19 +120,20 @@ def expectation_propagation(
     extrapolation unless `damping` is given, and the convergent double loop of blocks, whose energy
     never increases and whose fixed points are those of the parallel one; "sequential" is run as
     "auto" then. Where the parallel one does not converge, "auto" blocks are joined in which
-    features move most, eight times at most; two that may share an effect, but converge, stay apart
-    (the estimators join such a pair at the end). The double loop is not run where the curvatures of
-    its blocks would take more than 8 MB (a block of 43 features). Under `site_precision_min` only
-    the parallel one is run, and eigenvalues have the bound. The cost is that of single sites, or of
-    a matrix of features where that is larger than n_samples by less than 2.5 times, and for each
-    block that of its patterns.
+    features move most, eight times at most; at the end two that may share an effect are joined. A
+    block of all units needs no iterations: its posterior is exact. The double loop is not run where
+    the curvatures of its blocks would take more than 8 MB (a block of 43 features). Under
+    `site_precision_min` only the parallel one is run, and eigenvalues have the bound. The cost is
+    that of single sites, or of a matrix of features where that is larger than n_samples by less
+    than 2.5 times, and for each block that of its patterns.
 
     Reading `reliable` or `message` of a converged result with spike-and-slab priors, but for rows
-    with latent variables, compares it with chains over the models themselves, of the 400 features
-    at most that are likeliest: `reliable` is False if an inclusion probability differs by more than
-    0.1, or if the patterns that the chains found have more evidence than `log_evidence` says, and
-    None if there are too many effects (40) or likely features to tell. It takes less than a second
-    and draws the same numbers each time; no result depends on whether it is read.
+    with latent variables, compares it with a sum over all models of up to 16 features, and of more
+    with chains over models, of the 400 features at most that are likeliest: `reliable` is False if
+    an inclusion probability differs by more than 0.1, or if the models that were found have more
+    evidence than `log_evidence` says, and None if there are too many effects (40) or likely
+    features to tell. It takes less than a second and draws the same numbers each time; no result
+    depends on whether it is read.
 
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points
@@ -171,7 +174,7 @@ def expectation_propagation(
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     leads = Leads(model, options[-1])
-    members = blocks_of(model.X, blocks, scores=leads)
+    members = blocks_of(model.X, blocks, scores=leads, few_are_one=not model.has_latent)
     if members:
         if init is None and bound == -np.inf:
             lead = blocks.lead if isinstance(blocks, FoundBlocks) else leads.result
@@ -242,7 +245,7 @@ def _with_cut_blocks(model, members, init, settings, options):
     """The result with blocks found in the data, cut where patterns are too small.
 
     Unless that does not converge: a block that had to be joined is better whole, with patterns that
-    are too small, than its parts are.
+    are too small, than its parts are. At the end two that may share an effect are joined.
     """
     whole = None
     for k in range(MAX_CUTS):
@@ -254,7 +257,14 @@ def _with_cut_blocks(model, members, init, settings, options):
         whole = found if may_stay_whole(found) else whole
         members = [units for units, _ in found.block_sites]
         members, init = without_full_blocks(model.X, members, found), found
-    return found if found.converged or whole is None else whole
+    found = found if found.converged or whole is None else whole
+    if not found.converged:
+        return found
+    joined = sharing_blocks(model.X, [units for units, _ in found.block_sites], found)
+    if joined is None:
+        return found
+    shared = _with_blocks(model, joined, 0, found, ("parallel", *settings[1:]), options)
+    return shared if may_stay_whole(shared) else found
 
 
 def _with_blocks(model, members, n_joins, init, settings, options):

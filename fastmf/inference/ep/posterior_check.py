@@ -10,7 +10,8 @@ found, by its weight. The posterior is not reliable if
 - an inclusion probability differs from that of the chains by more than 0.1 and three standard
   errors.
 
-Only the features that seem likely are allowed, if there are many: others are likely to be zero.
+Of few features all patterns are summed in the place of chains (`model_sums`). If there are many,
+only those that seem likely are allowed: others are likely to be zero.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
+from fastmf.inference.ep.model_sums import MAX_SUMMED, summed_patterns
 from fastmf.priors.spike_and_slab import ALWAYS, GaussBernoulli
 from fastmf.special import sigmoid
 
@@ -35,13 +37,13 @@ MAX_EFFECTS = 40.0
 
 
 class Comparison(NamedTuple):
-    """Result of chains on the inclusion of some features.
+    """Result of chains or sums on the inclusion of some features.
 
     Parameters
     ----------
     features : int array of shape (n,)
     inclusion, error : array of shape (n,)
-        Probabilities and their standard errors.
+        Probabilities and their standard errors, 0 of sums over all patterns.
     log_weight : float
         Logarithm of the sum of the weights of the patterns found, against that of none.
     """
@@ -53,7 +55,7 @@ class Comparison(NamedTuple):
 
 
 def compared(model, included, max_chains=MAX_CHAINS):
-    """The posterior of the inclusion by chains.
+    """The posterior of the inclusion by chains, or of few features by sums.
 
     Parameters
     ----------
@@ -74,6 +76,10 @@ def compared(model, included, max_chains=MAX_CHAINS):
     units = _candidates(model, included, always)
     if units is None:
         return None
+    if len(units) == len(included) and np.count_nonzero(~always) <= MAX_SUMMED:
+        inclusion, log_weight = summed_patterns(model, always)
+        units = np.flatnonzero(~always)
+        return Comparison(units, inclusion[units], np.zeros(len(units)), log_weight)
     parameters = (part[units] for part in (prior.log_odds, prior.precision, prior.field))
     posterior = InclusionPosterior.of(model.X[:, units], model.y, model.noise_variance, *parameters)
     posterior, constant = posterior.given(always[units])
@@ -127,9 +133,10 @@ def reason_of(found, included):
     apart[apart < SIGNIFICANT_ERRORS * found.error] = 0
     k = int(apart.argmax())
     if apart[k] > MAX_DIFFERENCE:
+        how = "chains over models" if found.error.any() else "a sum over all models"
         return (
             f"the inclusion probability of feature {found.features[k]} is "
-            f"{included[found.features[k]]:.2f}, and {found.inclusion[k]:.2f} by chains over models"
+            f"{included[found.features[k]]:.2f}, and {found.inclusion[k]:.2f} by {how}"
         )
     return ""
 

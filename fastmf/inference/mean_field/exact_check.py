@@ -230,8 +230,22 @@ def _widths_or_deviations(prior, b, precision, w, mean):
         return widths(prior)
     var = prior.moments(b, precision)[1].reshape(mean.shape)
     between = _averages(w, mean**2) - _averages(w, mean) ** 2
-    total = _averages(w, var) + np.maximum(between, 0)
-    deviations = np.maximum(DEVIATIONS * np.sqrt(total), 1e-300)
+    return ranges(prior, _averages(w, var) + np.maximum(between, 0))
+
+
+def ranges(prior, var):
+    """Widths of discrete units, and `DEVIATIONS` standard deviations of others.
+
+    Parameters
+    ----------
+    prior : unit prior
+    var : array of shape (n_rows, n_units)
+
+    Returns
+    -------
+    array of shape (n_rows, n_units)
+    """
+    deviations = np.maximum(DEVIATIONS * np.sqrt(var), 1e-300)
     return np.hstack([
         np.broadcast_to(widths(part), own.shape) if is_discrete(part) else own
         for part, own in by_parts(prior, deviations)

@@ -84,7 +84,8 @@ class Integrated:
             self.covariance, self.half_log_determinant = np.ones(len(diagonal)), 0.0
         to_rest = self.between(self.gaussian, self.rest)
         self.means = self.times_covariance(to_rest.T).T
-        couplings = self.between(self.rest, self.rest) + to_rest.T @ self.means
+        with np.errstate(over="ignore", invalid="ignore"):  # `machine` says it
+            couplings = self.between(self.rest, self.rest) + to_rest.T @ self.means
         self.diagonal = couplings.diagonal().copy()
         np.fill_diagonal(couplings, 0)
         self.couplings = (couplings + couplings.T) / 2
@@ -118,9 +119,14 @@ class Integrated:
     def machine(self):
         """The fully visible machine of the other units."""
         gone = np.concatenate([self.gaussian, self.kept])
-        return BoltzmannMachine(
-            self.couplings.astype(self.dtype), without_units(self._layers, gone)
-        )
+        with np.errstate(over="ignore"):
+            couplings = self.couplings.astype(self.dtype)
+        if not np.isfinite(couplings).all():
+            raise ValueError(
+                "model has weights so large that couplings without its Gaussian units exceed the "
+                f"range of {self.dtype}: divide the weights by a number."
+            )
+        return BoltzmannMachine(couplings, without_units(self._layers, gone))
 
     def responses(self):
         """Derivatives of the means of all units by those of the others, (n_units, n_rest)."""

@@ -57,6 +57,8 @@ from fastmf.priors._queries import two_values
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
 MAX_THIRD_ORDER = 1.0
+# Size that couplings have at most in sums of their powers, which otherwise overflow.
+MAX_COUPLING = 1e50
 # Fraction of the way to a random state from which naive mean field descends.
 MOVED = 0.1
 UNSTABLE = "it is unstable (spin glass)"
@@ -79,8 +81,10 @@ class FixedPointCheck(NamedTuple):
     whole : bool
         Whether rows stand for the whole machine, having no starts of their own: their bounds are
         the best from several starts.
-    sums_cycles : bool, default False
-        Whether the solver also sums cycles, as belief propagation does not.
+    own : AdaptiveCheck, optional
+        Checks of the solver, in the place of those of its expansion in the couplings: called with
+        the result, rows, and their states and tilts, it returns pairs of whether rows fail, and the
+        reasons.
     """
 
     solve: Callable
@@ -88,7 +92,7 @@ class FixedPointCheck(NamedTuple):
     tilt: Tilt
     third_order: bool
     whole: bool
-    sums_cycles: bool = False
+    own: Callable | None = None
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is; None if nothing can be checked.
@@ -104,15 +108,13 @@ class FixedPointCheck(NamedTuple):
         if found.log_partition is None:
             return None
         known = self.by_exact_sums(found)
-        # Nothing else is known of units that are integrated out.
-        if is_integrated(self.model):
-            ended = np.atleast_1d(found.converged)
-            unknown = any(why is None for why, ok in zip(known, ended, strict=True) if ok)
-            return None if unknown else [why or "" for why in known]
         reasons, ended = [why or "" for why in known], np.atleast_1d(found.converged)
         # Where exact sums say that a row is wrong, a search would only say so again.
         open_rows = np.flatnonzero(ended & [why is None for why in known])
         doubtful = np.flatnonzero(ended & [why != "" for why in known])
+        # Nothing else is known of units that the solver integrates out.
+        if is_integrated(self.model) and self.own is None:
+            return None if len(open_rows) else reasons
         others = [(open_rows, self._reasons_by_search), (doubtful, self._reasons_of_couplings)]
         for rows, check in others:
             for failed, why in check(found, rows) if len(rows) else ():
@@ -135,7 +137,7 @@ class FixedPointCheck(NamedTuple):
         rows = np.flatnonzero(np.atleast_1d(found.converged) & np.isfinite(values))
         if not len(rows):
             return known
-        mean = _joined(layout_of_checks(self.model), found.mean)[rows]
+        mean = joined(layout_of_checks(self.model), found.mean)[rows]
         some = reasons_by_exact_sums(
             self.model, self._tilt_of(rows), mean, values[rows], self.whole
         )
@@ -150,17 +152,22 @@ class FixedPointCheck(NamedTuple):
         """Sides of the machine, and the states, tilts and log-partitions of some rows."""
         layout, sides = layout_of_checks(self.model), sides_of(self.model)
         parts = found.mean, found.var, found.b, found.a
-        state = np.stack([_joined(layout, part)[rows] for part in parts])
+        state = np.stack([joined(layout, part)[rows] for part in parts])
         return sides, state, self._tilt_of(rows), np.atleast_1d(found.log_partition)[rows]
 
     def _reasons_by_search(self, found, rows):
         """Pairs of whether rows fail a check, and the reasons, by solutions elsewhere."""
         sides, state, tilt, values = self._rows_of(found, rows)
+        own = [] if self.own is None else self.own(found, rows, state, tilt)
+        if is_integrated(self.model):
+            return own
         below = self._below_bound(layout_of_checks(self.model), sides, state, tilt, values)
         why = "its log-partition is {:.3g} nats below a naive mean-field bound"
-        checks = [(below > 0, [why.format(x) for x in below])]
+        checks = [(below > 0, [why.format(x) for x in below]), *own]
+        if self.own is not None:
+            return checks
         many = not all(map(two_values, sides.priors))
-        if many and not self.sums_cycles and has_pair_terms(sides):
+        if many and has_pair_terms(sides):
             checks.append(self._other_beliefs(sides, state, tilt, values))
         if self.whole and has_many_values(sides.priors):
             others = [self._second_solutions(state, tilt, k) for k in range(len(rows))]
@@ -169,8 +176,11 @@ class FixedPointCheck(NamedTuple):
 
     def _reasons_of_couplings(self, found, rows):
         """The same by the sizes of terms that are left out."""
+        if self.own is not None and (is_integrated(self.model) or self.own.has_pairs(len(rows))):
+            return []
         sides, state, tilt, _ = self._rows_of(found, rows)
-        checks = []
+        limited = with_entries(sides.couplings, lambda w: np.clip(w, -MAX_COUPLING, MAX_COUPLING))
+        sides, checks = sides._replace(couplings=limited), []
         if _is_simple(sides):
             mean, var = state[0], np.where(tilt.clamped, 0, state[1])
             checks.append((unstable_rows(sides, var), UNSTABLE))
@@ -218,7 +228,7 @@ class FixedPointCheck(NamedTuple):
         starts = layout.split(start)
         arguments = self.model, layout, starts if isinstance(starts, tuple) else (starts,)
         found = naive_solutions(self.solve, *arguments, tilt, mean, N_BOUND_SWEEPS)
-        bounds, sizes = naive_bound(sides, _joined(layout, found.b), tilt, mean)
+        bounds, sizes = naive_bound(sides, joined(layout, found.b), tilt, mean)
         for k in range(len(mean)) if self.whole else ():
             row = tilt._make(part[[min(k, len(part) - 1)]] for part in tilt)
             elsewhere = starts_elsewhere(self.model, mean[k, : self._n_first])
@@ -245,7 +255,8 @@ def check_at_tilts(solve, model, tilts, whole):
     return FixedPointCheck(solve, model, tilt, False, whole)
 
 
-def _joined(layout, parts):
+def joined(layout, parts):
+    """Arrays of one layer or a tuple of those of all layers, side by side in a layout."""
     parts = parts if isinstance(parts, tuple) else (parts,)
     parts = [np.atleast_2d(part) for part in parts]
     return layout.join(parts, np.zeros((len(parts[0]), layout.n_units)))

@@ -75,8 +75,8 @@ class BPSettings(NamedTuple):
         Number of messages to one visible unit whose product is a number in float64.
     flush_every, log_every : int
         Number of messages whose product is a number of their type: of visible units after which
-        the products of messages to the hidden units are moved to float64. Number of those after
-        which their logarithm is taken, a multiple of the first.
+        the products of messages to the hidden units are moved to float64, an even number. Number of
+        those after which their logarithm is taken, a multiple of the first.
     block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
         Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 of those that are not called:

@@ -46,6 +46,7 @@ from fastmf.kernels.bp.messages import (
     set_to_halves,
     sum_to_hidden,
     sum_to_hidden_damped,
+    sum_to_hidden_of_two,
 )
 from fastmf.kernels.bp.products import log_products, pair_logs
 from fastmf.kernels.linear.copies import copy, set_to_zero
@@ -161,23 +162,33 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
         visible = row(arrays[1], (index, first), n_units)
         largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
         change = larger(change, largest)
-        for unit in range(first, first + n_units):
-            k = unit - first
-            decoded_field += fields[unit] if visible[k] > 0 else 0.0
-            e = row(problem.exponentials, (unit, 0), n)
-            s = row(messages, (entry, unit, 0), n)
-            beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
+        for k in range(n_units):
+            decoded_field += fields[first + k] if visible[k] > 0 else 0.0
             if damping == 0 and change <= settings.tol:
+                e, s = (
+                    row(problem.exponentials, (first + k, 0), n),
+                    row(messages, (entry, first + k, 0), n),
+                )
+                beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
                 add_sum_changes(e, hidden, beliefs, s, changes)
-            if damping == 0:
+        k = np.int64(0)
+        while k < n_units:
+            at_once = 2 if damping == 0 and k + 1 < n_units else 1
+            e = row(problem.exponentials, (first + k, 0), at_once * n)
+            s = row(messages, (entry, first + k, 0), at_once * n)
+            beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
+            if at_once == 2:
+                of_other = real(tile[worker, P, k + 1]), real(tile[worker, Q, k + 1])
+                sum_to_hidden_of_two(e, hidden, beliefs, of_other, s, product)
+            elif damping == 0:
                 sum_to_hidden(e, hidden, beliefs, s, product)
             else:
                 sum_to_hidden_damped(e, hidden, beliefs, old_fraction, new_fraction, s, product)
-            flush_in, log_in = flush_in - 1, log_in - 1
-            if unit == last - 1 or flush_in == 0:
+            k, flush_in, log_in = k + at_once, flush_in - at_once, log_in - at_once
+            if first + k == last or flush_in == 0:
                 flush_products(product, product64)
                 flush_in = settings.flush_every
-            if unit == last - 1 or log_in == 0:
+            if first + k == last or log_in == 0:
                 add_logs(product64, sums)
                 log_in = settings.log_every
     workspaces.change[w, block] = _largest_change(change, changes, settings.tol)
@@ -366,12 +377,9 @@ def _finish(settings, problem, record, workspaces, place, damping):
     if after:
         shared = smaller(index, problem.hidden_field.shape[0] - 1)
         fields = row(problem.hidden_field, (shared, 0), n)
-        sums = row(workspaces.message_sums, (w, 0, 0), n_blocks * n)
-        for j in range(n):
-            total = fields[j]
-            for block in range(n_blocks):
-                total += sums[block * n + j]
-            hidden[j] = total
+        copy(fields, hidden)
+        for block in range(n_blocks):
+            add(row(workspaces.message_sums, (w, block, 0), n), hidden)
     p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     old, changes = row(workspaces.beliefs, (w, 2, 0), n), row(workspaces.product64, (w, 0), n)
     call(settings.hidden_beliefs, (hidden, old, p, q, changes, damping))

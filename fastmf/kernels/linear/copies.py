@@ -12,7 +12,7 @@ from numba.core import cgutils, types
 
 from fastmf._jit.intrinsics import row, smaller, view
 from fastmf._jit.kernel import emitted, kernel
-from fastmf._jit.vectors import VECTOR_BYTES, Vectors
+from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 
 # The columns of a table of copies: addresses of the packed couplings, squares and cubes, number of
 # sources in all, and the first one that belongs to these weights.
@@ -58,6 +58,34 @@ def _set_to_zero(typing_context, target):
     if target.layout != "C":
         raise TypeError("set_to_zero takes a contiguous array")
     return types.void(target), generate
+
+
+def add_multiple(factor, source, target):
+    """Add a multiple of a one-dimensional array to another of its type and length."""
+    target += factor * source
+
+
+@emitted(add_multiple)
+def _add_multiple(typing_context, factor, source, target):
+    def generate(context, builder, signature, values):
+        whole = Vectors(context, builder, target.dtype)
+        single = Vectors(context, builder, target.dtype, target.dtype.bitwidth // 8)
+        old, new = whole.array(source, values[1]), whole.array(target, values[2])
+        n = builder.extract_value(new.shape, 0)
+        n_whole = builder.and_(n, integer(-whole.n_lanes))
+        for vectors, first, last in ((whole, integer(0), n_whole), (single, n_whole, n)):
+            multiple = vectors.in_all_lanes(values[0])
+
+            def add(k, _, vectors=vectors, multiple=multiple):
+                product = builder.fmul(multiple, vectors.load(old.data, k))
+                vectors.store(builder.fadd(vectors.load(new.data, k), product), new.data, k)
+
+            loop(builder, first, last, integer(vectors.n_lanes), add)
+        return context.get_dummy_value()
+
+    if not (source == target and target.layout == "C" and factor == target.dtype):
+        raise TypeError("add_multiple takes a number and two contiguous arrays of its type")
+    return types.void(factor, source, target), generate
 
 
 def transpose_tile(source, i, j, target, k, n):

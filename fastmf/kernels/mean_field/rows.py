@@ -16,6 +16,7 @@ from fastmf._outcomes import (
     OUT_OF_ITERATIONS,
     RUNNING,
 )
+from fastmf.kernels.linear.copies import add_multiple, set_to_zero
 from fastmf.kernels.mean_field.arguments import (
     LATE_SWEEPS,
     MAX_DAMPING,
@@ -171,7 +172,7 @@ def _adapt(slot, residual, settings):
     return RUNNING
 
 
-@kernel(mode="by_address", views=True)
+@kernel(mode="by_address", views=True, short=True)
 def _assess_slot(slot, fresh, settings):
     """The part of `assess_row` that no floating type but that of slots occurs in."""
     residual = np.inf if settings.half_sweep_done and slot[SWEEP] == 0 else slot[RESIDUAL]
@@ -180,8 +181,7 @@ def _assess_slot(slot, fresh, settings):
     if status == RUNNING:
         status = _adapt(slot, residual, settings)
     if status <= RUNNING:
-        for k in range(INFINITE, SQUARED_STEP):
-            slot[k] = 0
+        set_to_zero(row(slot, (INFINITE,), SQUARED_STEP - INFINITE))
     slot[STATUS] = status
 
 
@@ -223,6 +223,4 @@ def move_on(active, s, slot):
     if slot[MOMENTUM] > 0:
         n = active.state.shape[2]
         mean, step = row(active.state, (MEAN, s, 0), n), row(active.state, (STEP, s, 0), n)
-        factor = mean.dtype.type(slot[MOMENTUM])
-        for i in range(n):
-            mean[i] += factor * step[i]
+        add_multiple(mean.dtype.type(slot[MOMENTUM]), step, mean)

@@ -21,6 +21,7 @@ from fastmf._jit.intrinsics import copy_row, fetch_and_increment, larger, row, s
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.linear.copies import set_to_zero
 from fastmf.kernels.linear.product import product
 from fastmf.kernels.mean_field.arguments import (
     N_UNITS,
@@ -125,15 +126,10 @@ def _load_rows(layers, active, n_active, queue, settings, record):
             return n_active, False
         copy_row(record.state, index, active.state, n_active, 4 if settings.tilts_kept else 2)
         for plane in range(STEP if settings.tilts_kept else A, STEP + 1):
-            zero = row(active.state, (plane, n_active, 0), active.state.shape[2])
-            for i in range(zero.shape[0]):
-                zero[i] = 0
-        fields = row(active.group_fields, (0, n_active, 0), active.group_fields.shape[2])
-        for i in range(fields.shape[0]):
-            fields[i] = 0
+            set_to_zero(row(active.state, (plane, n_active, 0), active.state.shape[2]))
+        set_to_zero(row(active.group_fields, (0, n_active, 0), active.group_fields.shape[2]))
         slot = row(active.slots, (0, n_active, 0), SLOT_SIZE)
-        for k in range(SLOT_SIZE):
-            slot[k] = 0
+        set_to_zero(slot)
         slot[ROW], slot[DAMPING], slot[STRICTNESS] = index, settings.damping, 1
         slot[WINDOW_RESIDUAL] = slot[LAST_WINDOW_RESIDUAL] = np.inf
         for k in range(layers.shape[0] if settings.order == 3 else 0):
@@ -185,7 +181,7 @@ def _store_ended_rows(layers, active, counts, settings, tilt, record):
     return n_active, n_before
 
 
-@kernel(fastmath=REORDER, views=True, mode="from_kernels")
+@kernel(fastmath=REORDER, views=True, mode="from_kernels", short=True)
 def tap(sweep, settings, tilt, workers, queue, record):
     """Take rows from the queue and iterate them to fixed points of the mean-field equations.
 

@@ -91,7 +91,9 @@ def _found_blocks(part, X, n_rows, start, n_threads):
     leads, n = None, X.shape[1]
     if start is not None:
         leads = Leads(part.model(start), n_threads)
-    members = blocks_of(X, "auto", n_rows, None if leads is None else lambda: leads()[:n])
+    scores = None if leads is None else lambda: leads()[:n]
+    gaussian = isinstance(part, Regression)
+    members = blocks_of(X, "auto", n_rows, scores, few_are_one=gaussian)
     if not members:
         return None
     lead = None if leads is None else leads.result

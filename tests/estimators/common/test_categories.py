@@ -158,3 +158,20 @@ def test_enums_of_polars_declare_their_order():
     assert [list(known) for known in machine.categories_] == [levels] * 3
     expected = mf.OrdinalMachine().fit(codes)
     np.testing.assert_array_equal(machine.couplings_, expected.couplings_)
+
+
+@pytest.mark.parametrize("kind", ["Potts", "ordinal", "binary"])
+def test_entries_of_another_kind_and_huge_integers_are_refused(kind):
+    machine = {
+        "Potts": mf.PottsMachine(l2=0.1, l2_field=0.1),
+        "ordinal": mf.OrdinalMachine(l2=0.1, l2_field=0.1),
+        "binary": mf.FullyVisibleBoltzmannMachine(l2=0.1),
+    }[kind].fit(CHAIN)
+    other = CHAIN.astype(object)
+    other[3, 2] = "many"
+    with pytest.raises(TypeError, match="strings and numbers in column 2"):
+        machine.score_samples(other)
+    other[3, 2] = 10**400
+    for method in (machine.score_samples, machine.fit):
+        with pytest.raises(ValueError, match="X must hold numbers of double precision"):
+            method(other)

@@ -5,6 +5,7 @@ from sklearn.exceptions import ConvergenceWarning
 from fastmf.estimators import GeneralizedRBM
 from fastmf.estimators.common.convergence import warn_of_likelihood, warn_unless_converged
 from fastmf.evaluation import log_likelihood
+from fastmf.inference.mean_field.lower_bound import lower_bound
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Gaussian
 
@@ -27,10 +28,10 @@ def test_learning_must_end_above_independent_units_and_keep_half_of_its_gain(vis
     """One rule for all units; values are nats a row for twelve units."""
     machine = RBM(np.zeros((8, 4)), visible, Bernoulli(np.zeros(4)))
 
-    def after(*values, independent=-12.0, epoch=None, better=-np.inf):
+    def after(*values, independent=-12.0, epoch=None, better=-np.inf, most=np.inf):
         history = {"log_likelihood": list(np.array(values) / 12)}
         epoch = len(values) if epoch is None else epoch
-        warn_of_likelihood(machine, history, independent, epoch, lambda: better)
+        warn_of_likelihood(machine, history, independent, epoch, lambda: better, lambda: most)
 
     after(-12.1)  # an epoch of small steps
     after(-12.0, -8.0, -9.9)
@@ -40,12 +41,29 @@ def test_learning_must_end_above_independent_units_and_keep_half_of_its_gain(vis
     after(epoch=0)
     after(-12.2, better=-12.1)  # the estimate of the epoch was too low
     after(-12.0, -8.0, -10.1, better=-9.9)
+    after(-12.0, -8.0, most=-12.1)
     with pytest.warns(ConvergenceWarning, match="diverged: .* epoch 1, -12.2 nats a row, is below"):
         after(-12.2)
     with pytest.warns(ConvergenceWarning, match="fell from -8 nats a row, in epoch 2, to -10.1 in"):
         after(-12.0, -8.0, -10.1)
+    with pytest.warns(ConvergenceWarning, match="diverged: .* epoch 1, -12.2 nats a row, is below"):
+        after(-8.0, most=-12.2)  # the estimate of the epoch was too high
     with pytest.warns(ConvergenceWarning, match="of epoch 2 is unknown"):
         after(-12.0, -np.inf)
+
+
+def test_epochs_whose_solutions_miss_the_states_of_most_weight_are_told():
+    """The log-likelihood of the last epoch is ten nats a row above any that is possible."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((200, 60)) < 0.03 + 0.3 * (rng.random((200, 1)) < 0.3)).astype(float)
+    options = {"learning_rate": 1.5, "n_epochs": 10, "batch_size": 50, "random_state": 0}
+    rbm = GeneralizedRBM(25, hidden="ising", gradient="pcd", **options)
+    with pytest.warns(ConvergenceWarning, match="learning has diverged"):
+        rbm.fit(X)
+    most = log_likelihood(rbm.model_, X, lower_bound(rbm.model_).value).mean()
+    p = X.mean(0)
+    independent = (X * np.log(p) + (1 - X) * np.log(1 - p)).sum(1).mean()
+    assert most < independent - 2 < 85 * rbm.history_["log_likelihood"][-1] - 5
 
 
 @pytest.mark.parametrize("visible", ["bernoulli", "categorical"])
@@ -57,8 +75,9 @@ def test_large_rates_with_gaussian_hidden_units_on_tables_are_told(visible):
     X = labels if visible == "categorical" else np.eye(5)[labels].reshape(500, -1)
     options = {"visible": visible, "hidden": "gaussian", "random_state": 0}
     GeneralizedRBM(10, **options).fit(X)
-    with pytest.warns(ConvergenceWarning, match="Use a smaller learning_rate"):
-        GeneralizedRBM(10, **options, learning_rate=5.0).fit(X)
+    for rows in (X, X.astype(float)):  # of labels one-hot rows are made
+        with pytest.warns(ConvergenceWarning, match="Use a smaller learning_rate"):
+            GeneralizedRBM(10, **options, learning_rate=5.0).fit(rows)
 
 
 def test_rows_that_have_not_converged_are_counted():

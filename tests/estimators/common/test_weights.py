@@ -130,3 +130,11 @@ def test_errors_of_weights_that_add_up_to_one_are_noticed(name):
     machine.set_params(weights="sampling").fit(X, sample_weight=weights)
     errors = getattr(mf, name)().fit(X).standard_errors()[0]
     np.testing.assert_allclose(machine.standard_errors()[0], errors, rtol=0.02)
+
+
+def test_weights_of_next_to_no_rows_are_refused():
+    for weights in (np.full(30, 5e-324), np.full(30, 1e-200)):
+        with pytest.raises(
+            ValueError, match="sample_weight counts rows, and must add up to 1e-100"
+        ):
+            mf.SpikeSlabRegressor().fit(X, X[:, 0], sample_weight=weights)

@@ -138,7 +138,7 @@ def test_cross_validation_through_scikit_learn():
 
 
 def test_what_does_not_converge_warns():
-    model, _ = problem(20, 8)
+    model, _ = problem(20, 12)  # of up to 11 features the posterior is exact
     with pytest.warns(ConvergenceWarning, match="not converged"):
         mf.SpikeSlabRegressor(max_iter=1, solver="parallel", **KNOWN).fit(model.X, model.y)
 

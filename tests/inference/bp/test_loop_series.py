@@ -143,6 +143,14 @@ def test_certain_units_have_no_changes():
     assert abs(loops.first) + abs(loops.both) + abs(loops.changes).max() < 1e-14
 
 
+def test_a_nearly_certain_pair_outside_of_cycles_changes_nothing():
+    """Terms of its derivative that cancel are 1e16 times as large as what a rounding leaves."""
+    for other in (1.0001, 1.00001):
+        p = np.array([6.7539481e-9, 1 - 6.7539481e-9 * other])
+        loops = loops_of_spins(p, 1 - p, np.array([-50.0]), np.array([[0, 1]]))
+        assert abs(loops.first) < 1e-6 and abs(loops.changes).max() < 1e-10
+
+
 def test_spin_glasses_have_no_second_order():
     rng, n = np.random.default_rng(0), 40
     upper = np.triu(rng.normal(size=(n, n)), 1)

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from kernel_cases import regression
 
 import fastmf as mf
 from fastmf.inference.ep.block_partition import blocks_of
@@ -216,3 +217,22 @@ def test_patterns_that_are_no_longer_needed_become_small_again():
     again = solve(1.0, -1.0, few)
     assert again.most_included[0] == many.most_included[0]
     np.testing.assert_allclose(again.mean, many.mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["few rows", "strong", "copies"])
+def test_a_block_of_all_features_is_exact(kind):
+    """Without iterations, by enumeration; single sites are wrong, or do not converge."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(6 if kind == "few rows" else 30, 7))
+    if kind == "copies":
+        X[:, 1], X[:, 2] = X[:, 0], -X[:, 0] / 2
+    noise = {"few rows": 0.5, "strong": 1e-4, "copies": 1e-4}[kind]
+    y = X[:, 0] - X[:, 3] + 0.4 * rng.normal(size=len(X))  # more noise than the model has
+    model = mf.SparseLinearModel(X, y, noise, mf.GaussBernoulli(np.zeros(7), 1.0, -1.0))
+    evidence, mean, deviation, included = regression.exact(model)
+    found = mf.expectation_propagation(model, blocks="auto")
+    assert found.converged and found.n_iter == 1 and found.reliable
+    np.testing.assert_allclose(found.inclusion_probability, included, atol=1e-6)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(found.var), deviation, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(found.log_evidence, evidence, rtol=1e-9)

@@ -113,3 +113,11 @@ def test_stored_columns_are_converted_some_at_a_time(monkeypatch):
     tracemalloc.stop()
     assert blocks == []
     assert peak < 6 * X.size  # all of them in double precision take 8
+
+
+def test_few_features_are_one_block():
+    X = np.random.default_rng(0).normal(size=(30, 12))
+    X[:, 3] = 0
+    assert as_sets(correlated_blocks(X[:, :11], few_are_one=True)) == {(0, 1, 2, *range(4, 11))}
+    assert correlated_blocks(X[:, :11]) == correlated_blocks(X, few_are_one=True) == []
+    assert correlated_blocks(X[:, 2:4], few_are_one=True) == []

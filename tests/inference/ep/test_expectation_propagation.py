@@ -8,6 +8,7 @@ from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
 from fastmf.inference.ep.block_schedules import solve_with_blocks
+from fastmf.inference.ep.model_sums import summed_patterns
 from fastmf.inference.gaussian import low_rank
 
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
@@ -210,3 +211,17 @@ def test_blocks_are_not_cut_where_the_parts_do_not_converge(monkeypatch):
     np.testing.assert_allclose(
         found.inclusion_probability, expected.inclusion_probability, atol=1e-8
     )
+
+
+@pytest.mark.parametrize("seed", [18, 33])
+def test_blocks_that_share_an_effect_are_joined_at_the_end(seed):
+    """Within 0.002 of enumeration; apart they are 0.08 and 0.07 away from it."""
+    rng = np.random.default_rng(seed)
+    X = np.cumsum(0.6 * rng.normal(size=(40, 12)), axis=1)
+    X = (X - X.mean(0)) / X.std(0)
+    y = 0.6 * X[:, 3] - 0.5 * X[:, 6] + 0.7 * rng.normal(size=40)
+    prior = mf.GaussBernoulli(np.zeros(12), 1.0, np.full(12, -2.0))
+    model = mf.SparseLinearModel(X, y - y.mean(), 0.5, prior)
+    found = mf.expectation_propagation(model, blocks="auto")
+    inclusion, _ = summed_patterns(model, np.zeros(12, bool))  # tested by enumeration itself
+    np.testing.assert_allclose(found.inclusion_probability, inclusion, atol=0.01)

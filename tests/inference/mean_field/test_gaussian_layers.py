@@ -244,3 +244,11 @@ def test_means_alone_and_float32_and_history():
     assert found.mean[0].dtype == np.float32 and found.history.shape[0] == 2
     np.testing.assert_allclose(found.mean[0], whole.mean[0], rtol=1e-4)
     assert integrated_of(model) is integrated_of(model)
+
+
+@pytest.mark.parametrize(("dtype", "weight"), [(np.float64, 1e200), (np.float32, 1e25)])
+def test_weights_whose_products_are_no_numbers_are_refused(dtype, weight):
+    weights = np.full((3, 2), weight, dtype)
+    layers = Gaussian(np.zeros(3), np.ones(3)), Bernoulli(np.zeros(2))
+    with pytest.raises(ValueError, match="model has weights so large"):
+        tap(RBM(weights, *layers))

@@ -29,7 +29,8 @@ def columns(seed=0):
     return X
 
 
-def test_blocks_of_each_part():
+def test_blocks_of_each_part(monkeypatch):
+    monkeypatch.setattr("fastmf.inference.ep.correlated.FEATURES_OF_ONE_BLOCK", 0)
     parts = [Regression(columns(k), np.ones(60), np.zeros(5, int)) for k in range(2)]
     units = np.array([0, 2, 4, 6, 8]), np.array([1, 3, 5, 7, 9])
     task = with_blocks(Loci(tuple(parts), units, np.zeros(10, int)), "auto")

@@ -6,6 +6,7 @@ from potts_data import derivative, penalised, random_rows
 
 from fastmf.learning.pseudo_likelihood.potts.couplings import OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows, inverse_root
+from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
 SIZES = np.array([3, 4, 2, 5, 3, 6])
@@ -39,3 +40,20 @@ def test_the_kernel_is_whitened_where_it_is_not_zero():
     S = inverse_root(K)
     assert S.shape == (4, 3)
     np.testing.assert_allclose(S.T @ K @ S, np.eye(3), atol=1e-12)
+
+
+def test_rows_without_labels_have_finite_coordinates():
+    data = PottsData(np.full((2, 6), -1), np.ones(2), SIZES)
+    objective = FewRows(data, L2, L2_FIELD)
+    z = objective.start(np.zeros(SIZES.sum()))
+    assert objective(z, np.empty_like(z)) == 0
+
+
+@pytest.mark.parametrize("l2", [1e-4, 10.0])
+def test_fits_take_few_iterations_under_weak_and_strong_penalties(l2):
+    """52 and 8; with a curvature for each eigenvector 193 under the weak one."""
+    labels = np.random.default_rng(0).integers(0, 21, (40, 60))
+    sizes = np.full(60, 21)
+    found = fit(PottsData(labels, np.ones(40), sizes), Options(l2, l2))
+    assert found.converged
+    assert len(found.history) < 100

@@ -1,0 +1,72 @@
+"""Codes of missing values among numbers, such as 999, which fits would take as values."""
+
+import numpy as np
+
+from fastmf._common.rows import is_sparse, row_blocks
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.data import column_name
+
+# The usual ones; -1, 8 and 9 are values too often.
+CODES = (-9999, -999, -99, -9, 99, 999, 9999)
+# Smallest number of entries with a code: one alone may be a mistake of another kind.
+FEWEST_ENTRIES = 2
+
+
+def missing_code(X, codes=CODES):
+    """A code of missing values in numbers, and its first column; None if there seems to be none.
+
+    A code is far from all other values of its column, farther than they are from each other; or it
+    is negative and they are not.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_columns)
+        Numbers, of which NaN is none.
+    codes : sequence of int
+
+    Returns
+    -------
+    (int, int) or None
+    """
+    parts = list(row_blocks(X))
+    with np.errstate(invalid="ignore"):
+        low = np.fmin.reduce([np.fmin.reduce(X[rows], axis=0) for rows in parts])
+        high = np.fmax.reduce([np.fmax.reduce(X[rows], axis=0) for rows in parts])
+    first, n_entries = {}, dict.fromkeys(codes, 0)
+    for j in np.flatnonzero(np.isin(low, codes) | np.isin(high, codes)):
+        values, counts = np.unique(np.asarray(X[:, j]), return_counts=True)
+        counts = counts[values == values].tolist()
+        values = values[values == values].tolist()
+        ends = {} if len(values) < 3 else {
+            values[0]: (values[1] - values[0], values[-1] - values[1], counts[0]),
+            values[-1]: (values[-1] - values[-2], values[-2] - values[0], counts[-1]),
+        }  # fmt: skip
+        for code, (gap, spread, n) in ends.items():
+            if code in n_entries and (gap > spread or code == values[0] < 0 <= values[1]):
+                first.setdefault(code, int(j))
+                n_entries[code] += n
+    return next(((int(c), j) for c, j in first.items() if n_entries[c] >= FEWEST_ENTRIES), None)
+
+
+def warn_of_missing_codes(estimator, X, name="X", codes=CODES):
+    """Warn of numbers that seem to mark missing values: see `missing_code`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Knows the names of the columns of X.
+    X : array of shape (n_rows, n_columns) or sparse matrix
+    name : str
+    codes : sequence of int
+    """
+    if is_sparse(X) or X.dtype.kind not in "iuf" or not X.size:
+        return
+    found = missing_code(X, codes)
+    if found is not None:
+        code, j = found
+        column = column_name(estimator, j) if name == "X" else j
+        place = f" in column {column}" if X.shape[1] > 1 or name == "X" else ""
+        warn_user(
+            f"{name} has the value {code}{place}, far from all others, which is taken "
+            "as a number: if it marks missing values, replace it by NaN or fill it in."
+        )
