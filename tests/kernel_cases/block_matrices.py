@@ -43,5 +43,5 @@ def results(arguments):
 
 CASES = [
     Case("ep.block_matrices.invert_matrices", "", arguments, results, {"float64": 1e-8},
-         exact=("exist",), dtypes=("float64",)),
+         exact=("exist",), large=True, dtypes=("float64",)),
 ]  # fmt: skip
