@@ -256,16 +256,18 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     def _searched(self, task, start, fixed, parts, options):
         """The task, where its search ended, and the task with its full blocks cut, or None."""
         options = options | {"parts": parts, "max_iter": self.max_evidence_iter}
-        best, nearby = maximise_evidence(task, start, fixed, **options)
+        best, nearby, starts = maximise_evidence(task, start, fixed, **options)
         task = task if nearby is None else with_blocks_of(task, nearby)
-        results = self._final(with_joins(task, MAX_JOINS), best, nearby)
+        results = nearby
+        close = nearby and starts is None and max(r.residual for r in nearby) <= self.tol
+        if not (close and self.damping is None and self.solver == "auto"):  # as the search has
+            results = self._final(with_joins(task, MAX_JOINS), best, starts or nearby)
         if have_ended(results) or not (nearby and have_ended(nearby)):
             nearby = results
         task = with_blocks_of(task, results)
-        cut = None
-        if isinstance(self.blocks, str):
-            cut = without_cut_blocks(with_blocks_of(task, nearby), nearby)
-        return task, best, results, cut
+        if not isinstance(self.blocks, str):
+            return task, best, results, None
+        return task, best, results, without_cut_blocks(with_blocks_of(task, nearby), nearby)
 
     def _final(self, task, best, nearby):
         """The fixed points with these hyper-parameters, or where the solver ended."""

@@ -15,12 +15,13 @@ from fastmf.inference.ep.block_sites import (
     BlockState,
     block_problem,
     first_included,
+    most_included,
     tilt,
 )
 from fastmf.inference.ep.block_sweeps import block_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import EPTrace, log_normalisers, total
-from fastmf.inference.gaussian.blocks import Blocks
+from fastmf.inference.gaussian.blocks import blocks_of_members
 from fastmf.priors._protocol import parts_of
 from fastmf.special import sigmoid
 
@@ -50,8 +51,8 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     trace : EPTrace
     """
     schedule, damping, patience, deepens = settings
-    blocks = Blocks(members, model.n_units)
-    problem = block_problem(model, blocks, options, _included_before(blocks, init))
+    blocks = blocks_of_members(members, model.n_units)
+    problem = block_problem(model, blocks, options, _included_before(blocks, init, deepens))
     start = None if init is None else _sites_from(problem, init)
     bounded = problem.min_site_precision > -np.inf
     if not (len(blocks.singles) or bounded) and len(members) == 1:
@@ -100,19 +101,23 @@ def _state_of_one_block(model, problem, deepens):
     )  # fmt: skip
 
 
-def _included_before(blocks, init):
-    """Features that patterns of a result with the same blocks need; None without one."""
+def _included_before(blocks, init, deepens):
+    """Features that patterns need, of blocks that a result has, too; None without a result."""
     given = getattr(init, "block_sites", None)
-    if given is None or len(given) != len(blocks.members):
+    if given is None:
         return None
-    same = (np.array_equal(a, b) for a, (b, _) in zip(blocks.members, given, strict=True))
-    if not all(same):
-        return None
+    sizes = np.diff(blocks.starts)
+    most, share = first_included(sizes), np.zeros(len(sizes))
+    place = {units.tobytes(): k for k, (units, _) in enumerate(given)}
+    own = np.array([place.get(units.tobytes(), -1) for units in blocks.members])
+    known = own >= 0
+    most[known], share[known] = init.most_included[own[known]], init.full_probability[own[known]]
+    if deepens:
+        grown = share > MAX_SHARE
+        most[grown] = [most_included(c) for c in sizes[grown]]
     # What was needed for other hyper-parameters may no longer be: if s features have probability q,
     # two have about q^(2 / s).
-    sizes, most = np.diff(blocks.starts), init.most_included
-    share = init.full_probability ** (2 / np.maximum(most, 1))
-    spare = (most < sizes) & (share < SPARE_SHARE)
+    spare = known & (most < sizes) & (share ** (2 / np.maximum(most, 1)) < SPARE_SHARE)
     return np.where(spare, np.minimum(first_included(sizes), most), most)
 
 

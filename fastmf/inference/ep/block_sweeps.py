@@ -17,6 +17,7 @@ from fastmf.inference.ep.extrapolation import AndersonExtrapolation
 from fastmf.inference.ep.parallel import GROWTH
 from fastmf.inference.ep.sites import EPTrace
 from fastmf.inference.ep.some_blocks import SomeBlocks, moving_blocks
+from fastmf.inference.gaussian.latent import Latent
 
 # Part of a step that is made, at first, and how it shrinks.
 FIRST_LENGTH, SHRINKING = 0.9, 0.4
@@ -25,8 +26,10 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
 MAX_REJECTED, MAX_BARREN_ITERATIONS = 12, 16
-# Tolerance of some blocks alone, in units of the differences of all, and of that of all.
-SETTLED_AT_FIRST, SETTLED_AT_END = 0.03, 0.25
+# Tolerance of some blocks alone, in units of the differences of all, and of that of all; and part
+# of the differences that a step is to leave if they are brought there again where latent variables
+# follow them: classifiers took as many iterations without.
+SETTLED_AT_FIRST, SETTLED_AT_END, SETTLED_PART = 0.03, 0.25, 0.3
 
 
 def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIONS, deepens=True):
@@ -92,6 +95,8 @@ class _Sweeps:
             state = self._step(state, max(recent), put)
             if state is None:
                 return closest, IMPROPER, "parallel"
+            if put is not None and isinstance(self.problem.side.side, Latent):
+                self.settles = state.residual() < SETTLED_PART * residual
         return closest, OUT_OF_ITERATIONS, "parallel"
 
     def _settled(self, state, residual):

@@ -20,7 +20,7 @@ MIN_BLOCK_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.4, 0.5, 0.95
 MAX_FEATURES, SMALLEST_PART = 60, 0.5
 # Leads whose correlations are computed at a time; all of them at most, for each row: they cost as
 # much as ten iterations; and this number where rows are few.
-LEADS_AT_A_TIME, LEADS_PER_ROW, MIN_LEADS = 512, 10, 2000
+LEADS_AT_A_TIME, LEADS_PER_ROW, MIN_LEADS = 128, 10, 2000
 # Features whose correlations with all others are computed at a time, to see whether there are any.
 PAIRS_AT_A_TIME = 64
 # Part of a column, squared, that others do not explain where it depends on them; coefficients that

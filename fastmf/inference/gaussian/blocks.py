@@ -8,7 +8,7 @@ Naturals of sites, cavities and marginals, and moments, are one vector each,
 so that sums and multiples of them are sums and multiples of vectors. `Blocks` says what is where.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -23,12 +23,13 @@ from fastmf.inference.gaussian.dense import Dense, DenseInverse
 from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank, LowRankInverse
 from fastmf.inference.gaussian.side import with_zeros
+from fastmf.kernels.ep.block_matrices import invert_matrices
 from fastmf.models.sparse_linear import gram_of
 
 # With blocks, matrices of units are cheaper than the Woodbury identity up to so many for each row.
 MAX_DENSE_RATIO = 2.5
-# Sizes to which matrices of blocks are padded, so that few calls of LAPACK invert all.
-PADDED = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64])
+# Units of the largest blocks whose matrices are inverted by a kernel: LAPACK is faster for others.
+MAX_SMALL = 64
 # Numbers that moments may keep, from which covariances of other units are computed.
 MAX_KEPT = 1 << 24
 
@@ -74,7 +75,9 @@ class Blocks:
         self.members = sorted(members, key=lambda units: (len(units), units[0]))
         self.n_units = n_units
         self.units = np.concatenate([np.empty(0, np.int64), *self.members])
-        self.singles = np.setdiff1d(np.arange(n_units), self.units)
+        is_single = np.ones(n_units, bool)
+        is_single[self.units] = False
+        self.singles = np.flatnonzero(is_single)
         sizes = np.array([len(units) for units in self.members], np.int64)
         self.starts = np.append(0, np.cumsum(sizes))
         self.squares = np.append(0, np.cumsum(sizes * sizes))
@@ -89,7 +92,7 @@ class Blocks:
         row, column = np.divmod(np.arange(self.squares[-1]) - first, size)
         self._row, self._column = self.starts[of_element] + row, self.starts[of_element] + column
         self._transposed = first + column * size + row
-        self._tiers = [_Tier.of(sizes, self.squares, tier) for tier in _tiers_of(sizes)]
+        self._n_small = int(np.searchsorted(sizes, MAX_SMALL, "right"))
 
     def parts(self, vector):
         """Linear terms of all units, precisions of single units, matrices of blocks: views."""
@@ -165,18 +168,19 @@ class Blocks:
         numpy.linalg.LinAlgError
             If one of them is not.
         """
-        variance = self.diagonals(elements)
-        if not ((variance > 0) & (variance < np.inf)).all():
+        inverses, log_determinants = np.empty(len(elements)), np.zeros(len(self.members))
+        n = self._n_small
+        work = np.empty(2 * max(map(len, self.members[:n]), default=0) ** 2)
+        starts, squares = self.starts[: n + 1], self.squares[: n + 1]
+        invert_matrices(starts, squares, elements, work, inverses, log_determinants[:n])
+        if not np.isfinite(log_determinants).all():
             raise LinAlgError("a matrix is not positive definite.")
-        scale = 1 / np.sqrt(variance)
-        scales = scale[self._row] * scale[self._column]
-        scaled, log_determinant = elements * scales, -2 * np.log(scale).sum()
-        for tier in self._tiers:
-            lower = np.linalg.cholesky(tier.padded(scaled))
-            whiten = np.linalg.inv(lower)
-            tier.fill(scaled, np.swapaxes(whiten, 1, 2) @ whiten)
-            log_determinant += 2 * np.log(np.einsum("kii->ki", lower)).sum()
-        return scaled * scales, log_determinant
+        for k, units in enumerate(self.members[n:], n):
+            own = slice(self.squares[k], self.squares[k + 1])
+            factor = cholesky(elements[own].reshape(len(units), len(units)))
+            inverses[own] = factor.inverse().ravel()
+            log_determinants[k] = 2 * factor.half_log_determinant
+        return inverses, log_determinants.sum()
 
     def converted(self, vector):
         """Naturals from moments, or moments from naturals but for the means, and log-determinants.
@@ -212,6 +216,18 @@ class Blocks:
         return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
 
 
+@lru_cache(maxsize=4)
+def _blocks_of(units, ends, n_units):
+    return Blocks(np.split(np.frombuffer(units, np.int64), ends), n_units)
+
+
+def blocks_of_members(members, n_units):
+    """`Blocks`, which searches ask for again and again."""
+    members = [np.ascontiguousarray(units, np.int64) for units in members]
+    ends = tuple(np.cumsum([len(units) for units in members[:-1]]).tolist())
+    return _blocks_of(b"".join(map(bytes, members)), ends, n_units)
+
+
 class BlockMoments(NamedTuple):
     """Moments of a Gaussian under sites of blocks.
 
@@ -234,55 +250,6 @@ def _covariance(columns, units):
     """The covariance of some units, from the transposed inverse factor."""
     own = columns[units]
     return own @ own.T
-
-
-def _tiers_of(sizes):
-    """Ranges of blocks, and sizes to which they are padded: those of `PADDED`, or their own."""
-    padded = np.append(PADDED, 0)[np.searchsorted(PADDED, sizes)]
-    padded = np.maximum(padded, sizes)
-    ends = np.append(np.flatnonzero(np.diff(padded)) + 1, len(sizes)) if len(sizes) else []
-    starts = np.append(0, ends[:-1]) if len(sizes) else []
-    return [(int(a), int(b), int(padded[a])) for a, b in zip(starts, ends, strict=True)]
-
-
-class _Tier(NamedTuple):
-    """Matrices of similar sizes, padded to one, so that LAPACK is called once for all.
-
-    Parameters
-    ----------
-    elements : slice
-        Their elements.
-    place : int array
-        Where these are among those of the padded matrices.
-    unit : array of shape (n_blocks, size, size)
-        Unit matrices.
-    """
-
-    elements: slice
-    place: np.ndarray
-    unit: np.ndarray
-
-    @classmethod
-    def of(cls, sizes, squares, tier):
-        """The blocks from `first` to `last`, padded to a size."""
-        first, last, size = tier
-        own = sizes[first:last]
-        place = np.arange(squares[first], squares[last])
-        of_block = np.repeat(np.arange(last - first), own**2)
-        row, column = np.divmod(place - squares[first:last][of_block], own[of_block])
-        unit = np.tile(np.eye(size), (last - first, 1, 1))
-        elements = slice(squares[first], squares[last])
-        return cls(elements, (of_block * size + row) * size + column, unit)
-
-    def padded(self, elements):
-        """The matrices, padded by unit matrices."""
-        matrices = self.unit.copy()
-        matrices.reshape(-1)[self.place] = elements[self.elements]
-        return matrices
-
-    def fill(self, elements, matrices):
-        """Set the elements to those of padded matrices."""
-        elements[self.elements] = matrices.reshape(-1)[self.place]
 
 
 class BlockSide(NamedTuple):
@@ -480,15 +447,17 @@ def n_elements(labels):
 
 def members_of(labels):
     """The units of each label that several have."""
-    _, label = np.unique(labels, return_inverse=True)
-    order = np.argsort(label, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    labels = np.asarray(labels)
+    order = np.argsort(labels, kind="stable")
+    parts = np.split(order, np.flatnonzero(labels[order][1:] != labels[order][:-1]) + 1)
     return [units for units in parts if len(units) > 1]
 
 
 def labels_of(members, n):
     """A number for each of n units, the same for those of a block, in the order of the units."""
     first = np.arange(n)
-    for units in members:
-        first[units] = np.min(units)
-    return np.unique(first, return_inverse=True)[1]
+    if len(members):
+        sizes = [len(units) for units in members]
+        units, starts = np.concatenate(members), np.cumsum([0, *sizes[:-1]])
+        first[units] = np.repeat(np.minimum.reduceat(units, starts), sizes)
+    return (np.cumsum(first == np.arange(n)) - 1)[first]

@@ -7,7 +7,13 @@ inclusion: with S the set of units that are not zero,
     log-weight of S  =  sum of prior log-weights - ln det(Q) / 2 + h'M / 2
 
 Patterns S are walked depth first, so that each one adds a row to the Cholesky factor of the last.
-Only the Q are inverted: P itself need not be positive definite.
+Only the Q are inverted: P itself need not be positive definite. Most patterns are as large as they
+may be: with u = V P_Sj, p = Q_jj - P_jS u and m = (h_j - P_jS M) / p, those that add a unit j to S
+have the moments
+
+    means  M - m u and m,  covariances  V + uu' / p, -u / p and 1 / p
+
+of which the sums over j are taken first.
 
 All is one kernel, but for moments of third and fourth order, which few calls ask for: they are
 compiled apart and called by address. Matrices are one-dimensional arrays, row by row.
@@ -24,8 +30,9 @@ from fastmf._jit.kernel import address_of, call, kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.work import new_work
 
-# A pattern counts if its weight is at least exp(-this) of the largest so far.
-MAX_LOG_RATIO = 42.0
+# A pattern counts if its weight is at least exp(-this) of the largest so far: 1e5 that do not are
+# less than 1e-8.
+MAX_LOG_RATIO = 30.0
 # Smallest pivot, relative to the diagonal of Q, of a pattern that is proper.
 MIN_PATTERN_PIVOT = 1e-14
 
@@ -63,6 +70,8 @@ class Pattern(NamedTuple):
         Whitened linear terms, and means.
     log_weights : array of shape (d + 1,)
         Log-weights of the patterns of its first units.
+    changes, cross, change, shift : array of shape (d * d,), (d,), (d,), (d,)
+        Sums of uu' and of u over units that may be added, P_Sj and u of one.
     """
 
     members: Int64[1]
@@ -72,6 +81,10 @@ class Pattern(NamedTuple):
     whitened: Float64[1]
     mean: Float64[1]
     log_weights: Float64[1]
+    changes: Float64[1]
+    cross: Float64[1]
+    change: Float64[1]
+    shift: Float64[1]
 
 
 class PatternMemory(NamedTuple):
@@ -80,7 +93,7 @@ class PatternMemory(NamedTuple):
     Parameters
     ----------
     members : int64 array of shape (n_workers, d)
-    numbers : array of shape (n_workers, 3 * d * d + 3 * d + 1)
+    numbers : array of shape (n_workers, 4 * d * d + 6 * d + 1)
         Arrays of `Pattern`, one after another.
     sums : array of shape (n_workers, n)
         Three rows of c numbers, see `MEAN`, of c units; second moments; curvature, if any.
@@ -103,7 +116,7 @@ def pattern_work(blocks, n_workers, n_curvature=0):
     """
     d, c = max(1, blocks.largest.max()), np.diff(blocks.starts).max()
     members = np.zeros((n_workers, d), np.int64)
-    numbers = np.zeros((n_workers, 3 * d * d + 3 * d + 1))
+    numbers = np.zeros((n_workers, 4 * d * d + 6 * d + 1))
     sums = np.zeros((n_workers, 3 * c + c * c + n_curvature))
     return new_work(PatternMemory(members, numbers, sums))
 
@@ -170,6 +183,10 @@ def _pattern_of(memory, w):
         row(memory.numbers, (w, 3 * square), d),
         row(memory.numbers, (w, 3 * square + d), d),
         row(memory.numbers, (w, 3 * square + 2 * d), d + 1),
+        row(memory.numbers, (w, 3 * square + 3 * d + 1), square),
+        row(memory.numbers, (w, 4 * square + 3 * d + 1), d),
+        row(memory.numbers, (w, 4 * square + 4 * d + 1), d),
+        row(memory.numbers, (w, 4 * square + 5 * d + 1), d),
     )
 
 
@@ -186,7 +203,12 @@ def _sum_patterns(given, c, largest, pattern, address, sums):
     top, total, full = 0.0, 1.0, 0.0
     s, j = np.int64(0), np.int64(0)
     while True:
-        if s < largest and j < c:
+        if s == largest - 1 and j < c and len(sums) == 3 * c + c * c:
+            top, total, full = _add_last(given, s, j, c, pattern, sums, (top, total, full))
+            if not top < np.inf:
+                break
+            j = c
+        elif s < largest and j < c:
             value = _append(given, s, j, c, pattern)
             if not value < np.inf:
                 top = np.nan
@@ -197,7 +219,10 @@ def _sum_patterns(given, c, largest, pattern, address, sums):
                 ratio = np.exp(top - value)
                 _scale(sums, ratio)
                 total, full, top = total * ratio, full * ratio, value
-            if value > top - MAX_LOG_RATIO:
+            counts = value > top - MAX_LOG_RATIO
+            if counts or s < largest:
+                _whiten(s - 1, pattern)
+            if counts:
                 weight = np.exp(value - top)
                 total += weight
                 full += weight if s == largest else 0.0
@@ -222,7 +247,7 @@ def _scale(sums, ratio):
 def _append(given, s, j, c, pattern):
     """Make unit j the one number s of the pattern: its log-weight; NaN if it is not proper."""
     prior, linear, precision, first, square = given
-    members, factor, whiten, _, whitened, _, log_weights = pattern
+    members, factor, _, _, whitened, _, log_weights, _, _, _, _ = pattern
     d, here, log_weight = len(members), square + j * c, np.nan
     rest = precision[here + j] + prior[2, first + j]
     scale, along = rest, linear[first + j] + prior[1, first + j]
@@ -238,20 +263,139 @@ def _append(given, s, j, c, pattern):
         members[s] = j
         pivot = np.sqrt(rest)
         z = along / pivot
-        factor[s * d + s], whiten[s * d + s], whitened[s] = pivot, 1 / pivot, z
-        for t in range(s):
-            value = 0.0
-            for r in range(t, s):
-                value -= factor[s * d + r] * whiten[r * d + t]
-            whiten[s * d + t] = value / pivot
+        factor[s * d + s], whitened[s] = pivot, z
         log_weight = log_weights[s] + prior[0, first + j] + z * z / 2 - np.log(pivot)
     return log_weight
 
 
 @kernel(mode="merged")
+def _whiten(s, pattern):
+    """Row s of the inverse factor, of the unit that was appended last."""
+    members, factor, whiten, _, _, _, _, _, _, _, _ = pattern
+    d = len(members)
+    scale = 1 / factor[s * d + s]
+    whiten[s * d + s] = scale
+    for t in range(s):
+        value = 0.0
+        for r in range(t, s):
+            value -= factor[s * d + r] * whiten[r * d + t]
+        whiten[s * d + t] = value * scale
+
+
+@kernel(mode="merged")
+def _add_last(given, s, start, c, pattern, sums, totals):
+    """Add the patterns of the first s units and one from `start` on: the new totals."""
+    (top, total, full), added = totals, 0.0
+    _begin_last(s, pattern)
+    for j in range(start, c):
+        value, mean, var = _moments_of_last(given, s, j, c, pattern)
+        if not value < np.inf:
+            top = np.nan
+            break
+        if value > top:
+            ratio = np.exp(top - value)
+            _scale(sums, ratio)
+            _scale_last(s, ratio, pattern)
+            total, full, added, top = total * ratio, full * ratio, added * ratio, value
+        if value > top - MAX_LOG_RATIO:
+            weight = np.exp(value - top)
+            added += weight
+            _add_unit(s, j, (weight, mean, var), c, pattern, sums)
+    _add_common(s, added, c, pattern, sums)
+    return top, total + added, full + added
+
+
+@kernel(mode="merged")
+def _begin_last(s, pattern):
+    """Means of the first s units alone, and sums over units that may be added: none yet."""
+    members, _, whiten, _, whitened, means, _, changes, _, change, _ = pattern
+    d = len(members)
+    for a in range(s):
+        change[a] = means[a] = 0.0
+        for r in range(a, s):
+            means[a] += whitened[r] * whiten[r * d + a]
+        for b in range(a + 1):
+            changes[a * d + b] = 0.0
+
+
+@kernel(mode="merged")
+def _moments_of_last(given, s, j, c, pattern):
+    """Log-weight with unit j besides the first s, NaN if not proper, and its mean and variance."""
+    prior, linear, precision, first, square = given
+    members, _, whiten, _, whitened, _, log_weights, _, cross, _, shift = pattern
+    d, here, log_weight = len(members), square + j * c, np.nan
+    for a in range(s):
+        cross[a], shift[a] = precision[here + members[a]], 0.0
+    rest, along = precision[here + j] + prior[2, first + j], linear[first + j]
+    scale, along = rest, along + prior[1, first + j]
+    for r in range(s):
+        value = 0.0
+        for t in range(r + 1):
+            value += whiten[r * d + t] * cross[t]
+        for t in range(r + 1):
+            shift[t] += whiten[r * d + t] * value
+        rest -= value * value
+        along -= value * whitened[r]
+    var = 1 / rest
+    mean = along * var
+    if rest > MIN_PATTERN_PIVOT * abs(scale):
+        log_weight = log_weights[s] + prior[0, first + j] + (along * mean - np.log(rest)) / 2
+    return log_weight, mean, var
+
+
+@kernel(mode="merged")
+def _scale_last(s, ratio, pattern):
+    """Multiply the sums over units that may be added."""
+    members, _, _, _, _, _, _, changes, _, change, _ = pattern
+    d = len(members)
+    for a in range(s):
+        change[a] *= ratio
+        for b in range(a + 1):
+            changes[a * d + b] *= ratio
+
+
+@kernel(mode="merged")
+def _add_unit(s, j, moments, c, pattern, sums):
+    """Add the moments of unit j besides the first s, and what it changes in theirs."""
+    members, _, _, _, _, means, _, changes, _, change, shift = pattern
+    d, (weight, mean, var) = len(members), moments
+    first_order = weight * mean
+    second_order = weight * var + first_order * mean
+    if s == 0:
+        sums[INCLUDED_ALONE * c + j] += weight
+    sums[MEAN * c + j] += first_order
+    sums[INCLUDED * c + j] += weight
+    here = 3 * c + j * c
+    sums[here + j] += second_order
+    for a in range(s):
+        scaled = second_order * shift[a]
+        change[a] += first_order * shift[a]
+        sums[here + members[a]] += first_order * means[a] - scaled
+        for b in range(a + 1):
+            changes[a * d + b] += scaled * shift[b]
+
+
+@kernel(mode="merged")
+def _add_common(s, weight, c, pattern, sums):
+    """Add, of all patterns of the first s units and one more, the moments of the first s."""
+    members, _, whiten, _, _, means, _, changes, _, change, _ = pattern
+    d = len(members)
+    for a in range(s):
+        i, here = members[a], 3 * c + members[a] * c
+        sums[MEAN * c + i] += weight * means[a] - change[a]
+        sums[INCLUDED * c + i] += weight
+        for b in range(a + 1):
+            value = means[a] * means[b]
+            for r in range(a, s):
+                value += whiten[r * d + a] * whiten[r * d + b]
+            value = weight * value - means[a] * change[b] - means[b] * change[a]
+            sums[here + members[b]] += value + changes[a * d + b]
+
+
+@kernel(mode="merged")
 def _add(s, weight, c, pattern, address, sums):
     """Add the pattern of the first s units to the sums, with this weight."""
-    members, _, whiten, second, whitened, means, _ = pattern
+    members, _, whiten, second, whitened, means, _, _, _, _, _ = pattern
     d = len(members)
     if s == 1:
         sums[INCLUDED_ALONE * c + members[0]] += weight

@@ -342,7 +342,7 @@ class FixedPoints(NamedTuple):
         return all(result.converged for result in self.results)
 
 
-def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0):
+def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0, tol=np.inf):
     """Fixed points with these hyper-parameters, near those of others if there are any.
 
     Parameters
@@ -353,6 +353,8 @@ def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0):
     n_threads : int, optional
     looseness : float, default 1.0
         How many times the tolerance of the fixed points is that of a search near its end.
+    tol : float, optional
+        Largest tolerance.
 
     Returns
     -------
@@ -363,8 +365,8 @@ def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0):
     options = {"max_iter": MAX_EP_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         model = part.model(here)
-        tol = looseness * search_tolerance(part.X, here.noise_variance)
-        options |= {"tol": tol, "blocks": part.blocks}
+        loose = looseness * search_tolerance(part.X, here.noise_variance)
+        options |= {"tol": min(tol, loose), "blocks": part.blocks}
         # The double loop of blocks would take longer than the rest of the search.
         options["schedule"] = "auto" if part.blocks is None else "parallel"
         solve = robust_solution if starts is None else solution_from

@@ -3,6 +3,7 @@
 With priors, of largest posterior density in their logarithms and log-odds (MAP-II).
 """
 
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -18,6 +19,7 @@ from fastmf.learning.evidence.blocks import (
     with_small_patterns,
 )
 from fastmf.learning.evidence.curvature import evidence_curvature
+from fastmf.learning.evidence.site_path import SitePath
 from fastmf.learning.evidence.visible import (
     VisiblePart,
     cavities_of,
@@ -35,7 +37,7 @@ EVIDENCE_TOL = 2e-3
 # log-evidence by less than this; patterns of blocks stay small as long. With blocks, states further
 # from their fixed points may lead to other ways of joining them, which take longer.
 LOOSENESS, LOOSENESS_OF_BLOCKS, LARGE_GAIN = 25.0, 5.0, 1.0
-ROUGH_LOOSENESS, AFTER_ROUGH = 15.0, 3.0
+ROUGH_LOOSENESS = 15.0
 # Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
 # above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
 # wide before the inclusion has fallen fixed points are hard to find.
@@ -46,9 +48,12 @@ SLAB_SHARE, SMALLEST_SHARE = 0.5, 0.1
 # Smallest curvature by ln s2, in units of that of `curvature_by_noise`, without and with blocks: in
 # these, noise below the best costs many more iterations than a step does.
 NOISE_SHARE, NOISE_SHARE_OF_BLOCKS = 0.6, 1.0
-# Searches without features that the data speak against, and expected gain below which the last
-# point with all features is the end.
-MAX_VISIBLE_SEARCHES, SMALL_GAIN = 3, 2e-4
+# Searches without features that the data speak against; expected gain below which the last point
+# with all features is the end, and that below which steps from it have all features.
+MAX_VISIBLE_SEARCHES, SMALL_GAIN, NEAR_GAIN = 3, 2e-4, 0.05
+# Iterations of the last fixed point without some features, up to which that with all features is
+# found to the tolerance of the end; that of the estimators.
+FEW_ITERATIONS, END_TOL = 4, 1e-6
 FIRST_TOL, MAX_ROUGH_POINTS = 0.05, 12
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
@@ -100,6 +105,8 @@ class _Search:
     bounds : array of shape (2 + n_groups, 2)
     best : tuple of ExpectationPropagation, or None
         The fixed points of the parts of the task of largest density so far.
+    ended : array or None
+        The point of `best`, if its tolerance is that of the end.
     """
 
     def __init__(self, task, start, fixed, priors, n_threads):
@@ -109,9 +116,9 @@ class _Search:
         self.bounds = bounds_of(task, len(start.log_odds))
         whole = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
         self.whole = np.where(self.free, np.clip(whole, *self.bounds.T), whole)
-        self.best, self._best_density = None, -np.inf
+        self.best, self._best_density, self.ended = None, -np.inf, None
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
-        self._loose, self._changed = True, False
+        self._loose, self._changed, self._path = True, False, SitePath()
         # Whether patterns stay small whether or not tolerances are loose.
         self._always_shallow = False
 
@@ -121,17 +128,26 @@ class _Search:
         values[self.free] = x
         return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
 
-    def objective(self, x, looseness=1.0):
+    def start(self, x):
+        """Where fixed points are sought."""
+        return self._path.start(x, self.best)
+
+    def _variables(self, here):
+        """The learned ones of hyper-parameters."""
+        return np.append(np.log(here[:2]), here.log_odds)[self.free]
+
+    def objective(self, x, at_end=False):
         """The `SearchPoint` of minus the log-density of data and priors; inf if the solver fails.
 
-        It is of another objective where blocks, or their patterns, are others than before.
+        It is of another objective where blocks, or their patterns, are others than before. With
+        `at_end` the tolerance is that of the end.
         """
         here, first = self.hyperparameters(x), self.best is None
         task = (
             with_small_patterns(self._task) if self._loose or self._always_shallow else self._task
         )
-        looseness = self._looseness(task) if self._loose else looseness
-        found = self._fixed_points(task, here, looseness)
+        looseness = self._looseness(task) if self._loose else 1.0
+        found = self._fixed_points(task, here, looseness, END_TOL if at_end else np.inf)
         if found is None:
             return SearchPoint(np.inf)
         self._changed |= not (first or same_blocks(self.best, found.results))
@@ -149,6 +165,8 @@ class _Search:
         known = all(result.converged for result in self.best) and not self._changed
         if not known or density > self._best_density:
             self.best, self._best_density = found.results, density
+            self.ended = x if at_end else None
+            self._path.add(x, self.best)
         gradient = -(found.gradient + by_prior)[self.free]
         curvature = self._curvature(here, found)
         if self.free[0]:
@@ -167,9 +185,10 @@ class _Search:
         """Tolerance of fixed points at first, in units of that at the end."""
         return LOOSENESS_OF_BLOCKS if has_blocks(task) else LOOSENESS
 
-    def _fixed_points(self, task, here, looseness):
+    def _fixed_points(self, task, here, looseness, tol=np.inf):
         """The fixed points with these hyper-parameters; None if the search is of no use there."""
-        return fixed_points(task, here, self.best, self._n_threads, looseness)
+        start = self.start(self._variables(here))
+        return fixed_points(task, here, start, self._n_threads, looseness, tol)
 
     def _curvature_of_prior(self, here, found, n_groups):
         """Curvatures of minus the log-evidence by ln slab variance and log-odds."""
@@ -198,12 +217,13 @@ class _Search:
         """
         before = self._task, self.best, self._best_density, self._loose, False
         self._task, self.best = search.extended(x)
-        # There is most often one more search after a rough one, and none after others.
-        self._loose, looseness = False, AFTER_ROUGH if search.is_rough else 1.0
-        point = self.objective(x, looseness)
+        self._loose = False
+        at_end = max(result.n_iter for result in search.best) <= FEW_ITERATIONS
+        point = self.objective(x, at_end)
         if point.value < min(np.inf, EVIDENCE_TOL - before[2]):
             return point
         self._task, self.best, self._best_density, self._loose, self._changed = before
+        self.ended = None
         return None
 
     def _curvature(self, here, found):
@@ -269,7 +289,7 @@ class _VisibleSearch(_Search):
     def _looseness(self, task):
         return ROUGH_LOOSENESS
 
-    def _fixed_points(self, task, here, looseness):
+    def _fixed_points(self, task, here, looseness, tol=np.inf):
         found = super()._fixed_points(task, here, looseness)
         self._cavities = cavities_of(self._parts, here, found.results)
         while found.converged:
@@ -377,11 +397,14 @@ def maximise_evidence(
     tuple of ExpectationPropagation, or None
         The fixed points of the parts of the task of largest evidence, theirs; None if all are
         fixed.
+    tuple of ExpectationPropagation, or None
+        Where the fixed points of the hyper-parameters are to be sought; None if they are these, to
+        the tolerance `END_TOL`.
     """
     search = _Search(task, start, fixed, priors, n_threads)
     free = search.free
     if not free.any():
-        return start, None
+        return start, None, None
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
     with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
         longest = np.append(LONGEST_STEPS[:2], np.full(len(free) - 2, LONGEST_STEPS[2]))[free]
@@ -394,7 +417,8 @@ def maximise_evidence(
             "report": reported,
         }
         x = _maximum(search, parts, options)
-    return search.hyperparameters(x), search.best
+    ended = search.ended is not None and np.array_equal(search.ended, x)
+    return search.hyperparameters(x), search.best, None if ended else search.start(x)
 
 
 def _maximum(search, parts, options):
@@ -409,10 +433,11 @@ def _maximum(search, parts, options):
         gain = expected_gain(point, x, *box)
         if gain < SMALL_GAIN:
             return x
-        if gain < EVIDENCE_TOL:
+        if gain < NEAR_GAIN:
             break
         visible = search.without_hidden(x, first)
-    return minimise(_known_at_first(search.objective, first), x, *box, **options)
+    objective = partial(search.objective, at_end=first is not None and search.ended is not None)
+    return minimise(_known_at_first(objective, first), x, *box, **options)
 
 
 def _maximum_of_visible(search, x, box, options):

@@ -253,14 +253,18 @@ def start_from(result, sites, members=(), matrices=None):
     )
 
 
-def moved(start, last, first):
-    """A start, moved as the sites of two others differ; None if their blocks are not the same.
+def moved(start, last, first, ratio=1.0):
+    """A start, moved as the sites of two others differ; None if these are not of the same units.
 
     Parameters
     ----------
     start, last, first : ExpectationPropagation
+    ratio : float, default 1.0
+        How far, in units of their difference.
     """
-    sites = start.sites + last.sites - first.sites
+    if last.sites.shape != first.sites.shape:
+        return None
+    sites = start.sites + ratio * (last.sites - first.sites)
     own, matrices = (
         ({units.tobytes(): T for units, T in r.block_sites or ()} for r in (last, first)),
         [],
@@ -270,7 +274,7 @@ def moved(start, last, first):
         key = units.tobytes()
         if (key in new) != (key in old):
             return None
-        matrices.append(T + new[key] - old[key] if key in new else T)
+        matrices.append(T + ratio * (new[key] - old[key]) if key in new else T)
     if not new.keys() == old.keys():
         return None
     return start_from(start, sites, [units for units, _ in start.block_sites or ()], matrices)

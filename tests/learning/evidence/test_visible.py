@@ -177,7 +177,7 @@ def learned(task, monkeypatch, hide=True, **options):
         fixed = LEARNED._replace(noise_variance=isinstance(task, Classification))
         task = with_blocks(task, "auto", start)
         parts = visible_at_first(task, start, fixed) if hide else None
-        best, _ = maximise_evidence(task, start, fixed, max_iter=60, parts=parts, **options)
+        best, _, _ = maximise_evidence(task, start, fixed, max_iter=60, parts=parts, **options)
     end = fixed_points(task, best, looseness=1e-2)
     return best, end.log_evidence, sizes
 
