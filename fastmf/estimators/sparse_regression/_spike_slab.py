@@ -40,8 +40,8 @@ from fastmf.learning.evidence.blocks import (
     without_cut_blocks,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.screening import active_at_first
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
-from fastmf.learning.evidence.visible import visible_at_first
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
@@ -222,7 +222,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         quiet = quiet_parameters(task, start, fixed)
         task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
         start = quiet if has_blocks(task) else start
-        parts, first, ends = visible_at_first(task, start, fixed), (task, start), []
+        parts, first, ends = active_at_first(task, start, fixed), (task, start), []
         for n_left in reversed(range(MAX_CUTS)):
             *end, cut = self._searched(task, start, fixed, parts, options)
             if parts and not (cut is None and have_ended(end[2])):

@@ -18,8 +18,8 @@ MIN_BLOCK_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.4, 0.5, 0.95
 # Features of the largest block; where there are more, those beyond the largest gap of correlations
 # are left out, but no more of the largest block than this fraction.
 MAX_FEATURES, SMALLEST_PART = 60, 0.5
-# Leads whose correlations are computed at a time; all of them at most, for each row: they cost as
-# much as ten iterations; and this number where rows are few.
+# Leads whose correlations are computed at a time; and the most leads for each row, which cost as
+# much as ten iterations, but not fewer than the last number in all.
 LEADS_AT_A_TIME, LEADS_PER_ROW, MIN_LEADS = 128, 10, 2000
 # Features whose correlations with all others are computed at a time, to see whether there are any.
 PAIRS_AT_A_TIME = 64

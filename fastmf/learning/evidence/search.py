@@ -19,15 +19,15 @@ from fastmf.learning.evidence.blocks import (
     with_small_patterns,
 )
 from fastmf.learning.evidence.curvature import evidence_curvature
-from fastmf.learning.evidence.site_path import SitePath
-from fastmf.learning.evidence.visible import (
-    VisiblePart,
+from fastmf.learning.evidence.screening import (
+    ActivePart,
+    active_parts,
+    active_task,
     cavities_of,
     moved,
-    visible_parts,
-    visible_task,
     whole_task,
 )
+from fastmf.learning.evidence.site_path import SitePath
 from fastmf.learning.quasi_newton import SearchPoint, minimise
 
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
@@ -50,7 +50,7 @@ SLAB_SHARE, SMALLEST_SHARE = 0.5, 0.1
 NOISE_SHARE, NOISE_SHARE_OF_BLOCKS = 0.6, 1.0
 # Searches without features that the data speak against; expected gain below which the last point
 # with all features is the end, and that below which steps from it have all features.
-MAX_VISIBLE_SEARCHES, SMALL_GAIN, NEAR_GAIN = 3, 2e-4, 0.05
+MAX_ACTIVE_SEARCHES, SMALL_GAIN, NEAR_GAIN = 3, 2e-4, 0.05
 # Iterations of the last fixed point without some features, up to which that with all features is
 # found to the tolerance of the end; that of the estimators.
 FEW_ITERATIONS, END_TOL = 4, 1e-6
@@ -198,7 +198,7 @@ class _Search:
             curvature += evidence_curvature(prior, result, own, n_groups)
         return curvature
 
-    def without_hidden(self, x, point):
+    def without_screened(self, x, point):
         """The search without features that the data speak against; None if that is of no use.
 
         Parameters
@@ -207,8 +207,8 @@ class _Search:
         point : SearchPoint
             Point of `best`, at x.
         """
-        parts = visible_parts(self._task, self.best, self.hyperparameters(x))
-        return parts and _VisibleSearch(self, parts, x, point)
+        parts = active_parts(self._task, self.best, self.hyperparameters(x))
+        return parts and _ActiveSearch(self, parts, x, point)
 
     def continued(self, x, search):
         """The point x of this search, from that where a search without some features ended.
@@ -247,13 +247,13 @@ class _Search:
         return vectors * values @ vectors.T * scale * scale[:, None]
 
 
-class _VisibleSearch(_Search):
+class _ActiveSearch(_Search):
     """A search without some features, with small patterns of blocks.
 
     Parameters
     ----------
     whole : _Search
-    parts : list of VisiblePart
+    parts : list of ActivePart
     x : array
         Where it starts.
     point : SearchPoint or None
@@ -261,7 +261,7 @@ class _VisibleSearch(_Search):
     """
 
     def __init__(self, whole, parts, x, point):
-        super().__init__(visible_task(whole._task, parts), *whole._settings)
+        super().__init__(active_task(whole._task, parts), *whole._settings)
         self.bounds, self.whole, self._n_of_groups = whole.bounds, whole.whole, whole._n_of_groups
         self._whole, self._parts, self._always_shallow = whole, parts, True
         self._loose, self._start, self._point, self._tilt = point is None, x, point, None
@@ -294,12 +294,12 @@ class _VisibleSearch(_Search):
         self._cavities = cavities_of(self._parts, here, found.results)
         while found.converged:
             triples = zip(self._parts, found.results, self._cavities, strict=True)
-            shown = [part.with_shown(here, *own) for part, *own in triples]
-            if _same(shown, self._parts):
+            entering = [part.with_entering(here, *own) for part, *own in triples]
+            if _same(entering, self._parts):
                 break
-            if not (self.is_rough and all(shown)):
+            if not (self.is_rough and all(entering)):
                 return None  # the data speak for too many
-            self._widen(here, found.results, shown)
+            self._widen(here, found.results, entering)
             found = super()._fixed_points(with_small_patterns(self._task), here, looseness)
             self._cavities = cavities_of(self._parts, here, found.results)
         if self._first is None:
@@ -318,16 +318,16 @@ class _VisibleSearch(_Search):
 
     def _widen(self, here, results, parts):
         """Go on with parts with more features, from these results."""
-        self.best = tuple(map(VisiblePart.restricted, parts, self._extended(here, results)))
-        self._task, self._parts = visible_task(self._task, parts), parts
+        self.best = tuple(map(ActivePart.restricted, parts, self._extended(here, results)))
+        self._task, self._parts = active_task(self._task, parts), parts
         self._changed = True
 
     def take_in_neighbours(self, x):
-        """Take in features that may share an effect with visible ones, if few do.
+        """Take in features that may share an effect with active ones, if few do.
 
-        Where blocks have to be joined, or are not visible alone, that costs little here.
+        Where blocks have to be joined, or are not active alone, that costs little here.
         """
-        parts = list(map(VisiblePart.with_neighbours, self._parts, self.best))
+        parts = list(map(ActivePart.with_neighbours, self._parts, self.best))
         if all(parts) and not _same(parts, self._parts):
             before = self._task, self._parts, self.best
             self._widen(self.hyperparameters(x), self.best, parts)
@@ -388,7 +388,7 @@ def maximise_evidence(
     n_threads : int, optional
     report : callable, optional
         report(k, value) is called with the number of a fixed point, and minus the log-density.
-    parts : list of VisiblePart, optional
+    parts : list of ActivePart, optional
         Parts of the task with which most steps are made; without them all have all features.
 
     Returns
@@ -424,9 +424,9 @@ def maximise_evidence(
 def _maximum(search, parts, options):
     """The point of largest density, most steps towards which are made with these parts alone."""
     x, first, box = search.whole[search.free], None, search.bounds[search.free].T
-    visible = parts and _VisibleSearch(search, parts, x, None)
-    for _ in range(MAX_VISIBLE_SEARCHES if options["max_iter"] else 0):
-        found = visible and _maximum_of_visible(visible, x, box, options)
+    active = parts and _ActiveSearch(search, parts, x, None)
+    for _ in range(MAX_ACTIVE_SEARCHES if options["max_iter"] else 0):
+        found = active and _maximum_of_active(active, x, box, options)
         if found is None or (point := search.continued(*found)) is None:
             break
         x, first = found[0], point
@@ -435,12 +435,12 @@ def _maximum(search, parts, options):
             return x
         if gain < NEAR_GAIN:
             break
-        visible = search.without_hidden(x, first)
+        active = search.without_screened(x, first)
     objective = partial(search.objective, at_end=first is not None and search.ended is not None)
     return minimise(_known_at_first(objective, first), x, *box, **options)
 
 
-def _maximum_of_visible(search, x, box, options):
+def _maximum_of_active(search, x, box, options):
     """The point where a search without some features ends, and that search; None if it fails."""
     first = search.objective(x)
     if not first.value < np.inf:

@@ -7,7 +7,7 @@ the continuation of solutions).
 
 import numpy as np
 
-from fastmf.learning.evidence.visible import moved
+from fastmf.learning.evidence.screening import moved
 
 # Points before the best one that are kept; how far they may be from it, as sites are not linear in
 # the hyper-parameters; the longest steps of which they tell, in units of theirs; and the smallest

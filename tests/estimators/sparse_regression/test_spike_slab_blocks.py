@@ -125,7 +125,7 @@ def test_an_effect_that_two_blocks_may_have_is_that_of_enumeration(seed, monkeyp
     assert len(np.unique(apart.blocks_)) == len(np.unique(model.blocks_)) + 1
 
 
-def test_where_hidden_features_end_badly_all_take_part_from_the_first_point(monkeypatch):
+def test_where_screened_features_end_badly_all_take_part_from_the_first_point(monkeypatch):
     module, began = "fastmf.estimators.sparse_regression._spike_slab.", []
     X, _ = autoregressive(80, 120, 0.9, 0)
     y = X[:, [20, 70]] @ [2.0, -1.5] + np.random.default_rng(1).normal(size=80)
@@ -137,7 +137,7 @@ def test_where_hidden_features_end_badly_all_take_part_from_the_first_point(monk
         return search(*args, parts=parts, **options)
 
     monkeypatch.setattr(module + "maximise_evidence", recorded)
-    monkeypatch.setattr("fastmf.learning.evidence.visible.MIN_SIZE", 0)
+    monkeypatch.setattr("fastmf.learning.evidence.screening.MIN_SIZE", 0)
     good = mf.SpikeSlabRegressor().fit(X, y)
     assert began == [True]
     assert abs(good.log_evidence_ - expected.log_evidence_) < 0.01

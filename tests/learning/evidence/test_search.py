@@ -8,6 +8,7 @@ from fastmf.learning import evidence
 from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient, search
 from fastmf.learning.evidence.blocks import with_blocks
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.screening import active_parts
 from fastmf.learning.evidence.search import (
     EVIDENCE_TOL,
     curvature_by_noise,
@@ -15,7 +16,6 @@ from fastmf.learning.evidence.search import (
     maximise_evidence,
     on_bounds,
 )
-from fastmf.learning.evidence.visible import visible_parts
 from fastmf.learning.quasi_newton import SearchPoint
 
 
@@ -203,7 +203,7 @@ def test_results_of_the_end_have_its_tolerance_and_need_no_further_solve(monkeyp
         Hyperparameters(3.0, 0.1, np.full(1, -2.0)),
     )
     start, fixed = Hyperparameters(0.5, 0.1, np.full(1, -2.0)), Hyperparameters(False, False, False)
-    parts = visible_parts(task, [task.blocks.lead], start)
+    parts = active_parts(task, [task.blocks.lead], start)
     options = dict(priors=ParameterPriors.of(task), max_iter=50, parts=parts)
     best, (result,), starts = maximise_evidence(task, start, fixed, **options)
     assert starts is None

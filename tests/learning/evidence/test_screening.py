@@ -11,18 +11,18 @@ from fastmf.learning.evidence import (
     Loci,
     Regression,
     fixed_points,
+    screening,
     search,
-    visible,
 )
 from fastmf.learning.evidence.blocks import quiet_parameters, with_blocks
-from fastmf.learning.evidence.search import maximise_evidence
-from fastmf.learning.evidence.visible import (
-    VisiblePart,
+from fastmf.learning.evidence.screening import (
+    ActivePart,
+    active_at_first,
+    active_parts,
+    active_task,
     moved,
-    visible_at_first,
-    visible_parts,
-    visible_task,
 )
+from fastmf.learning.evidence.search import maximise_evidence
 
 HERE = Hyperparameters(0.5, 0.8, np.array([-2.0, -1.0]))
 LEARNED = Hyperparameters(False, False, False)
@@ -56,13 +56,13 @@ def test_with_orthogonal_columns_what_is_left_out_adds_its_exact_part():
     """Log-evidence, derivatives, curvature and sites are then those with all features."""
     task = orthogonal()
     whole = solved(task, HERE)
-    part = VisiblePart.of(task, whole, HERE)
-    assert part.units.tolist() == [0, 1] and part.hidden.tolist() == [2, 3, 4, 5, 6, 7]
+    part = ActivePart.of(task, whole, HERE)
+    assert part.units.tolist() == [0, 1] and part.screened.tolist() == [2, 3, 4, 5, 6, 7]
     rest = solved(part.part, HERE)
     own = part.cavities(HERE, rest)
-    np.testing.assert_allclose(own.b, whole.b[part.hidden], rtol=1e-8)
-    np.testing.assert_allclose(own.a, whole.a[part.hidden], rtol=1e-8)
-    np.testing.assert_allclose(own.var, whole.var[part.hidden], rtol=1e-7)
+    np.testing.assert_allclose(own.b, whole.b[part.screened], rtol=1e-8)
+    np.testing.assert_allclose(own.a, whole.a[part.screened], rtol=1e-8)
+    np.testing.assert_allclose(own.var, whole.var[part.screened], rtol=1e-7)
     (expected,) = [fixed_points(task, HERE, (whole,), looseness=1e-6)]
     (found,) = [fixed_points(part.part, HERE, (rest,), looseness=1e-6)]
     value, gradient = part.evidence(HERE, own, 2)
@@ -78,7 +78,7 @@ def test_derivatives_of_what_is_left_out_are_differences_of_its_value():
     X = chain(400, 30)
     y = 2 * X[:, 2] + 0.08 * X[:, 22] + np.random.default_rng(1).normal(size=400)
     task = Regression(X, y, np.arange(30) // 15, blocks=FoundBlocks(np.arange(30) // 5, 0))
-    part = VisiblePart.of(task, solved(task, HERE), HERE)
+    part = ActivePart.of(task, solved(task, HERE), HERE)
     rest = solved(part.part, HERE)
 
     def value(x):
@@ -95,7 +95,7 @@ def test_derivatives_of_what_is_left_out_are_differences_of_its_value():
 def test_starts_are_restricted_to_what_is_left_and_extended_again():
     task = orthogonal()
     whole = solved(task, HERE)
-    part = VisiblePart.of(task, whole, HERE)
+    part = ActivePart.of(task, whole, HERE)
     start = part.restricted(whole)
     ((units, T),) = start.block_sites
     assert units.tolist() == [0, 1] and (T == whole.block_sites[0][1]).all()
@@ -120,18 +120,18 @@ def test_a_start_moves_as_others_differ_or_not_at_all():
 def test_no_part_is_left_out_where_that_is_of_no_use(monkeypatch):
     task = orthogonal()
     whole = solved(task, HERE)
-    assert visible_parts(task, [None], HERE) is None
+    assert active_parts(task, [None], HERE) is None
     given = task._replace(blocks=task.blocks.labels)
-    assert visible_parts(given, [whole], HERE) is None
-    assert len(visible_parts(task, [whole], HERE)) == 1
-    monkeypatch.setattr(visible, "MAX_COPIED", 23)
-    assert visible_parts(task, [whole], HERE) is None
+    assert active_parts(given, [whole], HERE) is None
+    assert len(active_parts(task, [whole], HERE)) == 1
+    monkeypatch.setattr(screening, "MAX_COPIED", 23)
+    assert active_parts(task, [whole], HERE) is None
     monkeypatch.undo()
-    monkeypatch.setattr(visible, "MAX_VISIBLE", 0.2)
-    assert visible_parts(task, [whole], HERE) is None
+    monkeypatch.setattr(screening, "MAX_ACTIVE", 0.2)
+    assert active_parts(task, [whole], HERE) is None
     monkeypatch.undo()
-    monkeypatch.setattr(visible, "MAX_EXPLAINED", 1e-9)
-    assert visible_parts(task, [whole], HERE) is None
+    monkeypatch.setattr(screening, "MAX_EXPLAINED", 1e-9)
+    assert active_parts(task, [whole], HERE) is None
 
 
 def test_blocks_that_may_share_an_effect_come_in_together():
@@ -140,24 +140,24 @@ def test_blocks_that_may_share_an_effect_come_in_together():
     task = Regression(X, y, np.zeros(24, int))
     task = task._replace(blocks=FoundBlocks(np.arange(24) // 3, 0))
     here = Hyperparameters(1.0, 0.3, np.array([-3.0]))
-    visible_features = np.arange(24) // 3 == 1
-    part = VisiblePart.with_features(task, visible_features, np.full(21, 100.0), 24)
-    assert part.hidden.tolist() == [0, 1, 2, *range(6, 24)]
+    active_features = np.arange(24) // 3 == 1
+    part = ActivePart.with_features(task, active_features, np.full(21, 100.0), 24)
+    assert part.screened.tolist() == [0, 1, 2, *range(6, 24)]
     wide = part.with_neighbours(solved(part.part, here))
     # 0.9^6 = 0.53
     correlations = abs(np.corrcoef(X.T)[[3, 4, 5]])
     near = np.unique(np.flatnonzero((correlations > 0.5).any(0)) // 3)
-    assert set(wide.hidden // 3) == set(range(8)) - set(near) and len(near) > 1
-    assert VisiblePart.of_all(task).with_neighbours(solved(task, here)).hidden.size == 0
+    assert set(wide.screened // 3) == set(range(8)) - set(near) and len(near) > 1
+    assert ActivePart.of_all(task).with_neighbours(solved(task, here)).screened.size == 0
 
 
-def test_loci_without_visible_features_keep_all():
+def test_loci_without_active_features_keep_all():
     task = orthogonal()
     none = task._replace(blocks=None)
     loci = Loci((task, none), (np.arange(8), np.arange(8, 16)), np.zeros(16, int))
-    parts = visible_parts(loci, [solved(task, HERE), solved(none, HERE)], HERE)
+    parts = active_parts(loci, [solved(task, HERE), solved(none, HERE)], HERE)
     assert [len(part.units) for part in parts] == [2, 8]
-    assert [part.X.shape[1] for part in visible_task(loci, parts).parts] == [2, 8]
+    assert [part.X.shape[1] for part in active_task(loci, parts).parts] == [2, 8]
 
 
 def learned(task, monkeypatch, hide=True, **options):
@@ -170,20 +170,20 @@ def learned(task, monkeypatch, hide=True, **options):
 
     with monkeypatch.context() as patch:
         patch.setattr(search, "fixed_points", recorded)
-        patch.setattr(visible, "MIN_SIZE", 0)
+        patch.setattr(screening, "MIN_SIZE", 0)
         start = Hyperparameters(1.0, 0.5, np.array([-3.0]))
         if isinstance(task, Regression):
             start = quiet_parameters(task, start._replace(noise_variance=0.1), LEARNED)
         fixed = LEARNED._replace(noise_variance=isinstance(task, Classification))
         task = with_blocks(task, "auto", start)
-        parts = visible_at_first(task, start, fixed) if hide else None
+        parts = active_at_first(task, start, fixed) if hide else None
         best, _, _ = maximise_evidence(task, start, fixed, max_iter=60, parts=parts, **options)
     end = fixed_points(task, best, looseness=1e-2)
     return best, end.log_evidence, sizes
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])
-def test_the_search_without_hidden_features_ends_where_that_with_all_does(unit, monkeypatch):
+def test_the_search_without_screened_features_ends_where_that_with_all_does(unit, monkeypatch):
     X = chain(120, 200)
     y = X[:, [20, 100, 170]] @ [1.0, -0.7, 0.15] + 0.3 * np.random.default_rng(1).normal(size=120)
     task = Regression(X * unit, y, np.zeros(200, int))
@@ -195,8 +195,8 @@ def test_the_search_without_hidden_features_ends_where_that_with_all_does(unit, 
     assert sizes.count(200) <= len(all_sizes) / 2 and min(sizes) < 60
 
 
-def test_features_that_become_visible_are_taken_in_at_once(monkeypatch):
-    """With much noise, from which the search starts, a small effect is not visible."""
+def test_features_that_become_active_are_taken_in_at_once(monkeypatch):
+    """With much noise, from which the search starts, a small effect is not active."""
     X = chain(150, 200, seed=3)
     y = X[:, [20, 150]] @ [1.0, 0.05] + 0.02 * np.random.default_rng(1).normal(size=150)
     best, _, sizes = learned(Regression(X, y, np.zeros(200, int)), monkeypatch)
@@ -205,7 +205,7 @@ def test_features_that_become_visible_are_taken_in_at_once(monkeypatch):
     assert best.noise_variance < 2 * 0.02**2
 
 
-def test_classes_are_learned_without_hidden_features(monkeypatch):
+def test_classes_are_learned_without_screened_features(monkeypatch):
     X = chain(250, 150, seed=2)
     signs = np.sign(3 * X[:, [30, 110]] @ [1, -1] + np.random.default_rng(1).normal(size=250))
     task = Classification.of(X, signs, np.zeros(150, int))
