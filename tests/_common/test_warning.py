@@ -15,15 +15,16 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))
 Y = X[:, :2] + 3 * RNG.normal(size=(30, 2))
 SPINS = np.where(X > 0, 1, -1)
+WIDE = RNG.normal(size=(30, 12))
 SEPARATED = np.repeat(SPINS[:, :1], 3, axis=1)
 EP = {"solver": "parallel", "max_iter": 1, "damping": 0.99}
 DEEP = mf.DeepBoltzmannMachine((2, 2), n_epochs=1, pretraining_epochs=0, random_state=0)
 RBM = mf.RBM(np.full((4, 3), 2.0), mf.Bernoulli(np.zeros(4)), mf.Bernoulli(np.zeros(3)))
 CALLS = {
-    "regressor": lambda: mf.SpikeSlabRegressor(**EP).fit(X, Y[:, 0]),
+    "regressor": lambda: mf.SpikeSlabRegressor(**EP).fit(WIDE, Y[:, 0]),
     "classifier": lambda: mf.SpikeSlabClassifier(**EP).fit(X, X[:, 0] > 0),
-    "several targets": lambda: mf.SpikeSlabRegressor(**EP).fit(X, Y),
-    "pipeline": lambda: make_pipeline(mf.SpikeSlabRegressor(**EP)).fit(X, Y[:, 0]),
+    "several targets": lambda: mf.SpikeSlabRegressor(**EP).fit(WIDE, Y),
+    "pipeline": lambda: make_pipeline(mf.SpikeSlabRegressor(**EP)).fit(WIDE, Y[:, 0]),
     "existence": lambda: mf.FullyVisibleBoltzmannMachine().fit(SEPARATED),
     "step": lambda: mf.FullyVisibleBoltzmannMachine(solver="bslm", step=1.5, l2=1).fit(SPINS),
     "Potts": lambda: mf.PottsMachine().fit(SEPARATED > 0),

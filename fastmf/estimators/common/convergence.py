@@ -35,7 +35,7 @@ def warn_if_below_uniform(found, n_labels):
         )
 
 
-def warn_of_likelihood(model, history, independent, epoch, score, largest_score):
+def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
     """Say so if learning ended below independent units, or far below what it had reached.
 
     Parameters
@@ -50,9 +50,10 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_score)
     score : callable
         A better estimate of the log-likelihood of the model, which is made before a warning: that
         of each epoch is by few mean-field solutions, and may be nats too low.
-    largest_score : callable
-        Upper bound of the log-likelihood, by a lower bound of the log-partition: where learning has
-        diverged, that of an epoch may be nats too high.
+    largest_gain : callable
+        Upper bound of what the log-likelihood is ahead of that of independent units on the same
+        rows, by a lower bound of the log-partition: where learning has diverged, that of an epoch
+        may be nats too high.
     """
     if independent is None or not epoch:
         return
@@ -63,8 +64,8 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_score)
     if np.isfinite(found) and found < least:
         found = max(found, score())
     # Earlier epochs may be too high by as much, so that the bound does not tell of a fall.
-    elif np.isfinite(found) and (most := largest_score()) < independent - small:
-        found = most
+    elif np.isfinite(found) and (gain := largest_gain()) < -small:
+        found = independent + gain
     advice = (
         "Use a smaller learning_rate, larger batches (batch_size), with chains more of them "
         "(n_starts), or for few units gradient='exact'."

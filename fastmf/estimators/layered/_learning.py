@@ -13,7 +13,7 @@ from fastmf.estimators.common.convergence import warn_of_likelihood
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
-from fastmf.estimators.layered._metrics import Metrics
+from fastmf.estimators.layered._metrics import Metrics, log_likelihoods_alone
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -149,7 +149,10 @@ class Learning:
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
-        scores = [partial(of, raw, weights) for of in (self._score_of_some, self._largest_score)]
+        scores = (
+            partial(self._score_of_some, raw, weights),
+            partial(self._largest_gain, begin.units_alone(), raw, weights),
+        )
         warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, *scores)
         self.__dict__.pop("_state", None)
         return self
@@ -275,25 +278,28 @@ class Learning:
         chosen |= {name: MANY_ROWS[name] for name in self._not_given()}
         return settings_of(self, LayeredSettings, **chosen)
 
-    def _score_of_some(self, X, weights, log_partition=None):
+    def _score_of_some(self, X, weights):
         """The average of `score_samples` of the data, or of some rows where there are many."""
-        rows = slice(None)
-        if X.shape[0] > MAX_SCORED_ROWS:
-            rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
+        X, weights = some_rows(X, weights)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge, or miss the most
-            log_partition = log_partition or self._bounded_log_partition()
+            log_partition = self._bounded_log_partition()
             if not np.isfinite(log_partition):
                 return -np.inf
-            found = self._log_likelihoods(X[rows], log_partition)
-        return float(np.average(found, weights=None if weights is None else weights[rows]))
+            found = self._log_likelihoods(X, log_partition)
+        return float(np.average(found, weights=weights))
 
-    def _largest_score(self, X, weights):
-        """The same at most, inf if nothing is known."""
+    def _largest_gain(self, units, X, weights):
+        """Upper bound of its gain over units without couplings; inf if nothing is known."""
         if self.model_.deep:  # whose hidden layers are summed by mean field
             return np.inf
         least = self._lower_bound()
-        return self._score_of_some(X, weights, least) if np.isfinite(least) else np.inf
+        if not np.isfinite(least):
+            return np.inf
+        X, weights = some_rows(X, weights)
+        found = np.average(self._log_likelihoods(X, least), weights=weights)
+        alone = (np.average(log_likelihoods_alone(one, X), weights=weights) for one in units)
+        return float(found - min(alone))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)
@@ -301,6 +307,14 @@ class Learning:
         starts = monitor_rows(X, settings, 0, weights)
         starts = completed_once(self.model_, starts, [seed or 0, 0], self.n_threads)
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
+
+
+def some_rows(X, weights):
+    """Rows and weights that are scored after learning: all, or some where there are many."""
+    if X.shape[0] <= MAX_SCORED_ROWS:
+        return X, weights
+    rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
+    return X[rows], weights if weights is None else weights[rows]
 
 
 def _repeated_rows(weights):
@@ -332,3 +346,7 @@ class Begin(NamedTuple):
     def model_of_data(self):
         """The machine of the data as they are."""
         return self.model if self.scaling is None else self.scaling.undone(self.model)
+
+    def units_alone(self):
+        """Units of the data without couplings: those fitted to them, and those before learning."""
+        return self.independent, self.model_of_data().layers[0]

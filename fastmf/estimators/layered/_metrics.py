@@ -43,14 +43,18 @@ class Metrics:
         return {name: value - self._volume(rows[name]) / size for name, value in found.items()}
 
     def _alone(self, prior, rows):
-        """Log-likelihood of uncoupled units."""
-        if is_incomplete(rows):
-            sizes = column_sizes(prior)
-            seen = ~np.isnan(rows[:, np.cumsum(sizes) - sizes])
-            log_probs = log_prob_of_seen(prior, rows) - seen @ prior.log_partition(0.0, 0.0)
-            return float(log_probs.mean()) - self._volume(rows)
-        log_probs = log_prob_of_rows(prior, rows, prior.moments(0.0, 0.0)[0].dtype)
-        return float(log_probs.mean() - prior.log_partition(0.0, 0.0).sum()) - self._volume(rows)
+        """Log-likelihood of uncoupled units, nats a row."""
+        return float(log_likelihoods_alone(prior, rows).mean()) - self._volume(rows)
 
     def _volume(self, rows):
         return 0.0 if self._scaling is None else self._scaling.log_volume(self._priors[0], rows)
+
+
+def log_likelihoods_alone(prior, rows):
+    """Log-likelihood of each row, given uncoupled units of this prior."""
+    if is_incomplete(rows):
+        sizes = column_sizes(prior)
+        seen = ~np.isnan(rows[:, np.cumsum(sizes) - sizes])
+        return log_prob_of_seen(prior, rows) - seen @ prior.log_partition(0.0, 0.0)
+    log_probs = log_prob_of_rows(prior, rows, prior.moments(0.0, 0.0)[0].dtype)
+    return log_probs - prior.log_partition(0.0, 0.0).sum()

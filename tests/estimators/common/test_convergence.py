@@ -28,10 +28,10 @@ def test_learning_must_end_above_independent_units_and_keep_half_of_its_gain(vis
     """One rule for all units; values are nats a row for twelve units."""
     machine = RBM(np.zeros((8, 4)), visible, Bernoulli(np.zeros(4)))
 
-    def after(*values, independent=-12.0, epoch=None, better=-np.inf, most=np.inf):
+    def after(*values, independent=-12.0, epoch=None, better=-np.inf, gain=np.inf):
         history = {"log_likelihood": list(np.array(values) / 12)}
         epoch = len(values) if epoch is None else epoch
-        warn_of_likelihood(machine, history, independent, epoch, lambda: better, lambda: most)
+        warn_of_likelihood(machine, history, independent, epoch, lambda: better, lambda: gain)
 
     after(-12.1)  # an epoch of small steps
     after(-12.0, -8.0, -9.9)
@@ -41,13 +41,13 @@ def test_learning_must_end_above_independent_units_and_keep_half_of_its_gain(vis
     after(epoch=0)
     after(-12.2, better=-12.1)  # the estimate of the epoch was too low
     after(-12.0, -8.0, -10.1, better=-9.9)
-    after(-12.0, -8.0, most=-12.1)
+    after(-12.0, -8.0, gain=-0.1)
     with pytest.warns(ConvergenceWarning, match="diverged: .* epoch 1, -12.2 nats a row, is below"):
         after(-12.2)
     with pytest.warns(ConvergenceWarning, match="fell from -8 nats a row, in epoch 2, to -10.1 in"):
         after(-12.0, -8.0, -10.1)
     with pytest.warns(ConvergenceWarning, match="diverged: .* epoch 1, -12.2 nats a row, is below"):
-        after(-8.0, most=-12.2)  # the estimate of the epoch was too high
+        after(-8.0, gain=-0.2)  # the estimate of the epoch was too high
     with pytest.warns(ConvergenceWarning, match="of epoch 2 is unknown"):
         after(-12.0, -np.inf)
 
