@@ -20,7 +20,11 @@ from fastmf.learning.layered.completion import (
     with_values_of_columns,
 )
 from fastmf.learning.layered.domain import check_exists
-from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_exact
+from fastmf.learning.layered.exact_averages import (
+    MAX_SUMMED_STATES,
+    has_exact_likelihood,
+    is_exact,
+)
 from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
 from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.preconditioning import preparation
@@ -151,7 +155,7 @@ class Learning:
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
         scores = (
             partial(self._score_of_some, raw, weights),
-            partial(self._largest_gain, begin.units_alone(), raw, weights),
+            partial(self._largest_gain, settings, begin.units_alone(), raw, weights),
         )
         warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, *scores)
         self.__dict__.pop("_state", None)
@@ -289,9 +293,10 @@ class Learning:
             found = self._log_likelihoods(X, log_partition)
         return float(np.average(found, weights=weights))
 
-    def _largest_gain(self, units, X, weights):
+    def _largest_gain(self, settings, units, X, weights):
         """Upper bound of its gain over units without couplings; inf if nothing is known."""
-        if self.model_.deep:  # whose hidden layers are summed by mean field
+        # Hidden layers of deep machines are summed by mean field; what is exact is not too high.
+        if self.model_.deep or has_exact_likelihood(self.model_, settings):
             return np.inf
         least = self._lower_bound()
         if not np.isfinite(least):

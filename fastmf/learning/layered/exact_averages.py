@@ -58,6 +58,11 @@ def is_cheaply_exact(model):
     return _only_gaussian(model) or min(map(number_of_states, model.layers)) <= FEW_STATES
 
 
+def has_exact_likelihood(model, settings):
+    """Whether likelihoods of epochs are by exact averages."""
+    return settings.gradient == "exact" or is_cheaply_exact(model)
+
+
 def _only_gaussian(model):
     return not model.deep and all(gaussian_units(layer).all() for layer in model.layers)
 

@@ -10,7 +10,7 @@ from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap_of_means
 from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
 from fastmf.learning.layered.domain import can_follow
-from fastmf.learning.layered.exact_averages import exact_averages, is_cheaply_exact
+from fastmf.learning.layered.exact_averages import exact_averages, has_exact_likelihood
 from fastmf.learning.layered.general_step import is_solved
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.state_check import MAX_SOLUTIONS
@@ -27,7 +27,7 @@ def metrics(state, monitored, validation, settings, n_threads):
     model, size = state.model, sum(state.model.sizes)
     # Naive mean fields have moments for any machine.
     order = ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1
-    if settings.gradient == "exact" or is_cheaply_exact(model):
+    if has_exact_likelihood(model, settings):
         log_partition = exact_averages(model).log_partition
     else:
         monitored = states(model.layers[0], monitored, model.dtype)
