@@ -78,7 +78,7 @@ def run(arguments):
     }
     kind = fastmf.SpikeSlabClassifier if arguments.classify else fastmf.SpikeSlabRegressor
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*far from all others")  # `_check` names the columns
+        warnings.filterwarnings("ignore", ".*unlike all others")  # `_check` names the columns
         model = kind(**options).fit(X, y)
     _machines.keep_names(model, own_names)
     _write(arguments.output, model, names)

@@ -67,6 +67,6 @@ def warn_of_missing_codes(estimator, X, name="X", codes=CODES):
         column = column_name(estimator, j) if name == "X" else j
         place = f" in column {column}" if X.shape[1] > 1 or name == "X" else ""
         warn_user(
-            f"{name} has the value {code}{place}, far from all others, which is taken "
+            f"{name} has the value {code}{place}, unlike all others, which is taken "
             "as a number: if it marks missing values, replace it by NaN or fill it in."
         )

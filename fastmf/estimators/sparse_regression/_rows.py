@@ -37,7 +37,7 @@ def as_array(estimator, X):
 
     Warns of codes of missing values.
     """
-    if (code := missing_code(X)) is None:
+    if (code := genotype_code(X)) is None:
         warn_of_missing_codes(estimator, X)
     else:
         warn_user(
@@ -50,7 +50,7 @@ def as_array(estimator, X):
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
-def missing_code(X):
+def genotype_code(X):
     """-9 or -1, if it is in X beside 0, 1 and 2 alone, as where genotypes are missing; else None.
 
     Values -1, 0 and 1 alone are another coding of genotypes.
