@@ -1,4 +1,4 @@
-"""Words of docstrings, names of classes and constants, and names in texts."""
+"""Names of classes and constants, and names in texts."""
 
 import ast
 import io
@@ -6,78 +6,18 @@ import re
 import tokenize
 from collections import Counter, defaultdict
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "fastmf"
 FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
-# Words that a text begins with whose noun is elsewhere.
-WITHOUT_NOUN = re.compile(r"(Of|Those|That|What)\b")
 
 
 @pytest.fixture(scope="module")
 def trees():
     """Syntax trees of the package's files, which are many: not kept after these tests."""
     return {name: ast.parse((PACKAGE / name).read_text(encoding="utf-8")) for name in FILES}
-
-
-def indentation(line):
-    return len(line) - len(line.lstrip())
-
-
-def opening_lines(docstring):
-    """The first line of a docstring, and that of each text below a parameter, result or error."""
-    lines = docstring.splitlines()
-    yield lines[0]
-    for line, text in pairwise(lines):
-        if line.strip() and indentation(text) == indentation(line) + 4:
-            yield text.strip()
-
-
-def without_noun(docstring):
-    return [line for line in opening_lines(docstring) if WITHOUT_NOUN.match(line)]
-
-
-@pytest.mark.parametrize(
-    ("docstring", "n_found"),
-    [
-        ("Of a batch.", 1),
-        ("What a batch holds.", 1),
-        ("Rows of a batch.\n\n    Parameters\n    ----------\n    rows : array\n        Of X.", 1),
-        ("Rows of a batch.\n\n    Parameters\n    ----------\n    rows : array\n        Rows.", 0),
-        ("Rows.\n\n    Of these, none.", 0),
-    ],
-)
-def test_texts_without_a_noun_are_found(docstring, n_found):
-    assert len(without_noun(docstring)) == n_found
-
-
-def test_docstrings_and_parameters_begin_with_a_noun(trees):
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
-    found = [
-        f"{name}: {line}"
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, kinds)
-        for line in without_noun(ast.get_docstring(node, clean=False) or "-")
-    ]
-    assert not found
-
-
-def test_comments_begin_with_a_noun():
-    """But for questions that a comment answers, which begin with What."""
-    opening = re.compile(r"^\s*# (Of|Those|That)\b")
-    found = [
-        f"{name}: {line.strip()}"
-        for name in FILES
-        for before, line in pairwise(
-            ["", *(PACKAGE / name).read_text(encoding="utf-8").split("\n")]
-        )
-        if opening.match(line) and not before.lstrip().startswith("#")
-    ]
-    assert not found
 
 
 def test_names_of_classes_occur_once(trees):
