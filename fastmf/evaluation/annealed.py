@@ -1,5 +1,7 @@
 """Log-partitions by annealed importance sampling, forward and reverse."""
 
+import warnings
+
 import numpy as np
 from scipy.sparse import issparse
 
@@ -33,6 +35,8 @@ from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
+# Chains, and steps that are doubled up to eight times as many, of the log-partition of an estimator.
+N_CHAINS, N_STEPS = 100, 200
 # Relative error of a mean above which fewer than about ten chains contribute to it.
 MAX_RELATIVE_ERROR = 0.3
 # The exploration has half of the steps, and this number at least where there are as many.
@@ -83,7 +87,8 @@ def annealed_importance_sampling(
     data : array of shape (n_rows, n_visible), optional
         Starts of chains that sample the model, too, for instance training data.
     tolerance : float, default 0.5
-        Largest difference between the two estimates, in nats, at which they count as converged.
+        Largest difference between the two estimates, and largest standard error of each, in nats,
+        at which they count as converged.
     max_steps : int, optional
         Double `n_steps`, to at most this number, until the estimates have converged. What was
         learned of the model from fewer steps is used again. Default: `n_steps`.
@@ -188,6 +193,36 @@ def annealed_importance_sampling(
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
     return estimate._replace(samples=samples[:, :n_visible])
+
+
+def annealed_quietly(model, n_chains, n_steps, **options):
+    """The estimate without its warning, where its caller says how it ended."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
+        return annealed_importance_sampling(model, n_chains, n_steps, **options)
+
+
+def estimated_log_partition(model, data, tolerance, n_threads=None, rng=0):
+    """Mean of the forward and the reverse estimate, whose biases cancel, and its error in nats.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    data : array of shape (n_rows, n_visible)
+    tolerance : float
+        As for `annealed_importance_sampling`.
+    n_threads : int or None
+    rng : numpy.random.Generator or int
+
+    Returns
+    -------
+    log_partition, error : float
+    """
+    options = {"tolerance": tolerance, "max_steps": 8 * N_STEPS, "n_threads": n_threads}
+    found = annealed_quietly(model, N_CHAINS, N_STEPS, data=data, rng=rng, **options)
+    value = (found.log_partition + found.reverse) / 2
+    error = max(abs(found.gap), np.hypot(found.error, found.reverse_error)) / 2
+    return max(value, found.lower_bound), float(max(error, found.lower_bound - value))
 
 
 def _check_sizes(model):

@@ -100,5 +100,5 @@ class LayeredSampling:
         """Ends of annealed chains, of which no more is drawn than is asked for."""
         n_chains = max(n_samples, MIN_ANNEALED)
         data = self._data_starts(n_chains, 0, rng)
-        found = annealed_samples(self.model_, data, n_sweeps, rng, self.n_threads)
+        found, _ = annealed_samples(self.model_, data, n_sweeps, rng, self.n_threads)
         return found[rng.permutation(n_chains)[:n_samples]]

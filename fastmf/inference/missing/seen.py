@@ -96,7 +96,7 @@ def _solutions(model, X, **options):
     """
     visible, seen = model.layers[0], ~np.isnan(X)
     start = with_means(visible, X)
-    nearest = np.where(seen, _nearest_states(visible, start), start).astype(X.dtype)
+    nearest = np.where(seen, nearest_states(visible, start), start).astype(X.dtype)
     fields = [None] * len(model.layers)
     fields[1] = np.where(seen, start - nearest, 0).astype(X.dtype) @ model.couplings[0]
     found = tap(model, nearest, clamp=seen, field=tuple(fields), **options)
@@ -104,7 +104,7 @@ def _solutions(model, X, **options):
     return found, found.log_partition - np.where(seen, own, 0).sum(1)
 
 
-def _nearest_states(prior, X):
+def nearest_states(prior, X):
     """The states of two-valued units, and of groups, that are nearest to means of them."""
     parts = []
     for part, x in by_parts(prior, X):

@@ -241,7 +241,7 @@ def annealed_model(model, starts, rng):
     if not (values and two_values(model.hidden)):
         return (model, 0.0), starts, None
     if starts is not None:
-        starts = (starts == values[1]).astype(model.dtype)
+        starts = (2 * starts > sum(values)).astype(model.dtype)  # means, too
     return zeros_and_ones(model), starts, values
 
 
@@ -259,16 +259,19 @@ def annealed_samples(model, data, n_steps, rng, n_threads=None):
 
     Returns
     -------
-    array of shape (n_chains, n_visible)
+    samples : array of shape (n_chains, n_visible)
         Visible units of equal weight.
+    log_partition : float
+        Estimate of the log-partition of the model.
     """
     (machine, shift), starts, values = annealed_model(model, data, rng)
     path = Path.of(machine, shift, len(data), rng, n_threads)
     base = base_between(path, neutral_base(machine, bool(values)), starts)
-    ends = path.forward(base, np.linspace(0, 1, n_steps + 1)).ends[:, : data.shape[1]]
+    leg = path.forward(base, np.linspace(0, 1, n_steps + 1))
+    ends = leg.ends[:, : data.shape[1]]
     if values:
         ends = np.where(ends == 1, *(model.dtype.type(x) for x in values[::-1]))
-    return np.ascontiguousarray(ends)
+    return np.ascontiguousarray(ends), log_mean(leg.log_weights)[0]
 
 
 def pack_couplings(model):

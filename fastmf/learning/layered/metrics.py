@@ -9,15 +9,19 @@ from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap_of_means
 from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
+from fastmf.inference.sampling.annealing import annealed_samples
 from fastmf.learning.layered.domain import can_follow
 from fastmf.learning.layered.exact_averages import exact_averages, has_exact_likelihood
 from fastmf.learning.layered.general_step import is_solved
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.state_check import MAX_SOLUTIONS
+from fastmf.priors._protocol import can_sample
 from fastmf.priors._rows import states
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}
+# Steps of an annealing after each epoch: 100 chains are within 0.1 nats on digits of 64 pixels.
+N_STEPS = 100
 # States of hidden or missing units that are summed over for a row, after each epoch.
 MAX_STATES_OF_ROW = 1 << 16
 
@@ -32,10 +36,13 @@ def metrics(state, monitored, validation, settings, n_threads):
     else:
         monitored = states(model.layers[0], monitored, model.dtype)
         starts = with_means(model.layers[0], monitored) if is_incomplete(monitored) else monitored
-        solutions = tap_of_means(model, starts, order=order, n_threads=n_threads, **MONITOR)
-        log_partition = _log_partition(state, solutions, order, n_threads)
-        if settings.starts == "persistent" and is_solved(state, settings):
-            _warn_of_collapse(state, solutions)
+        if validation is not None and all(map(can_sample, model.layers)):
+            log_partition = _annealed_log_partition(model, starts, n_threads)
+        else:
+            solutions = tap_of_means(model, starts, order=order, n_threads=n_threads, **MONITOR)
+            log_partition = _log_partition(state, solutions, order, n_threads)
+            if settings.starts == "persistent" and is_solved(state, settings):
+                _warn_of_collapse(state, solutions)
 
     options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
 
@@ -50,6 +57,14 @@ def metrics(state, monitored, validation, settings, n_threads):
     if validation is not None:
         found["validation_log_likelihood"] = per_unit(validation)
     return found
+
+
+def _annealed_log_partition(model, data, n_threads):
+    """Estimate by one short annealing, whose errors do not grow with learning as TAP's do."""
+    try:
+        return annealed_samples(model, data, N_STEPS, np.random.default_rng(0), n_threads)[1]
+    except FloatingPointError:  # the chains diverge
+        return np.inf
 
 
 def _log_partition(state, reached, order, n_threads):
