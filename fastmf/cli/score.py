@@ -12,9 +12,9 @@ examples:
   fastmf score family.npz sequences.fasta --energy --output energies.csv
       energies of sequences; -energy is the log-probability but for a constant
 
-Machines with hidden units give log-likelihoods. The log-partition of machines too large for an exact
-sum is annealed, and its standard error is printed. Machines of visible units alone give
-log-pseudo-likelihoods. All are in nats a row. In rows with missing values, the observed cells count.
+Machines with hidden units give log-likelihoods. The log-partition of machines too large for an
+exact sum is annealed, and its standard error is printed. Machines of visible units alone give
+log-pseudo-likelihoods. All are in nats a row. In rows with missing values, observed cells count.
 """
 
 

@@ -50,7 +50,7 @@ class _LayeredMachine(_Saved, _Estimator):
         n_samples: int = 1,
         *,
         n_sweeps: int = 100,
-        start: str = "independent",
+        start: str = "annealed",
         init: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> Array: ...

@@ -35,7 +35,7 @@ from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
-# Chains, and steps that are doubled up to eight times as many, of the log-partition of an estimator.
+# Chains, and steps that are doubled three times at most, of the log-partition of an estimator.
 N_CHAINS, N_STEPS = 100, 200
 # Relative error of a mean above which fewer than about ten chains contribute to it.
 MAX_RELATIVE_ERROR = 0.3

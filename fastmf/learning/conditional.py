@@ -22,6 +22,7 @@ from scipy.special import expit
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW, enumerable
 from fastmf.inference.missing.seen import log_prob_of_seen, means_given_seen
 from fastmf.learning.training.ascent import ascend, diverged
 from fastmf.learning.training.completion import Completion
@@ -29,7 +30,7 @@ from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.products import products_over_rows
 from fastmf.learning.training.settings import AscentSettings
 from fastmf.learning.training.trainer import Family
-from fastmf.models import RBM
+from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli
 
 OBJECTIVES = (
@@ -384,6 +385,17 @@ def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
         mean = expit(hidden.astype(model.dtype) @ model.weights.T + b)
         y = np.where(missing, rng.random(b.shape, model.dtype) < mean, y).astype(model.dtype)
     return y if draws else np.where(missing, mean > 0.5, y).astype(model.dtype)
+
+
+def exact_log_partitions(model, X):
+    """Log-partition given each row of features, or None if both sides have too many states."""
+    rbm = RBM(model.weights, *(Bernoulli(np.zeros(n)) for n in model.weights.shape))
+    if model.n_hidden == 0 or not enumerable(rbm, MAX_WORK_OF_ROW // LOG_PARTITION_COST):
+        return None
+    machines = (
+        RBM(model.weights, *map(Bernoulli, row)) for row in zip(*model.fields(X), strict=True)
+    )
+    return np.array([exact(machine, averages=False).log_partition for machine in machines])
 
 
 def log_weights_of_known(model, Y, X):

@@ -53,15 +53,10 @@ class GivenSeen(NamedTuple):
     sides: tuple
 
 
-def enumerable(model):
-    """Whether the log-partition of a layered machine is summed exactly within a second or so.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    """
+def enumerable(model, most=MAX_WORK):
+    """Whether the states of one side of an RBM or DBM, times units of the other, are few."""
     pair = model.bipartite()
-    return any(_work(*sides) <= MAX_WORK for sides in (pair.layers, pair.layers[::-1]))
+    return any(_work(*sides) <= most for sides in (pair.layers, pair.layers[::-1]))
 
 
 def _work(summed, other):

@@ -33,6 +33,8 @@ DECIDED = 750.0
 N_SEGMENTS = 50
 # Chains are resampled when their effective number falls below this fraction.
 RESAMPLE_BELOW = 0.5
+# Chains of annealed samples, at least: they are resampled in proportion to their weights.
+MIN_ANNEALED = 100
 # Smallest density of steps of any part of the path, in units of the mean density.
 MIN_DENSITY = 0.1
 

@@ -70,7 +70,26 @@ def test_score_samples_is_near_the_exact_log_likelihood():
     machine = quick(n_epochs=5).fit(X, Y)
     log_partition = [exact(machine.model_.given(x)).log_partition for x in X]
     expected = -machine.model_.free_energy(Y, X) - log_partition
-    np.testing.assert_allclose(machine.score_samples(X, Y), expected, atol=1e-3)
+    np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_hidden", [3, 40])
+def test_score_samples_sums_the_smaller_side(n_hidden):
+    """Hidden units, or labels, that copy a bit: belief propagation is nats off."""
+    rng, n_labels = np.random.default_rng(0), 43 - n_hidden
+    weights = 4 + rng.normal(size=(n_labels, n_hidden))
+    inputs = rng.normal(size=(n_labels, 2)), rng.normal(size=(n_hidden, 2))
+    model = CRBM(weights, *inputs, -weights.sum(1) / 2, -weights.sum(0) / 2)
+    X, Y = rng.normal(size=(20, 2)), (rng.random((20, n_labels)) < 0.5).astype(int)
+    machine = ConditionalRBM(n_hidden, init=model, n_epochs=0).fit(X, Y)
+    b, c = X @ inputs[0].T + model.visible_bias, X @ inputs[1].T + model.hidden_bias
+    of_labels = (Y * b).sum(1) + np.logaddexp(0, Y @ weights + c).sum(1)
+    if n_hidden > 3:
+        b, c, weights = c, b, weights.T
+    states = np.array(list(itertools.product((0, 1), repeat=3)))
+    logs = c @ states.T + np.logaddexp(0, states @ weights.T + b[:, None]).sum(2)
+    expected = of_labels - np.logaddexp.reduce(logs, axis=1)
+    np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
 
 
 def test_decoding(learned):
