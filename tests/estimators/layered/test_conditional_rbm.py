@@ -92,6 +92,37 @@ def test_score_samples_sums_the_smaller_side(n_hidden):
     np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("objective", ["latent_svm", "marginal_svm"])
+def test_steps_of_structured_losses_have_the_hamming_margin(objective):
+    """A step of a tree, against differences of the hinge loss by enumeration.
+
+    The scores of many rows are near a margin of 1: a margin of 0.9 or 1.1 has other derivatives.
+    """
+    rng, shapes = np.random.default_rng(1), {"weights": (4, 1), "visible_weights": (4, 2)}
+    shapes |= {"hidden_weights": (1, 2), "visible_bias": (4,), "hidden_bias": (1,)}
+    parameters = {name: rng.normal(size=shape) / 2 for name, shape in shapes.items()}
+    X, Y = rng.normal(size=(400, 2)), (rng.random((400, 4)) < 0.5).astype(int)
+    states = np.array(list(itertools.product((0, 1), repeat=4)))
+
+    def gain(weights, visible_weights, hidden_weights, visible_bias, hidden_bias):
+        b, c = X @ visible_weights.T + visible_bias, X @ hidden_weights.T + hidden_bias
+        summed = np.maximum if objective == "latent_svm" else np.logaddexp
+        values = b @ states.T + summed(0, states @ weights + c.T).T
+        distances = (Y[:, None] != states).sum(2)
+        return (values[distances == 0] - (values + distances).max(1)).mean()
+
+    model, rate = CRBM(**parameters), 1e-3
+    options = {"n_epochs": 1, "batch_size": 400, "learning_rate": rate, "standardize": False}
+    moved = ConditionalRBM(1, objective=objective, init=model, n_sweeps=50, **options).fit(X, Y)
+    for name, shape in shapes.items():
+        found = (getattr(moved.model_, name) - parameters[name]) / rate
+        for unit in np.ndindex(shape):
+            step = np.zeros(shape)
+            step[unit] = 1e-6
+            up, down = (gain(**parameters | {name: parameters[name] + d}) for d in (step, -step))
+            assert found[unit] == pytest.approx((up - down) / 2e-6, abs=1e-6), name
+
+
 def test_decoding(learned):
     X, Y = copies()
     # Hard decisions may cycle, and say less about labels that hang together as strongly as here.
