@@ -25,6 +25,8 @@ class _LayeredMachine(_Saved, _Estimator):
     history_: dict[str, list[float]]
     pointwise_: Any
     starts_: Array
+    log_partition_: float
+    log_partition_stderr_: float
     gradient_: str
     n_iter_: int
     @property
