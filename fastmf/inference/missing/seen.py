@@ -4,17 +4,22 @@ Units that were not seen are summed or integrated out, together with the hidden 
 `exact_given` does, and else by a mean-field solution in which the units that were seen are clamped.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import row_blocks
+from fastmf._common.rows import blocks, row_blocks
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import exact_given, log_likelihood
-from fastmf.priors._groups import groups, has_groups
-from fastmf.priors._protocol import by_parts
+from fastmf.inference.sampling.annealing import MATCHING, log_mean, neutral_base
+from fastmf.priors._groups import column_sizes, groups, has_groups
+from fastmf.priors._protocol import by_parts, can_draw, draw
 from fastmf.priors._queries import mean_log_prob, two_values
 from fastmf.priors._rows import states
+
+# Chains of a row that are annealed, steps, which are more where its standard error is larger.
+N_CHAINS, N_STEPS, MAX_ROW_ERROR = 16, (32, 128), 0.2
 
 
 class MeansGivenSeen(NamedTuple):
@@ -119,6 +124,68 @@ def nearest_states(prior, X):
             x = np.where(2 * x < low + high, low, high)
         parts.append(x)
     return np.concatenate(parts, axis=1)
+
+
+def annealed_given_seen(model, X, n_threads=None):
+    """Logs of the sums over units that were not seen, as `MeansGivenSeen` has them, by annealing.
+
+    The chains of a row start from independent units with half of the fields of a mean-field
+    solution. All rows have the same random numbers, so that a row does not depend on the others.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+        With units that can be drawn.
+    X : array of shape (n_rows, n_visible)
+        With NaN for missing values.
+    n_threads : int or None
+        For the solution.
+
+    Returns
+    -------
+    log_partition, error : float64 arrays of shape (n_rows,)
+    """
+    pair = model.bipartite()
+    found, _ = _solutions(model, X, order=1, n_threads=n_threads, tol=1e-3, max_iter=100)
+    neutral = neutral_base(pair, all(map(two_values, pair.layers)))
+    tilts = (np.hstack(found.b[side::2]) for side in (0, 1))
+    c_v, c_h = (
+        c + MATCHING * np.nan_to_num(b - c, posinf=0, neginf=0)
+        for c, b in zip(neutral, tilts, strict=True)
+    )
+    X = np.hstack([X, np.full((len(X), pair.n_visible - X.shape[1]), np.nan, X.dtype)])
+    seen, sizes = ~np.isnan(X), column_sizes(pair.visible)
+    c_v[seen] = 0
+    alone = pair.visible.log_partition(c_v, c_v.dtype.type(0)).astype(np.float64)
+    alone = np.where(seen[:, np.cumsum(sizes) - sizes], 0, alone).sum(1)
+    total, error = np.empty(len(X)), np.full(len(X), np.inf)
+    for n_steps in N_STEPS:
+        left = np.flatnonzero(~(error <= MAX_ROW_ERROR))
+        for rows in blocks(len(left), len(left) * N_CHAINS * sum(pair.sizes)):
+            rows = left[rows]
+            logs = _annealed(pair, X[rows], c_v[rows, None], c_h[rows, None], n_steps)
+            means = [log_mean(log_weights) for log_weights in logs]
+            total[rows], error[rows] = np.transpose(means) + [alone[rows], np.zeros(len(rows))]
+    return total, error
+
+
+def _annealed(pair, X, c_v, c_h, n_steps):
+    """Log-weights of the chains of rows, with the start of the odd side, (n_rows, N_CHAINS)."""
+    rng, zero, (n_v, n_h) = np.random.default_rng(0), pair.dtype.type(0), pair.sizes
+    X, seen = np.nan_to_num(X)[:, None], ~np.isnan(X)[:, None]
+
+    def of_hidden(b):
+        return pair.hidden.log_partition(b, zero).sum(-1, dtype=np.float64)
+
+    v = np.where(seen, X, draw(pair.visible, c_v, zero, rng.random((N_CHAINS, n_v))))
+    logs, (weights, transposed) = of_hidden(c_h), (pair.weights, pair.weights.T)
+    for old, new in pairwise(np.linspace(0, 1, n_steps + 1).tolist()):
+        before, b = (c_h + beta * (v @ weights - c_h) for beta in (old, new))
+        logs = logs + of_hidden(b) - of_hidden(before) - (new - old) * (v * c_v).sum(-1)
+        h = draw(pair.hidden, b, zero, rng.random((N_CHAINS, n_h)))
+        b = (1 - new) * c_v + new * (h @ transposed)
+        v = np.where(seen, X, draw(pair.visible, b, zero, rng.random((N_CHAINS, n_v))))
+    return logs
 
 
 def log_likelihood_of_seen(model, X, log_partition, *, most=None, **options):
