@@ -205,13 +205,12 @@ class FromMoments:
             mean[self._unpenalised] = 0
             var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
             matrices, parts = self._matrices_of_point(k), []
-            pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
-            for (units, X), (_, inverse) in pairs:
+            for units, X in self._parts():
                 precision = np.full(len(units), unit**2 / self._point_slab[k])
                 part = FittedPart(
                     units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
                     mean[units], var[units], labels[units], self._point_sites[k][:, units],
-                    matrices[: n_elements(labels[units])], inverse,
+                    matrices[: n_elements(labels[units])],
                 )  # fmt: skip
                 parts.append(part)
                 y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]

@@ -310,11 +310,16 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
         moments[:, self._unpenalised] = 0
         labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
+        # A latent variable with the site exp(t u - T u^2 / 2) and noise of variance 1.
+        t, T = self.sites_[:, n + n_others :]
+        T = np.maximum(T, np.finfo(float).tiny)
+        y = np.sqrt(self._row_weights / (T * (1 + T))) * t
+        likelihood = self._rows * np.sqrt(T / (1 + T))[:, None], y
         part = FittedPart(
             np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
             np.append(np.full(n, 1 / self.slab_variance_), self._others),
             *np.concatenate([moments, self._flat_moments], axis=1), labels,
-            self.sites_[:, : n + n_others], self._site_matrices, self._inverse(),
+            self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
         yield 1.0, [part]
 
