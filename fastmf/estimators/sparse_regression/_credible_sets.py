@@ -142,9 +142,7 @@ class _Rest(NamedTuple):
         values, vectors = np.linalg.eigh(precision[np.ix_(place, place)])
         proper = values > len(values) * np.finfo(float).eps * values[-1]
         roots, vectors = np.sqrt(values[proper]), vectors[:, proper]
-        prior = GaussBernoulli(
-            np.zeros(len(active)), part.precision[active], part.log_odds[active]
-        )
+        prior = GaussBernoulli(np.zeros(len(active)), part.precision[active], part.log_odds[active])
         y = vectors.T @ linear[place] / roots
         return SparseLinearModel((vectors * roots).T, y, 1.0, prior)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.arguments import doubles
 from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
@@ -58,7 +59,7 @@ class FromMoments:
         array([ 2., -1.])
         """
         blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
-        moment = np.asarray(moment, np.float64)
+        moment = doubles("moment", moment)
         n_features = sum(len(units) for units, _ in blocks)
         if moment.shape != (n_features,):
             raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")

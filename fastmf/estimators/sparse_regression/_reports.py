@@ -115,7 +115,8 @@ class Reports:
         Notes
         -----
         From joint probabilities of the features that correlate by more than 0.5, or share a block;
-        others are independent at the fixed point of expectation propagation.
+        others are independent at the fixed point of expectation propagation. It is at least the
+        largest of their inclusion probabilities, and at most the sum.
 
         Examples
         --------
@@ -156,8 +157,9 @@ class Reports:
         Maller et al. (2012); Wang, Sarkar, Carbonetto & Stephens (2020). Sets follow from joint
         probabilities of inclusion patterns, not from sums of inclusion probabilities: features
         that correlate by more than 0.5 may share an effect, and each effect has its own set. One
-        whose probability is below the coverage, wherever it is, has none. Unpenalised features and
-        those of prior inclusion 1 are in no set.
+        whose probability is below the coverage, wherever it is, has none. The probability of a set
+        is at most the sum of its inclusion probabilities. Unpenalised features and those of prior
+        inclusion 1 are in no set.
 
         Examples
         --------

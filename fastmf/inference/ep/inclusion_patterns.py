@@ -55,17 +55,22 @@ class Patterns(NamedTuple):
         remaining[rows, place] = False
         if self.posterior is None:
             return np.bincount(place, probability, len(likeness))
-        # Many features may have the effect of a pattern: each gets its conditional probability.
-        others = self.included[rows]
+        # Many features may have the effect of a pattern: each gets its conditional probability,
+        # or the next of the pattern that is more alike.
+        values[rows, place] = -1.0
+        following = np.argmax(values[rows], axis=1)
+        others, columns = self.included[rows], np.arange(len(likeness))
         others[np.arange(len(rows)), place] = False
-        others, row = np.unique(others, axis=0, return_inverse=True)
-        weights = np.bincount(row.ravel(), probability, len(others))
-        log_weights = self.posterior.one_more(others)
-        nearest = np.where(others, likeness, 0.0).max(1, initial=0.0)
-        log_weights[likeness < nearest[:, None]] = -np.inf
-        log_weights[:, likeness <= 0] = -np.inf
+        keys = np.packbits(np.hstack([others, columns == following[:, None]]), axis=1)
+        _, first, row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        weights, following = np.bincount(row.ravel(), probability, len(first)), following[first]
+        log_weights = self.posterior.one_more(others[first])
+        log_weights[:, likeness < 0] = -np.inf
         shares = np.exp(log_weights - log_weights.max(1, keepdims=True))
-        return (weights / shares.sum(1)) @ shares
+        shares *= (weights / shares.sum(1))[:, None]
+        passed = likeness < values[rows[first], following][:, None]
+        at = np.where(passed, 0.0, shares).sum(0)
+        return at + np.bincount(following, (shares * passed).sum(1), len(at))
 
 
 def inclusion_patterns(model, included, share=1.0):

@@ -20,7 +20,9 @@ MAX_SUMMED = 16
 
 
 def summed_patterns(model, always):
-    """All patterns, their probabilities, and the log of the sum of the weights, against that of none.
+    """All patterns, their probabilities, and the log of the sum of their weights.
+
+    The weight of the pattern of no feature is 1.
 
     Parameters
     ----------
