@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtr, ndtr
 
+from fastmf._common.arguments import doubles
 from fastmf.models._moments import blocks_of, factor, rows_of
 
 # A share below this is the rounding of printed z-scores; one above is said to the user.
@@ -158,7 +159,7 @@ def _rounded(z, blocks):
 
 
 def _checked(z, n):
-    z = np.asarray(z, np.float64)
+    z = doubles("z", z)
     if z.ndim != 1 or not len(z):
         raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
     if not np.isfinite(z).all():
