@@ -267,18 +267,6 @@ class Categorical(_Fields):
             out[first] = top + log(total)
             first = last
 
-    def third_cumulant(self, mean):
-        """Third cumulant of each state as a function of its mean, and its derivative."""
-        return mean * (1 - mean) * (1 - 2 * mean), 1 - 6 * mean * (1 - mean)
-
-    @staticmethod
-    def third_cumulants_of_units(prior, start, mean, cumulant, derivative):
-        """The third cumulants of states, inside kernels."""
-        for i in range(mean.shape[0]):
-            m, one = mean[i], constant(1.0, mean[i])
-            cumulant[i] = m * (one - m) * (one - m - m)
-            derivative[i] = one - constant(6.0, m) * m * (one - m)
-
     @accepts_lists
     def log_prob(self, x):
         """field x where the states of a group are one-hot, else -inf; flat as `x`."""
