@@ -14,9 +14,9 @@ eigenvectors and eigenvalues of R, the rows
 
 are a regression with this likelihood. s is estimated by maximum likelihood, where effects give
 u_i'z the variance t l_i^2 sum_j u_ij^2 z_j^2 + v_i, with t at most 1, which is that of one effect.
-s is 0 unless another value is likelier by Schwarz's criterion. The sign of a score is turned if that makes it
-likelier, given the other scores, by a factor of the square of their number: with a prior
-probability of 1 / p of a wrong sign, the posterior odds are then p.
+s is 0 unless another value is likelier by Schwarz's criterion. The sign of a score is turned if
+that makes it likelier, given the other scores, by a factor of the square of their number: with a
+prior probability of 1 / p of a wrong sign, the posterior odds are then p.
 
 Whatever the effects are, scores are not smaller than noise alone would make them: z'z is at least
 about p, with the deviation of p / (number of independent features) chi-squared variables. What is
@@ -35,7 +35,7 @@ from fastmf.models._moments import blocks_of, factor
 NOTABLE_SHARE = 0.02
 PROBABLE, MIN_NEAR = 0.95, 0.5
 # Smallest eigenvalue of R that is not rounding, and smallest difference of z of copies.
-ROUNDING = 1e-10
+CORRELATION_ROUNDING = 1e-10
 # Values among which the likeliest ones are sought: of the share s, and of t.
 SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
 # Probability of z-scores of no effects to be as small as those given, below which they are none;
@@ -188,7 +188,7 @@ class Scores(NamedTuple):
         """The likeliest variances along the eigenvectors, and share of no correlation."""
         projected = self.vectors @ self.z
         rest = self.z - projected @ self.vectors
-        rest[abs(rest) < ROUNDING * abs(self.z).max()] = 0
+        rest[abs(rest) < CORRELATION_ROUNDING * abs(self.z).max()] = 0
         # Copies with equal scores say nothing: the same rows have the same scores.
         n_rest = min(len(self.z) - len(self.values), np.count_nonzero(rest))
         shares = SHARES if n_rest else np.append(0, SHARES)
@@ -210,7 +210,7 @@ class Scores(NamedTuple):
         z, turned = self.z.copy(), np.zeros(len(self.z), bool)
         while not turned.all():
             variances, share = self._replace(z=z).maximum()
-            share = max(share, ROUNDING)
+            share = max(share, CORRELATION_ROUNDING)
             shrunk = (1 / variances - 1 / share)[:, None] * self.vectors
             precision = 1 / share + (self.vectors * shrunk).sum(0)
             solved = z / share + (self.vectors @ z) @ shrunk
@@ -329,14 +329,14 @@ def _check_correlations(R, units, names):
 def _eigen(R):
     """Positive eigenvalues of R, and their vectors in rows."""
     try:
-        X, _ = factor(R, ROUNDING)
+        X, _ = factor(R, CORRELATION_ROUNDING)
         if len(X) < len(R):
             values, left = np.linalg.eigh(X @ X.T)
-            positive = values > ROUNDING
+            positive = values > CORRELATION_ROUNDING
             values = values[positive]
             return values, (left[:, positive].T @ X) / np.sqrt(values)[:, None]
     except ValueError:
         pass  # eigenvalues below 0 are cut
     values, vectors = np.linalg.eigh(R)
-    positive = values > ROUNDING
+    positive = values > CORRELATION_ROUNDING
     return values[positive], vectors[:, positive].T
