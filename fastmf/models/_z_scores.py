@@ -95,9 +95,9 @@ class Summary(NamedTuple):
                 "check the coding of the features."
             )
 
-    def message_of_hidden(self, included, names=None):
+    def message_of_hidden(self, included, noise_variance, names=None):
         """Text about features that are in although no score near them exceeds chance, or None."""
-        hidden, limit = [], largest_by_chance(len(self.z))
+        hidden, limit = [], largest_by_chance(len(self.z)) * np.sqrt(noise_variance)
         for units, block in zip(self.units, self.blocks, strict=True):
             near = abs(block) > MIN_NEAR
             own = included[units]

@@ -118,7 +118,8 @@ class FromMoments:
         self.mismatch_ = found.share
         included = self.inclusion_probability_.copy()
         included[self._unpenalised] = 0
-        if (message := found.message_of_hidden(included, names)) is not None:
+        message = found.message_of_hidden(included, self.noise_variance_, names)
+        if message is not None:
             warn_user(message)
         return self
 
