@@ -273,10 +273,6 @@ def _rounded(z, blocks):
         )
 
 
-<<<<<<< HEAD
-def _checked(z, n):
-    z = doubles("z", z)
-=======
 def _squared(z, blocks):
     """Text about squares of correlations, if R seems to hold them."""
     limit = largest_by_chance(len(z))
@@ -292,8 +288,7 @@ def _squared(z, blocks):
 
 
 def _checked(z, n, names):
-    z = np.asarray(z, np.float64)
->>>>>>> D-ready-1
+    z = doubles("z", z)
     if z.ndim != 1 or not len(z):
         raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
     if (wrong := np.flatnonzero(~np.isfinite(z))).size:
