@@ -35,8 +35,6 @@ from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
-# Chains, and steps that are doubled three times at most, of the log-partition of an estimator.
-N_CHAINS, N_STEPS = 100, 200
 # Relative error of a mean above which fewer than about ten chains contribute to it.
 MAX_RELATIVE_ERROR = 0.3
 # The exploration has half of the steps, and this number at least where there are as many.
@@ -202,24 +200,10 @@ def annealed_quietly(model, n_chains, n_steps, **options):
         return annealed_importance_sampling(model, n_chains, n_steps, **options)
 
 
-def estimated_log_partition(model, data, tolerance, n_threads=None, rng=0):
-    """Mean of the forward and the reverse estimate, whose biases cancel, and its error in nats.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    data : array of shape (n_rows, n_visible)
-    tolerance : float
-        As for `annealed_importance_sampling`.
-    n_threads : int or None
-    rng : numpy.random.Generator or int
-
-    Returns
-    -------
-    log_partition, error : float
-    """
-    options = {"tolerance": tolerance, "max_steps": 8 * N_STEPS, "n_threads": n_threads}
-    found = annealed_quietly(model, N_CHAINS, N_STEPS, data=data, rng=rng, **options)
+def estimated_log_partition(model, data, tolerance, n_threads=None, rng=0, n_steps=200):
+    """Mean of the forward and the reverse estimate, whose biases cancel, and its error in nats."""
+    options = {"tolerance": tolerance, "max_steps": 8 * n_steps, "n_threads": n_threads}
+    found = annealed_quietly(model, 100, n_steps, data=data, rng=rng, **options)
     value = (found.log_partition + found.reverse) / 2
     error = max(abs(found.gap), np.hypot(found.error, found.reverse_error)) / 2
     return max(value, found.lower_bound), float(max(error, found.lower_bound - value))
@@ -384,19 +368,7 @@ class Exploration:
 
 
 def starts_of_bound(model, starts):
-    """States of much weight that chains may not reach.
-
-    Parameters
-    ----------
-    model : RBM or BoltzmannMachine
-    starts : array of shape (n_starts, n_visible)
-
-    Returns
-    -------
-    list of arrays of shape (n_states, n_visible)
-        Means of the solutions of TAP with most weight, and of two-valued units the state that
-        max-product finds.
-    """
+    """States of much weight that chains may not reach."""
     with np.errstate(all="ignore"):  # units without moments
         found = [starts_at(tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
     couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights

@@ -156,7 +156,8 @@ class LayeredMachine(
         Hidden layers are summed exactly given the data: those of a deep machine if the states of
         its odd layers times the units of the even ones are at most 2^22, and else by mean field.
         Missing units are summed together with the hidden ones, exactly where `impute` is exact, and
-        else by a single mean-field solution.
+        else by chains that are annealed for each row; a warning says if their standard errors are
+        above 0.2 nats on average.
 
         Examples
         --------
@@ -175,12 +176,23 @@ class LayeredMachine(
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-        return self._log_likelihoods(X, log_partition)
+        if not is_incomplete(X):
+            return self._log_likelihoods(X, log_partition)
+        found, errors = log_likelihood_of_seen(
+            self.model_, X, log_partition, anneal=True, **self._given_seen
+        )
+        if not errors.mean() <= 2 * MAX_ERROR:
+            warn_user(
+                "log-likelihoods of rows with missing values have standard errors of "
+                f"{errors.mean():.2g} nats on average, and are low by some of that.",
+                ConvergenceWarning,
+            )
+        return found
 
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
         if is_incomplete(X):
-            return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)
+            return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)[0]
         # Values between the two of a binary unit are means of the row, not states.
         parts = (
             log_likelihood(self.model_, X[rows], log_partition, **self._given_data)

@@ -223,17 +223,7 @@ def effective_size(log_weights):
 
 
 def annealed_model(model, starts, rng):
-    """The machine that is annealed: an RBM in units 0 and 1 if all units are two-valued.
-
-    Returns
-    -------
-    (model, shift)
-        The log-partition of the given model is that of this one plus `shift`.
-    starts : array of shape (n_chains, n_visible) or None
-        Starts that are given, as states of the visible units of this model.
-    values : tuple or None
-        The two values of the visible units before, if they have been replaced by 0 and 1.
-    """
+    """The machine that is annealed: an RBM in units 0 and 1 if all units are two-valued."""
     if isinstance(model, BoltzmannMachine):
         return (model, 0.0), starts, None
     if model.deep:
@@ -248,24 +238,7 @@ def annealed_model(model, starts, rng):
 
 
 def annealed_samples(model, data, n_steps, rng, n_threads=None):
-    """Chains that are annealed from independent units to a model, with resampling.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    data : array of shape (n_chains, n_visible)
-        Rows of data: the independent units have fields between none and those of their means.
-    n_steps : int
-    rng : numpy Generator
-    n_threads : int or None
-
-    Returns
-    -------
-    samples : array of shape (n_chains, n_visible)
-        Visible units of equal weight.
-    log_partition : float
-        Estimate of the log-partition of the model.
-    """
+    """Chains that are annealed from independent units to a model, with resampling."""
     (machine, shift), starts, values = annealed_model(model, data, rng)
     path = Path.of(machine, shift, len(data), rng, n_threads)
     base = base_between(path, neutral_base(machine, bool(values)), starts)

@@ -22,22 +22,7 @@ def softmax(t):
 
 
 def sample(model, n_samples, rng, n_sweeps=100):
-    """Samples: exact ones where all states can be enumerated, `annealed_draws` beyond.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With `Categorical` units.
-    n_samples : int
-    rng : numpy Generator
-    n_sweeps : int
-        Sweeps of each chain, one for each sample.
-
-    Returns
-    -------
-    int64 array of shape (n_samples, n_groups)
-        Labels.
-    """
+    """Samples: exact ones where all states can be enumerated, `annealed_draws` beyond."""
     prior = model.prior
     sizes = prior.sizes
     if math.prod(map(int, sizes)) <= MAX_ENUMERATED_STATES:

@@ -21,21 +21,7 @@ def probabilities(model):
 
 
 def sample(model, n_samples, rng, n_sweeps=100):
-    """Samples: exact ones up to 20 units, `annealed_draws` beyond.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With Ising units.
-    n_samples : int
-    rng : numpy Generator
-    n_sweeps : int
-        Sweeps of each chain.
-
-    Returns
-    -------
-    array of shape (n_samples, n_units)
-    """
+    """Samples: exact ones up to 20 units, `annealed_draws` beyond."""
     n = model.n_units
     if n <= MAX_ENUMERATED_UNITS:
         cumulative = np.cumsum(probabilities(model))

@@ -19,17 +19,7 @@ from fastmf.priors._groups import column_sizes
 
 
 def strengths(columns, couplings):
-    """Norms of the couplings of all pairs of columns, less what fields could replace.
-
-    Parameters
-    ----------
-    columns : FlatStates
-    couplings : array of shape (n_units, n_units)
-
-    Returns
-    -------
-    float64 array of shape (n_columns, n_columns)
-    """
+    """Norms of the couplings of all pairs of columns, less what fields could replace."""
     first, sizes = columns.offsets[:-1], np.diff(columns.offsets)
     found = np.empty((len(first), len(first)))
     for i, (start, end) in enumerate(zip(first, columns.offsets[1:], strict=True)):
@@ -49,23 +39,7 @@ def spanning_tree(columns, couplings):
 
 
 def tree_draws(model, columns, tree, n_draws, rng):
-    """Independent draws with the couplings of a tree alone.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With discrete units.
-    columns : FlatStates
-    tree : tuple
-        Result of `spanning_tree`.
-    n_draws : int
-    rng : numpy Generator
-
-    Returns
-    -------
-    array of shape (n_draws, n_units)
-        Values of the units.
-    """
+    """Independent draws with the couplings of a tree alone."""
     order, parent = tree
     states = [slice(*ends) for ends in pairwise(columns.offsets)]
     beliefs, given = columns.log_weights.copy(), {}
@@ -86,22 +60,7 @@ def tree_draws(model, columns, tree, n_draws, rng):
 
 
 def annealed_draws(model, n_draws, n_sweeps, rng):
-    """Draws of a machine of discrete units; exact if all of its couplings are a tree.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With discrete units, and couplings of more than -inf.
-    n_draws : int
-    n_sweeps : int
-        Gibbs sweeps of each chain: half of them while the couplings beside the tree grow, and the
-        other half afterwards.
-    rng : numpy Generator
-
-    Returns
-    -------
-    array of shape (n_draws, n_units)
-    """
+    """Draws of a machine of discrete units; exact if all of its couplings are a tree."""
     model = finite_machine("Gibbs sampling", model)
     columns = flat_states(model.prior)
     order, parent = tree = spanning_tree(columns, model.couplings)

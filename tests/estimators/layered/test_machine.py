@@ -1,5 +1,7 @@
 """What the estimators of RBMs and DBMs share, on a DBM of one hidden layer and on an RBM."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
@@ -7,6 +9,7 @@ from scipy.special import comb
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
+from fastmf.evaluation.annealed import estimated_log_partition
 
 X = (np.random.default_rng(0).random((40, 6)) < [0.9, 0.9, 0.9, 0.1, 0.1, 0.1]).astype(float)
 OPTIONS = {"n_epochs": 3, "batch_size": 10, "random_state": 0}
@@ -90,15 +93,33 @@ def test_scores_beyond_exact_sums_are_annealed_once(tmp_path):
 
 
 def test_scores_of_probabilities_are_annealed_from_the_nearest_states(monkeypatch):
-    monkeypatch.setattr("fastmf.evaluation.annealed.N_STEPS", 2)
+    few = partial(estimated_log_partition, n_steps=2)
+    monkeypatch.setattr("fastmf.estimators.layered._machine.estimated_log_partition", few)
     grey = np.random.default_rng(0).random((50, 48))
     machine = mf.GeneralizedRBM(init=separate_blocks(1.0)[0], n_epochs=0).fit(grey)
     states = mf.GeneralizedRBM(init=machine.model_, n_epochs=0).fit(np.round(grey))
     assert machine.log_partition_ == states.log_partition_
 
 
+def test_rows_that_lack_most_values_are_annealed():
+    """A single mean-field solution is one of many phases: nats too low."""
+    model, log_z = separate_blocks(1.0)
+    X = (np.random.default_rng(0).random((12, 48)) < 0.5).astype(float)
+    machine = mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X)
+    X[:, 24:] = np.nan  # the first block, which is summed over its 12 hidden units
+    X[:, 8:24] = np.nan
+    visible, hidden = mf.Bernoulli(model.visible.field[:24]), mf.Bernoulli(model.hidden.field[:12])
+    first = mf.RBM(model.weights[:24, :12], visible, hidden)
+    first = mf.GeneralizedRBM(init=first, n_epochs=0).fit(np.nan_to_num(X[:, :24]))
+    right = first.score_samples(X[:, :24])
+    found = machine.score_samples(X, log_z)
+    assert found == pytest.approx(right, abs=0.6)
+    assert found.mean() == pytest.approx(right.mean(), abs=0.2)
+
+
 def test_an_uncertain_log_partition_is_told(monkeypatch):
-    monkeypatch.setattr("fastmf.evaluation.annealed.N_STEPS", 2)
+    few = partial(estimated_log_partition, n_steps=2)
+    monkeypatch.setattr("fastmf.estimators.layered._machine.estimated_log_partition", few)
     model, log_z = separate_blocks(1.5)
     states = (np.random.default_rng(0).random((50, 48)) < 0.5).astype(float)
     machine = mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(states)
