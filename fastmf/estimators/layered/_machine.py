@@ -182,9 +182,11 @@ class LayeredMachine(
             self.model_, X, log_partition, anneal=True, **self._given_seen
         )
         if not errors.mean() <= 2 * MAX_ERROR:
+            size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
             warn_user(
-                "log-likelihoods of rows with missing values have standard errors of "
-                f"{errors.mean():.2g} nats on average, and are low by some of that.",
+                f"log-likelihoods of rows with missing values have standard errors of {size} on "
+                "average, and are low by some of that: `impute` with method='exact' says which "
+                "rows have too many states to be summed.",
                 ConvergenceWarning,
             )
         return found

@@ -100,12 +100,10 @@ class GeneralizedRBM(LayeredMachine):
         Rows of data from which solutions are looked for, and chains start.
     history_ : dict of lists
         By epoch: "epoch", "learning_rate", "log_likelihood" and "validation_log_likelihood", in
-        nats per unit, visible and hidden. With validation data both are by a short annealing, of
-        an error of some 0.1 nats a row; without they are by mean field, and 1 to 2 nats a row too
-        high after long training. Of small machines of unbounded units they are exact.
+        nats per unit, visible and hidden. With validation data they are by a short annealing, else
+        by mean field: 1 to 2 nats a row too high. Of small machines of unbounded units exact.
     log_partition_, log_partition_stderr_ : float
-        Log-partition of `model_` and its standard error, in nats: exact (with an error of 0) or
-        annealed, when first asked for.
+        Log-partition of `model_` and its standard error, exact or annealed when first asked for.
     gradient_ : str
         The gradient that was chosen, or asked for.
     n_iter_ : int
