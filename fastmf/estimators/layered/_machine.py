@@ -26,9 +26,11 @@ from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.layered import enumerable, log_likelihood
+from fastmf.inference.missing.layered import enumerable, exact_given, log_likelihood
 from fastmf.inference.missing.seen import (
+    annealed_given_seen,
     log_likelihood_of_seen,
+    log_prob_of_seen,
     means_given_seen,
     nearest_states,
 )
@@ -37,7 +39,7 @@ from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import can_sample, is_unit_prior, n_units
+from fastmf.priors._protocol import can_draw, can_sample, is_unit_prior, n_units
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
@@ -154,7 +156,8 @@ class LayeredMachine(
         Notes
         -----
         Hidden layers are summed exactly given the data: those of a deep machine if the states of
-        its odd layers times the units of the even ones are at most 2^22, and else by mean field.
+        its odd layers times the units of the even ones are at most 2^22, and else by mean field,
+        with a warning if annealing of ten rows differs by more than 0.1 nats on average.
         Missing units are summed together with the hidden ones, exactly where `impute` is exact, and
         else by chains that are annealed for each row; a warning says if their standard errors are
         above 0.2 nats on average.
@@ -177,7 +180,10 @@ class LayeredMachine(
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         if not is_incomplete(X):
-            return self._log_likelihoods(X, log_partition)
+            found = self._log_likelihoods(X, log_partition)
+            if self.model_.deep and all(map(can_draw, self.model_.layers)):
+                self._warn_of_mean_field(X, found + log_partition)
+            return found
         found, errors = log_likelihood_of_seen(
             self.model_, X, log_partition, anneal=True, **self._given_seen
         )
@@ -190,6 +196,21 @@ class LayeredMachine(
                 ConvergenceWarning,
             )
         return found
+
+    def _warn_of_mean_field(self, X, found):
+        """Warn if hidden layers given some rows of data have other sums by annealing."""
+        rows = np.linspace(0, len(X) - 1, min(10, len(X))).astype(int)
+        some = states(self.visible_, X[rows], self.model_.dtype)
+        if exact_given(self.model_, some[:1]).exact.all():
+            return
+        values, errors = annealed_given_seen(self.model_, some, self.n_threads)
+        off = np.mean(found[rows] - values - log_prob_of_seen(self.visible_, some))
+        if not abs(off) <= MAX_ERROR + errors.mean():
+            warn_user(
+                "log-likelihoods of this deep machine, whose hidden layers given data are summed "
+                f"by mean field, are about {abs(off):.2g} nats too {'high' if off > 0 else 'low'}.",
+                ConvergenceWarning,
+            )
 
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""

@@ -58,6 +58,23 @@ def test_scores_are_exact_where_few_states_are_summed():
         wide.log_partition("exact")
 
 
+def test_strong_couplings_of_hidden_layers_are_told():
+    """Frustrated loops between two hidden layers of 25 units, for which the data decide nothing."""
+    rng = np.random.default_rng(0)
+    layers = [mf.Bernoulli(np.zeros(n)) for n in (4, 25, 25)]
+    X = (rng.random((12, 4)) < 0.5).astype(float)
+    for scale in (0.01, 3.0):
+        upper = scale * rng.normal(size=(25, 25))
+        layers[1] = mf.Bernoulli(-upper.sum(1) / 2)
+        model = mf.DBM([np.full((4, 25), 0.01), upper], layers)
+        machine = mf.DeepBoltzmannMachine((25, 25), init=model, n_epochs=0).fit(X)
+        if scale == 3.0:
+            with pytest.warns(ConvergenceWarning, match="hidden layers given data"):
+                machine.score_samples(X, 5.0)
+        else:
+            machine.score_samples(X, 5.0)
+
+
 def separate_blocks(scale):
     """A machine of 48 and 24 units, two blocks of 24 and 12, and its exact log-partition."""
     rng, states = np.random.default_rng(2), np.arange(2**12)[:, None] >> np.arange(12) & 1
