@@ -5,7 +5,7 @@ The equations of messages, cavities, beliefs and the Bethe free energy of an RBM
 rows that do not converge handed to `_fallbacks`. Graphs are those of `graphs`.
 """
 
-import functools
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,11 +34,13 @@ from fastmf.inference.bp.beliefs import beliefs_of, decoded, log_messages, pair_
 from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
+from fastmf.inference.bp.layer_loops import LayerLoops
 from fastmf.inference.bp.layer_solutions import propagate_from_starts
-from fastmf.inference.bp.reliability import MAX_SWEEPS, N_STARTS, BeliefsCheck
-from fastmf.inference.fixed_point import with_check, with_solutions
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS, N_CHECKED_STARTS
+from fastmf.inference.fixed_point import Question, with_check, with_solutions
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli, Categorical
 from fastmf.special import sigmoid_pair
@@ -303,18 +305,21 @@ def belief_propagation(
     )
     if found.objective is not None:  # decoded
         return with_assignment_check(found, options, units, is_best)
-    return _checked(found, model, fields)
+    return _checked(found, model, fields, whole=init is None)
 
 
-def _checked(found, model, fields, stable=None):
+def _checked(found, model, fields, stable=None, whole=True):
     """The same `Beliefs` with what is computed when it is read."""
-
-    def several(*given):
-        return _from_starts(BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0), *given)
-
-    check = BeliefsCheck(model, fields, stable, several if stable is None else None)
-    found.__dict__["_loops"] = check.corrections
-    return with_check(found, check)
+    mixed = partial(
+        belief_propagation, n_starts=N_CHECKED_STARTS, max_iter=MAX_CHECK_SWEEPS, rng=0
+    )
+    found.__dict__["_loops"] = LayerLoops(model)
+    sizes = model.weights.shape
+    parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
+    n_rows = max(len(np.atleast_2d(part)) for part in parts)
+    field = np.hstack([np.broadcast_to(f, (n_rows, n)) for f, n in zip(parts, sizes, strict=True)])
+    tilt = Tilt(field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool))
+    return with_check(found, Question(model, tilt, whole, mixed, stable))
 
 
 def _from_starts(options, model, fields, n_rows):
@@ -373,7 +378,7 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
         if record.history.size:
             mark_cycles(record)
         if options.on_failure == "minimise":
-            search = functools.partial(_from_assignments, n_threads=options.n_threads)
+            search = partial(_from_assignments, n_threads=options.n_threads)
             minimise(units, record, ratios, settings.tol, search)
         pairs = kept = None
         if options.pairwise:

@@ -7,13 +7,14 @@ the units under their cavities (Opper & Winther 2005; Tramel et al. 2018, Algori
     A1 = 1 / v - A2,        B1 = a / v - B2
 """
 
+from functools import partial
+
 import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.adaptive_check import AdaptiveCheck
 from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
 from fastmf.inference.ep.result import (
     ExpectationPropagation,
@@ -23,17 +24,20 @@ from fastmf.inference.ep.result import (
 )
 from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
-from fastmf.inference.fixed_point import replaced, with_check
+from fastmf.inference.fixed_point import Question, replaced, with_check
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field.reliability import FixedPointCheck
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
+
+# Tolerance and iterations of the solutions from other starts with which a row is compared.
+CHECK_TOL, MAX_CHECK_ITERATIONS = 1e-5, 100
 
 
 def adaptive_tap(
@@ -177,8 +181,9 @@ def _solved(model, common, init, tilts, schedule, damping, history, rng):
     result = rows[0] if single else stacked_rows(rows)
     found = _in_model_type(model, result)
     whole = start is not None and init is None
-    own = AdaptiveCheck(adaptive_tap, model, common, tilt, whole)
-    return with_check(found, FixedPointCheck(tap, model, outside, False, whole, own))
+    rough = partial(adaptive_tap, schedule="parallel", tol=CHECK_TOL, max_iter=MAX_CHECK_ITERATIONS)
+    mixed = partial(mixture, rough, N_CHECKED_STARTS)
+    return with_check(found, Question(model, outside, whole, mixed))
 
 
 def _in_model_type(model, result):

@@ -11,6 +11,7 @@ W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the ord
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.fixed_point import with_check
+from fastmf.inference.fixed_point import Question, with_check
 from fastmf.inference.mean_field import _sparse_free_energy, gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import is_grouped, layout_of
@@ -27,7 +28,7 @@ from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.inference.mean_field.reliability import FixedPointCheck, check_at_tilts
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture, mixture_of_starts, tilt_of
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
@@ -207,8 +208,6 @@ def tap(
     array([1., 1.])
     """
     if n_starts is not None:
-        from fastmf.inference.mean_field.mixture import mixture_of_starts  # which needs tap
-
         options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
                    "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,
                    "onsager_every": onsager_every, "history": history,
@@ -227,9 +226,7 @@ def tap(
                    "acceleration": acceleration, "onsager_every": onsager_every, "history": history,
                    "log_partition": log_partition, "n_threads": n_threads}  # fmt: skip
         found = gaussian_layers.solve(model, tap, init, tilts, rng, **options)
-        if order == 1:
-            return found
-        return with_check(found, check_at_tilts(tap, model, tilts, init is None))
+        return _with_question(found, model, tilt_of(model, *tilts), order, init is None)
     if order == 3 and is_grouped(model):
         model = dense_machine("tap with order=3 and categorical units", model)
     model = finite_machine("tap", model)
@@ -253,11 +250,14 @@ def tap(
     parts = model, layout, record, tilt, order, n_workers
     values = _log_partition(*parts) if log_partition else None
     found = result(layout, record, values, single=n_rows is None)
-    if order == 1:  # its log-partition is a bound itself
-        return found
     if layout.sparse:
         tilt = tilt._make(layout.split(part) for part in tilt)
-    return with_check(found, FixedPointCheck(tap, model, tilt, order == 2, init is None))
+    return _with_question(found, model, tilt, order, init is None)
+
+
+def _with_question(found, model, tilt, order, whole):
+    mixed = partial(mixture, partial(tap, order=order), N_CHECKED_STARTS)
+    return with_check(found, Question(model, tilt, whole, mixed))
 
 
 def tap_of_means(model, init, *, order=2, max_iter=1000, **options):

@@ -1,0 +1,196 @@
+"""Exact sums over the states of small machines, with which all solvers compare converged rows.
+
+States of all units, or of the smaller of two sides without couplings inside, are enumerated; of
+other fully visible machines one unit after the other is eliminated. Where sums would take longer
+than some tenths of a second for all rows together, none are made.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
+from fastmf.inference.mean_field.second_solutions import is_discrete, widths
+from fastmf.models import BoltzmannMachine
+from fastmf.models._couplings import has_forbidden
+from fastmf.models._elimination import Tables
+from fastmf.models._graph import pairwise_graph
+from fastmf.models._quick_elimination import MAX_ENTRIES, eliminated, is_small
+from fastmf.models._state_tables import coupling_tables, unit_tables
+from fastmf.models.exact import states_of
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
+from fastmf.priors._queries import number_of_states
+
+# Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
+MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
+# Units with a choice that are enumerated at most, by these numbers.
+MAX_ENUMERATED_COLUMNS = 24
+# Numbers that are held at a time, so that a call is not made for every row.
+_NUMBERS_AT_A_TIME = 2**18
+# Standard deviations that count as the range of a unit of unbounded values.
+DEVIATIONS = 4.0
+
+
+class ExactRows(NamedTuple):
+    """Log-partitions (n_rows,), means (n_rows, n_units) and ranges (n_rows or 1, n_units) of units.
+
+    The log-partition is NaN where units have no moments, and -inf where no state is possible.
+    """
+
+    log_partition: np.ndarray
+    mean: np.ndarray
+    width: np.ndarray
+
+
+def exact_rows(model, tilt, values):
+    """The `ExactRows` of a model, tilted in the order of `sides_of`; None if they are not quick."""
+    sides, n_rows = sides_of(model), len(values)
+    values = values.astype(np.float64)
+    own = tilt._make(part.astype(part.dtype if part.dtype == bool else np.float64) for part in tilt)
+    n_own = n_rows if tilt.clamped.any() else max(map(len, tilt))
+    summed = _enumerated_side(sides, n_own)
+    if summed is not None:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # units without moments
+            found = _enumerated(sides, summed, own, values[:n_own])
+    elif len(sides.priors) == 1:
+        found = _eliminated(sides, own, values[:n_own])
+    else:
+        found = None
+    if found is None or n_own == n_rows:
+        return found
+    return ExactRows(*(np.repeat(part, n_rows, axis=0) for part in found[:2]), found.width)
+
+
+def _enumerated_side(sides, n_rows):
+    """Side of which the states are few enough for all rows, None if there is none."""
+    two = len(sides.priors) == 2
+    width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
+    if has_forbidden(sides.couplings):
+        return None
+    counts = [
+        number_of_states(p)
+        if len(column_sizes(p)) <= MAX_ENUMERATED_COLUMNS and all(map(has_log_prob, parts_of(p)))
+        else np.inf
+        for p in sides.priors
+    ]
+    best = int(np.argmin(counts))
+    return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_FIELD_ROWS else None
+
+
+def _enumerated(sides, summed, tilt, values):
+    """The `ExactRows` by the states of one side; the other, if any, is summed analytically."""
+    prior, n_rows = sides.priors[summed], len(values)
+    x = np.vstack(list(states_of(prior, 1)))
+    fields = x @ (sides.couplings.T if summed else sides.couplings)
+    log_weights = prior.log_prob(x).sum(1)
+    if len(sides.priors) == 1:
+        log_weights = log_weights + (fields * x).sum(1) / 2
+    tilt = [np.broadcast_to(part, values.shape) for part in tilt]
+    step = max(1, _NUMBERS_AT_A_TIME // (len(x) * sum(sides.couplings.shape)))
+    found = []
+    for first in range(0, n_rows, step):
+        own, *of_rows = (part[first : first + step] for part in (values, *tilt))
+        found.append(_sums_of_rows(sides, summed, (x, fields, log_weights), of_rows, own))
+    return ExactRows(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _sums_of_rows(sides, summed, states, tilt, values):
+    """The `ExactRows` of some rows with tilts of their own, by (states, fields, log-weights)."""
+    x, fields, log_weights = states
+    prior, here = sides.priors[summed], sides.slices[summed]
+    field, precision, clamped = (part[:, here] for part in tilt)
+    logs = log_weights + field @ x.T - precision @ (x**2).T / 2
+    if clamped.any():
+        wrong = (clamped[:, None] & (x != values[:, None, here])).any(2)
+        logs = np.where(wrong, -np.inf, logs)
+    two = len(sides.priors) == 2
+    if two:
+        prior_there, there = sides.priors[1 - summed], sides.slices[1 - summed]
+        field, *others = (part[:, None, there] for part in (*tilt, values))
+        b = fields + field
+        parts = [np.broadcast_to(part, b.shape).reshape(-1, b.shape[2]) for part in (b, *others)]
+        means, terms = terms_of_units(prior_there, parts[0], *parts)
+        logs = logs + terms.sum(1).reshape(logs.shape)
+    largest = logs.max(1)
+    known = np.isfinite(largest)  # otherwise no state is possible, or units have no moments
+    w = np.exp(logs - largest[:, None])
+    log_partition = np.where(known, largest + np.log(w.sum(1)), np.nan)
+    w /= w.sum(1, keepdims=True)
+    mean, width = np.empty(values.shape), np.empty(values.shape)
+    mean[:, here], width[:, here] = w @ x, widths(prior)
+    if two:
+        means = means.reshape(b.shape)
+        mean[:, there] = _averages(w, means)
+        width[:, there] = _widths_or_deviations(prior_there, *parts[:2], w, means)
+    mean[~known], width[~known] = 0, 1
+    return ExactRows(log_partition, mean, width)
+
+
+def _averages(w, values):
+    """Averages of values of shape (n_rows, n_states, n_units) with weights of all states."""
+    return (w[:, None] @ values)[:, 0]
+
+
+def _widths_or_deviations(prior, b, precision, w, mean):
+    """Widths of units in each row; of those that are not discrete by their variances."""
+    if is_discrete(prior):
+        return widths(prior)
+    var = prior.moments(b, precision)[1].reshape(mean.shape)
+    between = _averages(w, mean**2) - _averages(w, mean) ** 2
+    return ranges(prior, _averages(w, var) + np.maximum(between, 0))
+
+
+def ranges(prior, var):
+    """Ranges of discrete units, and `DEVIATIONS` standard deviations of all other units."""
+    deviations = np.maximum(DEVIATIONS * np.sqrt(var), 1e-300)
+    return np.hstack([
+        np.broadcast_to(widths(part), own.shape) if is_discrete(part) else own
+        for part, own in by_parts(prior, deviations)
+    ])  # fmt: skip
+
+
+def _eliminated(sides, tilt, values):
+    """The `ExactRows` of a fully visible machine, None if its tables are large."""
+    prior, n_rows = sides.priors[0], len(values)
+    if not is_discrete(prior) or not all(map(has_log_prob, parts_of(prior))):
+        return None
+    machine = BoltzmannMachine(sides.couplings, prior)
+    graph, plans = pairwise_graph(machine), {}
+    if not is_small(graph, n_rows):
+        return None
+    fields, states = unit_tables(machine)
+    couplings = coupling_tables(graph, states)
+    log_partition, mean = np.full(n_rows, np.nan), np.zeros(values.shape)
+    for k in range(n_rows):
+        field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
+        own = _tilted(prior, fields, states, (field, precision, clamped, values[k]))
+        found = eliminated(Tables(own, graph.edges, couplings), MAX_ENTRIES / n_rows, plans)
+        if found is None:
+            return None
+        if found.units is None:
+            log_partition[k] = -np.inf
+            continue
+        log_partition[k] = found.log_partition
+        if isinstance(states, np.ndarray):
+            mean[k] = (found.units * states[:, :, 0]).sum(1)
+        else:
+            mean[k] = np.concatenate([p @ x for p, x in zip(found.units, states, strict=True)])
+    return ExactRows(log_partition, mean, widths(prior)[None])
+
+
+def _tilted(prior, fields, states, tilt):
+    """Log-weights of states at the (field, precision, clamped, values) of a row."""
+    if isinstance(states, np.ndarray):
+        field, precision, clamped, values = (part[:, None] for part in tilt)
+        x = states[:, :, 0]
+        wrong = clamped & (x != values)
+        return np.where(wrong, -np.inf, fields + x * field - x**2 * precision / 2)
+    (field, precision, clamped, values), own = tilt, []
+    ends = np.cumsum(column_sizes(prior))
+    for logs, x, end in zip(fields, states, ends, strict=True):
+        at = slice(end - x.shape[1], end)
+        logs = logs + x @ field[at] - x**2 @ precision[at] / 2
+        wrong = ((x != values[at]) & clamped[at]).any(1)
+        own.append(np.where(wrong, -np.inf, logs))
+    return own

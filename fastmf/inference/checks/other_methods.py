@@ -1,0 +1,266 @@
+"""Answers of other methods, with which rows are compared that are too large for exact sums.
+
+Held units: with a unit x_i held at each of its values s, belief propagation has the log-partitions
+log Z_s; without an error they add up to log Z = log sum_s Z_s, and the means are their averages
+with weights Z_s / Z. That takes other ways around cycles, and reaches every phase in which the
+values of the unit differ (Weller & Jebara 2014 clamp units for better answers).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.graphs.layers import machine_of_layers
+from fastmf.inference.bp.graphs.solutions import messages_of
+from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.inference.checks.reasons import Answer
+from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models._couplings import has_forbidden, with_entries
+from fastmf.models._layered import Layered
+from fastmf.priors._groups import column_is_group, column_sizes, has_groups
+from fastmf.priors._protocol import as_dtype, has_log_prob, parts_of
+from fastmf.priors._queries import columns_of_values
+from fastmf.priors.concatenated import concatenate
+
+# Units that are held, one after another; sweeps of belief propagation, and its tolerance.
+N_HELD, MAX_SWEEPS, TOL = 6, 200, 1e-6
+# Sweeps, or iterations, that a method takes about, and the multiplications that all rows of a check
+# may take together: about a tenth of a second.
+TYPICAL_SWEEPS, MAX_PRODUCTS = 100, 2**27
+
+
+class Rows(NamedTuple):
+    """Rows to be judged: answers, and tilts with which they were solved.
+
+    Parameters
+    ----------
+    machine : RBM or BoltzmannMachine
+        In double precision; a DBM as `bipartite()`.
+    mean, var : array of shape (n_rows, n_units)
+        Units are in the order of the machine's layers.
+    log_partition : array of shape (n_rows,)
+    field, precision : array of shape (n_rows, n_units)
+    clamped : bool array of shape (n_rows, n_units)
+        Units that have their means as values.
+    """
+
+    machine: object
+    mean: np.ndarray
+    var: np.ndarray
+    log_partition: np.ndarray
+    field: np.ndarray
+    precision: np.ndarray
+    clamped: np.ndarray
+
+    def chosen(self, rows):
+        """The same for some rows."""
+        return Rows(self.machine, *(part[rows] for part in self[1:]))
+
+    @property
+    def prior(self):
+        """Prior of all units, side by side."""
+        return concatenate(list(self.machine.layers))
+
+    @property
+    def clamp(self):
+        """Values of clamped units, NaN where free; None without any."""
+        return np.where(self.clamped, self.mean, np.nan) if self.clamped.any() else None
+
+    def tilts(self):
+        """Keyword arguments of solvers, by layers."""
+        parts = {"field": self.field, "precision": self.precision, "clamp": self.clamp}
+        used = {k: x for k, x in parts.items() if x is not None and np.any(x != 0)}
+        return {k: split(self.machine, x) for k, x in used.items()}
+
+
+def machine_of(model):
+    """An RBM or BoltzmannMachine in double precision with the units and couplings of a model."""
+    if isinstance(model, Layered):
+        model = model.bipartite()
+        layers = (as_dtype(prior, np.float64) for prior in model.layers)
+        return RBM(model.weights.astype(np.float64), *layers)
+    return BoltzmannMachine(model.couplings.astype(np.float64), as_dtype(model.prior, np.float64))
+
+
+def joined(model, parts):
+    """Arrays of one layer, or of all layers of a model, in the order of `machine_of`."""
+    if isinstance(parts, tuple):
+        order = (*parts[::2], *parts[1::2]) if isinstance(model, Layered) else parts
+        parts = np.concatenate([np.atleast_2d(part) for part in order], axis=1)
+    return np.atleast_2d(parts).astype(np.float64)
+
+
+def split(machine, x):
+    """An array of all units as a tuple of the layers of an RBM."""
+    if isinstance(machine, RBM):
+        return tuple(np.split(x, [len(machine.weights)], axis=-1))
+    return x
+
+
+class HeldUnits:
+    """Belief propagation with single units held at each of their values.
+
+    Parameters
+    ----------
+    rows : Rows
+    """
+
+    def __init__(self, rows):
+        self.rows, self.products = rows, np.inf
+        discrete = all(has_log_prob(p) for p in parts_of(rows.prior))
+        self.values = columns_of_values(rows.prior) if discrete else None
+        # Belief propagation has no precisions from outside.
+        self.is_possible = self.values is not None and not rows.precision.any()
+        if not self.is_possible:
+            return
+        self.graph = graph_of(rows.machine)
+        sizes = np.array(column_sizes(rows.prior), dtype=int)
+        self.ends = np.cumsum(sizes)
+        self.starts = self.ends - sizes
+        counts = np.array([len(values) for values in self.values])
+        n_held = np.sort(counts)[::-1][:N_HELD].sum()
+        self.products = n_held * products_of_sweeps(self.graph, len(rows.mean), counts)
+
+    def answers(self, k):
+        """Answers of a row by each unit that is held, and whether all of them have converged."""
+        row = self.rows.chosen([k])
+        units = self._units(row)
+        if not len(units):
+            return [], False
+        clamps, owners = [], []
+        base = np.where(row.clamped[0], row.mean[0], np.nan)
+        for unit in units:
+            for value in self.values[unit]:
+                clamp = base.copy()
+                clamp[self.starts[unit] : self.ends[unit]] = value
+                clamps.append(clamp)
+                owners.append(unit)
+        solved = belief_propagation(
+            self.graph, field=row.field[0], clamp=np.array(clamps), tol=TOL, max_iter=MAX_SWEEPS
+        )
+        answers, owners = [], np.array(owners)
+        for unit in units:
+            held = np.flatnonzero(owners == unit)
+            values = solved.log_partition[held]
+            # States that are impossible have log-partitions of -inf, and count as converged.
+            ended = solved.converged[held] | np.isneginf(values)
+            if ended.all() and np.isfinite(values).any():
+                total = logsumexp(values)
+                weights, means = np.exp(values - total), solved.mean[held]
+                answers.append(Answer(total, weights @ np.where(weights[:, None] > 0, means, 0)))
+        return answers, len(answers) == len(units)
+
+    def _units(self, row):
+        """The free units that are coupled most strongly, by variances: at most `N_HELD`."""
+        squares = with_entries(self.graph.couplings, _finite_square)
+        var = np.where(row.clamped[0], 0, np.maximum(row.var[0], 0))
+        strength = np.add.reduceat(var * (squares @ var), self.starts)
+        order = np.argsort(-strength, kind="stable")[:N_HELD]
+        return order[strength[order] > 0]
+
+
+def _finite_square(w):
+    return np.square(np.clip(w, -1e50, 1e50))
+
+
+class AdaptiveTap:
+    """Adaptive TAP, of rows with starts of their own from their moments.
+
+    Parameters
+    ----------
+    rows : Rows
+    solve : callable
+        solve(machine, **tilts): the answers of rows without starts of their own.
+    whole : bool
+        Whether rows have no starts of their own.
+    """
+
+    def __init__(self, rows, whole):
+        self.rows, self.whole, self.products = rows, whole, np.inf
+        machine = rows.machine
+        self.is_possible = not (rows.clamped.any() or any(map(has_groups, machine.layers)))
+        if self.is_possible:
+            shape = machine.weights.shape if isinstance(machine, RBM) else machine.couplings.shape
+            self.products = len(rows.mean) * TYPICAL_SWEEPS * float(np.prod(shape)) * min(shape)
+
+    def answers(self):
+        """The answer of each row, None where it has not converged."""
+        rows, init = self.rows, None
+        if not self.whole:
+            init = split(rows.machine, rows.mean), split(rows.machine, rows.var)
+        tilts = rows.tilts()
+        solved = adaptive_tap(rows.machine, init, **tilts)
+        return answers_of(solved, rows)
+
+
+class Messages:
+    """Belief propagation from the messages that units send at the means of rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    """
+
+    def __init__(self, rows):
+        self.rows, self.products = rows, np.inf
+        prior = rows.prior
+        grouped = np.repeat(column_is_group(prior), column_sizes(prior))
+        # Probabilities of states are known from means for groups alone, and for two values.
+        columns = columns_of_values(prior) if all(map(has_log_prob, parts_of(prior))) else None
+        self.is_possible = (
+            columns is not None
+            and not rows.precision.any()
+            and all(len(x) == 2 or group for x, group in zip(columns, column_is_group(prior), strict=True))
+        )
+        if self.is_possible:
+            self.graph, self.columns, self.grouped = graph_of(rows.machine), columns, grouped
+            counts = np.array([len(values) for values in columns])
+            self.products = products_of_sweeps(self.graph, len(rows.mean), counts)
+
+    def answers(self):
+        """The answer of each row, None where it has not converged."""
+        rows, parts, first = self.rows, [], 0
+        for values, size in zip(self.columns, column_sizes(rows.prior), strict=True):
+            mean = rows.mean[:, first : first + size]
+            first += size
+            if size == 1:
+                low, high = values.min(), values.max()
+                p = (mean - low) / (high - low)
+                mean = np.hstack([1 - p, p])
+            parts.append(np.clip(mean, 0, 1))
+        units = GraphUnits(self.graph)
+        messages = returned_messages(messages_of(units, np.hstack(parts)), units)
+        solved = belief_propagation(
+            self.graph, init=messages, field=rows.field, clamp=rows.clamp, tol=TOL,
+            max_iter=MAX_SWEEPS,
+        )  # fmt: skip
+        return answers_of(solved, rows)
+
+
+def answers_of(solved, rows):
+    """The answers of a `FixedPoint` of the machine of rows, None where it has not converged."""
+    mean = joined(rows.machine, solved.mean)
+    values, ended = np.atleast_1d(solved.log_partition), np.atleast_1d(solved.converged)
+    n = len(rows.mean)
+    ends = zip(
+        np.broadcast_to(values, n), np.broadcast_to(mean, rows.mean.shape),
+        np.broadcast_to(ended, n), strict=True,
+    )  # fmt: skip
+    return [Answer(x, m) if ok and np.isfinite(x) else None for x, m, ok in ends]
+
+
+def graph_of(machine):
+    """An RBM as a BoltzmannMachine, as which its units can be held."""
+    if isinstance(machine, RBM):
+        return machine_of_layers(machine.weights, machine.layers)
+    return machine
+
+
+def products_of_sweeps(graph, n_rows, n_values):
+    """Multiplications of the sweeps of belief propagation in all rows."""
+    n_couplings = np.count_nonzero(graph.couplings) if isinstance(graph.couplings, np.ndarray) else graph.couplings.nnz
+    return n_rows * TYPICAL_SWEEPS * float(n_couplings) * n_values.max(initial=1)
