@@ -27,7 +27,8 @@ class Question(NamedTuple):
     whole : bool
         Whether rows are answers for the whole model, having no starts of their own.
     mixed : callable, optional
-        mixed(model, **tilts): a `FixedPoint` of mixtures of the solver's fixed points.
+        mixed(model, **tilts): a `FixedPoint` of mixtures of the solver's fixed points; None for
+        adaptive TAP, and for rows that are such mixtures.
     stable : list of bool, optional
         Of rows that are such mixtures: whether they have a stable fixed point.
     """

@@ -5,18 +5,21 @@ import numpy as np
 from fastmf.inference.checks.exact_sums import exact_rows, ranges
 from fastmf.inference.checks.other_methods import (
     MAX_PRODUCTS,
+    N_STARTS,
     AdaptiveTap,
     HeldUnits,
     Messages,
     Rows,
+    adaptive_mixture,
     answers_of,
     joined,
     machine_of,
+    split,
+    sweeps_of,
 )
 from fastmf.inference.checks.reasons import Answer, Reason, agree
+from fastmf.priors._protocol import can_sample
 
-# Starts of the mixture with which a row is compared.
-N_STARTS = 20
 # Share of the weight from which on a row with a start of its own is the answer of the whole model.
 LARGEST_SHARE = 0.75
 
@@ -93,48 +96,53 @@ def _by_exact_sums(question, tilt, mean, values):
 
 def _by_other_answers(question, rows, numbers):
     """Reason why each row is not reliable, "" if it is; None if methods would take too long."""
-    adaptive = AdaptiveTap(rows, question.whole)
-    other = HeldUnits(rows) if question.whole else None
-    methods = [m for m in (adaptive, other or Messages(rows)) if m.is_possible]
-    methods = [m for m in methods if m.products <= MAX_PRODUCTS]
-    if not methods:
-        return None
     if question.whole:
-        return _of_whole_model(question, rows, numbers, *_pair(methods))
-    reason = Reason.ADAPTIVE_TAP if methods[0] is adaptive else Reason.MESSAGES
-    return _contradictions(rows, methods[0].answers(), reason)
+        return _of_whole_model(question, rows, numbers)
+    for method, reason in ((AdaptiveTap, Reason.ADAPTIVE_TAP), (Messages, Reason.MESSAGES)):
+        other = method(rows)
+        if other.products <= MAX_PRODUCTS:
+            init = split(rows.machine, rows.mean), split(rows.machine, rows.var)
+            return _contradictions(rows, other.answers(init), reason)
+    return None
 
 
-def _pair(methods):
-    """(HeldUnits or None, AdaptiveTap or None)."""
-    held = next((m for m in methods if isinstance(m, HeldUnits)), None)
-    return held, next((m for m in methods if isinstance(m, AdaptiveTap)), None)
-
-
-def _of_whole_model(question, rows, numbers, held, adaptive):
-    reasons = [""] * len(numbers)
-    if question.stable is not None:
-        reasons = ["" if question.stable[row] else Reason.UNSTABLE for row in numbers]
-    elif question.mixed is not None:
-        mixed = answers_of(question.mixed(rows.machine, **rows.tilts()), rows)
-        reasons = _contradictions(rows, mixed, Reason.STARTS)
-    doubtful = []
-    for k, reason in enumerate(reasons):
-        if reason:
+def _of_whole_model(question, rows, numbers):
+    """The same of rows without starts of their own."""
+    reasons, held, unsettled = [""] * len(numbers), HeldUnits(rows), []
+    for k, row in enumerate(numbers):
+        if question.stable is not None and not question.stable[row]:
+            reasons[k] = Reason.UNSTABLE
             continue
-        answers, settled = held.answers(k) if held else ([], False)
+        others, settled = held.answers(k) if held.products <= MAX_PRODUCTS else ([], False)
         answer = Answer(rows.log_partition[k], rows.mean[k])
-        if not all(agree(answer, other, _widths(rows, k)) for other in answers):
+        if not all(agree(answer, other, _widths(rows, k)) for other in others):
             reasons[k] = Reason.HELD_UNITS
         elif not settled:
-            doubtful.append(k)
-    if doubtful:
-        if adaptive is None:
+            unsettled.append(k)
+    if not unsettled:
+        return reasons
+    rest = rows.chosen(unsettled)
+    more = _of_starts_and_adaptive_tap(question, rest)
+    for k, reason in zip(unsettled, more or (), strict=more is not None):
+        reasons[k] = reason
+    return None if more is None else reasons
+
+
+def _of_starts_and_adaptive_tap(question, rows):
+    """The same where units are not discrete, or messages with held units do not settle."""
+    adaptive, reasons = AdaptiveTap(rows), [""] * len(rows.mean)
+    if adaptive.products > MAX_PRODUCTS:
+        return None
+    if question.mixed is not None:
+        reasons = _contradictions(rows, adaptive.answers(), Reason.ADAPTIVE_TAP)
+    if can_sample(rows.machine.layers[0]):
+        products = sweeps_of(rows.machine, len(rows.mean)) if question.mixed else adaptive.products
+        if 2 * N_STARTS * products > MAX_PRODUCTS:
             return None
-        rest = rows.chosen(doubtful)
-        others = AdaptiveTap(rest, True).answers()
-        for k, reason in zip(doubtful, _contradictions(rest, others, Reason.ADAPTIVE_TAP), strict=True):
-            reasons[k] = reason
+        mixed = question.mixed or adaptive_mixture
+        others = answers_of(mixed(rows.machine, **rows.tilts()), rows)
+        more = _contradictions(rows, others, Reason.STARTS)
+        reasons = [x or y for x, y in zip(reasons, more, strict=True)]
     return reasons
 
 

@@ -6,6 +6,7 @@ with weights Z_s / Z. That takes other ways around cycles, and reaches every pha
 values of the unit differ (Weller & Jebara 2014 clamp units for better answers).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,19 +19,22 @@ from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.checks.reasons import Answer
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.mean_field.mixture import mixture
 from fastmf.models import RBM, BoltzmannMachine
-from fastmf.models._couplings import has_forbidden, with_entries
+from fastmf.models._couplings import entries, with_entries
 from fastmf.models._layered import Layered
-from fastmf.priors._groups import column_is_group, column_sizes, has_groups
+from fastmf.priors._groups import column_sizes, has_groups, only_groups
 from fastmf.priors._protocol import as_dtype, has_log_prob, parts_of
 from fastmf.priors._queries import columns_of_values
 from fastmf.priors.concatenated import concatenate
 
 # Units that are held, one after another; sweeps of belief propagation, and its tolerance.
-N_HELD, MAX_SWEEPS, TOL = 6, 200, 1e-6
-# Sweeps, or iterations, that a method takes about, and the multiplications that all rows of a check
-# may take together: about a tenth of a second.
-TYPICAL_SWEEPS, MAX_PRODUCTS = 100, 2**27
+N_HELD, MAX_SWEEPS, TOL = 12, 200, 1e-6
+# Starts of mixtures; tolerance and iterations of adaptive TAP from these.
+N_STARTS, ROUGH_TOL, MAX_ITERATIONS = 20, 1e-5, 100
+# Sweeps and iterations that methods take about, and the multiplications that a check of all rows
+# together may take: some tenths of a second.
+TYPICAL_SWEEPS, TYPICAL_ITERATIONS, MAX_PRODUCTS = 100, 20, 2**27
 
 
 class Rows(NamedTuple):
@@ -104,26 +108,20 @@ def split(machine, x):
 class HeldUnits:
     """Belief propagation with single units held at each of their values.
 
-    Parameters
-    ----------
-    rows : Rows
+    `products` counts multiplications in all rows: infinite where that is not possible.
     """
 
     def __init__(self, rows):
-        self.rows, self.products = rows, np.inf
-        discrete = all(has_log_prob(p) for p in parts_of(rows.prior))
-        self.values = columns_of_values(rows.prior) if discrete else None
-        # Belief propagation has no precisions from outside.
-        self.is_possible = self.values is not None and not rows.precision.any()
-        if not self.is_possible:
+        self.rows, self.products, self.values = rows, np.inf, values_of(rows)
+        if self.values is None:
             return
         self.graph = graph_of(rows.machine)
         sizes = np.array(column_sizes(rows.prior), dtype=int)
         self.ends = np.cumsum(sizes)
         self.starts = self.ends - sizes
-        counts = np.array([len(values) for values in self.values])
-        n_held = np.sort(counts)[::-1][:N_HELD].sum()
-        self.products = n_held * products_of_sweeps(self.graph, len(rows.mean), counts)
+        counts = np.sort([len(values) for values in self.values])[::-1]
+        n_sweeps = len(rows.mean) * counts[:N_HELD].sum() * counts.max(initial=1)
+        self.products = n_sweeps * sweeps_of(self.graph)
 
     def answers(self, k):
         """Answers of a row by each unit that is held, and whether all of them have converged."""
@@ -168,63 +166,42 @@ def _finite_square(w):
 
 
 class AdaptiveTap:
-    """Adaptive TAP, of rows with starts of their own from their moments.
+    """Adaptive TAP, of machines without clamped units and groups."""
 
-    Parameters
-    ----------
-    rows : Rows
-    solve : callable
-        solve(machine, **tilts): the answers of rows without starts of their own.
-    whole : bool
-        Whether rows have no starts of their own.
-    """
+    def __init__(self, rows):
+        self.rows, self.products, machine = rows, np.inf, rows.machine
+        if not (rows.clamped.any() or any(map(has_groups, machine.layers))):
+            shape = couplings_of(machine).shape
+            self.products = len(rows.mean) * TYPICAL_ITERATIONS * np.prod(shape) * min(shape)
 
-    def __init__(self, rows, whole):
-        self.rows, self.whole, self.products = rows, whole, np.inf
-        machine = rows.machine
-        self.is_possible = not (rows.clamped.any() or any(map(has_groups, machine.layers)))
-        if self.is_possible:
-            shape = machine.weights.shape if isinstance(machine, RBM) else machine.couplings.shape
-            self.products = len(rows.mean) * TYPICAL_SWEEPS * float(np.prod(shape)) * min(shape)
-
-    def answers(self):
+    def answers(self, init=None):
         """The answer of each row, None where it has not converged."""
-        rows, init = self.rows, None
-        if not self.whole:
-            init = split(rows.machine, rows.mean), split(rows.machine, rows.var)
-        tilts = rows.tilts()
-        solved = adaptive_tap(rows.machine, init, **tilts)
-        return answers_of(solved, rows)
+        return answers_of(adaptive_tap(self.rows.machine, init, **self.rows.tilts()), self.rows)
+
+
+def adaptive_mixture(machine, **tilts):
+    """The mixture of the fixed points of adaptive TAP from several starts."""
+    solve = partial(adaptive_tap, schedule="parallel", tol=ROUGH_TOL, max_iter=MAX_ITERATIONS)
+    return mixture(solve, N_STARTS, machine, **tilts)
 
 
 class Messages:
     """Belief propagation from the messages that units send at the means of rows.
 
-    Parameters
-    ----------
-    rows : Rows
+    Probabilities of their states are known from the means of groups, and of two values.
     """
 
     def __init__(self, rows):
-        self.rows, self.products = rows, np.inf
-        prior = rows.prior
-        grouped = np.repeat(column_is_group(prior), column_sizes(prior))
-        # Probabilities of states are known from means for groups alone, and for two values.
-        columns = columns_of_values(prior) if all(map(has_log_prob, parts_of(prior))) else None
-        self.is_possible = (
-            columns is not None
-            and not rows.precision.any()
-            and all(len(x) == 2 or group for x, group in zip(columns, column_is_group(prior), strict=True))
-        )
-        if self.is_possible:
-            self.graph, self.columns, self.grouped = graph_of(rows.machine), columns, grouped
-            counts = np.array([len(values) for values in columns])
-            self.products = products_of_sweeps(self.graph, len(rows.mean), counts)
+        self.rows, self.products, self.values = rows, np.inf, values_of(rows)
+        if self.values is not None and max(map(len, self.values)) == 2 or only_groups(rows.prior):
+            self.graph = graph_of(rows.machine)
+            largest = max(map(len, self.values))
+            self.products = len(rows.mean) * largest * sweeps_of(self.graph)
 
-    def answers(self):
+    def answers(self, init):
         """The answer of each row, None where it has not converged."""
         rows, parts, first = self.rows, [], 0
-        for values, size in zip(self.columns, column_sizes(rows.prior), strict=True):
+        for values, size in zip(self.values, column_sizes(rows.prior), strict=True):
             mean = rows.mean[:, first : first + size]
             first += size
             if size == 1:
@@ -260,7 +237,18 @@ def graph_of(machine):
     return machine
 
 
-def products_of_sweeps(graph, n_rows, n_values):
-    """Multiplications of the sweeps of belief propagation in all rows."""
-    n_couplings = np.count_nonzero(graph.couplings) if isinstance(graph.couplings, np.ndarray) else graph.couplings.nnz
-    return n_rows * TYPICAL_SWEEPS * float(n_couplings) * n_values.max(initial=1)
+def couplings_of(machine):
+    """Couplings of an RBM or a BoltzmannMachine."""
+    return machine.weights if isinstance(machine, RBM) else machine.couplings
+
+
+def sweeps_of(machine, n_rows=1):
+    """Multiplications of the sweeps of rows with one number for each unit."""
+    return float(n_rows * TYPICAL_SWEEPS * np.count_nonzero(entries(couplings_of(machine))))
+
+
+def values_of(rows):
+    """Values of each unit or group; None where belief propagation does not solve the rows."""
+    if rows.precision.any() or not all(map(has_log_prob, parts_of(rows.prior))):
+        return None
+    return columns_of_values(rows.prior) or None

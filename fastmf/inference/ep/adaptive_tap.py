@@ -7,8 +7,6 @@ the units under their cavities (Opper & Winther 2005; Tramel et al. 2018, Algori
     A1 = 1 / v - A2,        B1 = a / v - B2
 """
 
-from functools import partial
-
 import numpy as np
 
 from fastmf._common import arguments as check
@@ -29,16 +27,11 @@ from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
-
-# Tolerance and iterations of the solutions from other starts with which a row is compared.
-CHECK_TOL, MAX_CHECK_ITERATIONS = 1e-5, 100
-
 
 def adaptive_tap(
     model,
@@ -181,9 +174,7 @@ def _solved(model, common, init, tilts, schedule, damping, history, rng):
     result = rows[0] if single else stacked_rows(rows)
     found = _in_model_type(model, result)
     whole = start is not None and init is None
-    rough = partial(adaptive_tap, schedule="parallel", tol=CHECK_TOL, max_iter=MAX_CHECK_ITERATIONS)
-    mixed = partial(mixture, rough, N_CHECKED_STARTS)
-    return with_check(found, Question(model, outside, whole, mixed))
+    return with_check(found, Question(model, outside, whole))
 
 
 def _in_model_type(model, result):
