@@ -1,4 +1,4 @@
-"""Rates at which `reliable` finds wrong answers and doubts right ones, where no exact sums are made.
+"""Rates at which `reliable` finds wrong answers and doubts right ones, without exact sums.
 
 python scripts/reliability.py            the table of docs/project/design.md
 python scripts/reliability.py --quick    few machines, to see that it runs
@@ -9,6 +9,7 @@ range of a unit on average or 0.2 of one; right within half of these. Answers be
 """
 
 import argparse
+import itertools
 import time
 from collections import defaultdict
 
@@ -107,7 +108,7 @@ def deep(rng):
     sizes = rng.integers(5, 9, 3)
     units = two_valued(rng)
     scale = np.exp(rng.uniform(np.log(0.2), np.log(2.0))) * (2.0 if units is mf.Bernoulli else 1.0)
-    weights = [scale * rng.normal(size=pair) / 2 for pair in zip(sizes, sizes[1:], strict=False)]
+    weights = [scale * rng.normal(size=pair) / 2 for pair in itertools.pairwise(sizes)]
     return mf.DBM(weights, [units(fields(rng, n)) for n in sizes])
 
 
@@ -249,6 +250,7 @@ def row_of(solver, kind, results):
     known = [r[1] is not None for r in results]
     flagged = np.array([bool(r[1]) for r in results])
     wrong, right = error > 1, error <= 0.5
+    caught, false = (100 * flagged[part].sum() / max(part.sum(), 1) for part in (wrong, right))
     ms = [1e3 * np.median([r[k] for r in results]) for k in (2, 3)]
     by_reason = defaultdict(int)
     for (_, reason, *_), is_wrong in zip(results, wrong, strict=True):
@@ -256,8 +258,8 @@ def row_of(solver, kind, results):
             by_reason[reason.name] += 1
     reasons = ", ".join(f"{name} {n}" for name, n in sorted(by_reason.items()))
     return (
-        f"| {solver} | {kind} | {wrong.sum()}, {right.sum()} | {100 * flagged[wrong].mean():.1f} % "
-        f"| {100 * flagged[right].mean():.1f} % | {ms[0]:.1f} + {ms[1]:.1f} | {reasons} |"
+        f"| {solver} | {kind} | {wrong.sum()}, {right.sum()} | {caught:.1f} % "
+        f"| {false:.1f} % | {ms[0]:.1f} + {ms[1]:.1f} | {reasons} |"
         + ("" if all(known) else f" {known.count(False)} unknown")
     )
 

@@ -13,9 +13,9 @@ from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_importance_sampling, check_annealed
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
+from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking
-from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.categories import MAX_ENUMERATED_STATES

@@ -11,8 +11,8 @@ from fastmf._common.html import counts, extent, number, section, table
 # Between the message of a row that converged and the reasons not to trust it.
 BUT = ", but not reliable: "
 
-# judge(answer, question), the only entry, returns what `with_check` expects of a check. It is set by
-# the package of all solvers, which the solvers do not import.
+# The function judge(answer, question) of `with_check`. The package of all solvers appends it, so that
+# no solver imports checks.
 JUDGES = []
 
 
@@ -241,7 +241,7 @@ def stacked(*parts):
 
     def stack(name):
         values = [getattr(part, name) for part in parts]
-        if name in ("history", "solutions") or values[0] is None:
+        if name in ("history", "solutions") or any(x is None for x in values):
             return None
         if isinstance(values[0], tuple):
             return tuple(map(np.concatenate, zip(*values, strict=True)))

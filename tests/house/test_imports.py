@@ -56,6 +56,7 @@ ROOMS = {
         "ep": ("fixed_point", "gaussian", "mean_field"),
         "sampling": ("mean_field",),
         "missing": ("mean_field", "sampling"),
+        "checks": ("bp", "ep", "mean_field"),
     },
     "learning": {
         "training": (),

@@ -305,21 +305,22 @@ def belief_propagation(
     )
     if found.objective is not None:  # decoded
         return with_assignment_check(found, options, units, is_best)
-    return _checked(found, model, fields, whole=init is None)
+    return _checked(found, model, fields)
 
 
-def _checked(found, model, fields, stable=None, whole=True):
+def _checked(found, model, fields, stable=None):
     """The same `Beliefs` with what is computed when it is read."""
-    mixed = partial(
-        belief_propagation, n_starts=N_CHECKED_STARTS, max_iter=MAX_CHECK_SWEEPS, rng=0
-    )
+    mixed = partial(belief_propagation, n_starts=N_CHECKED_STARTS, max_iter=MAX_CHECK_SWEEPS, rng=0)
     found.__dict__["_loops"] = LayerLoops(model)
     sizes = model.weights.shape
     parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
     n_rows = max(len(np.atleast_2d(part)) for part in parts)
     field = np.hstack([np.broadcast_to(f, (n_rows, n)) for f, n in zip(parts, sizes, strict=True)])
-    tilt = Tilt(field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool))
-    return with_check(found, Question(model, tilt, whole, mixed, stable))
+    tilt = Tilt(
+        field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool)
+    )
+    mixed = mixed if stable is None else None
+    return with_check(found, Question(model, tilt, True, mixed, stable))
 
 
 def _from_starts(options, model, fields, n_rows):

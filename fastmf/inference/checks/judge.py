@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from fastmf._common.arguments import generator
 from fastmf.inference.checks.exact_sums import exact_rows, ranges
 from fastmf.inference.checks.other_methods import (
-    MAX_PRODUCTS,
+    MAX_SECONDS,
     N_STARTS,
     AdaptiveTap,
     HeldUnits,
@@ -12,12 +13,14 @@ from fastmf.inference.checks.other_methods import (
     Rows,
     adaptive_mixture,
     answers_of,
+    asked,
     joined,
     machine_of,
+    seconds_of_starts,
     split,
-    sweeps_of,
 )
 from fastmf.inference.checks.reasons import Answer, Reason, agree
+from fastmf.inference.mean_field.mixture import moved_from
 from fastmf.priors._protocol import can_sample
 
 # Share of the weight from which on a row with a start of its own is the answer of the whole model.
@@ -100,8 +103,9 @@ def _by_other_answers(question, rows, numbers):
         return _of_whole_model(question, rows, numbers)
     for method, reason in ((AdaptiveTap, Reason.ADAPTIVE_TAP), (Messages, Reason.MESSAGES)):
         other = method(rows)
-        if other.products <= MAX_PRODUCTS:
-            init = split(rows.machine, rows.mean), split(rows.machine, rows.var)
+        if other.seconds <= MAX_SECONDS:
+            start = moved_from(rows.mean, np.where(rows.clamped, 0, rows.var), generator(0))
+            init = split(rows.machine, start), split(rows.machine, rows.var)
             return _contradictions(rows, other.answers(init), reason)
     return None
 
@@ -113,7 +117,7 @@ def _of_whole_model(question, rows, numbers):
         if question.stable is not None and not question.stable[row]:
             reasons[k] = Reason.UNSTABLE
             continue
-        others, settled = held.answers(k) if held.products <= MAX_PRODUCTS else ([], False)
+        others, settled = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
         answer = Answer(rows.log_partition[k], rows.mean[k])
         if not all(agree(answer, other, _widths(rows, k)) for other in others):
             reasons[k] = Reason.HELD_UNITS
@@ -131,16 +135,18 @@ def _of_whole_model(question, rows, numbers):
 def _of_starts_and_adaptive_tap(question, rows):
     """The same where units are not discrete, or messages with held units do not settle."""
     adaptive, reasons = AdaptiveTap(rows), [""] * len(rows.mean)
-    if adaptive.products > MAX_PRODUCTS:
+    if adaptive.seconds > MAX_SECONDS:
         return None
     if question.mixed is not None:
         reasons = _contradictions(rows, adaptive.answers(), Reason.ADAPTIVE_TAP)
     if can_sample(rows.machine.layers[0]):
-        products = sweeps_of(rows.machine, len(rows.mean)) if question.mixed else adaptive.products
-        if 2 * N_STARTS * products > MAX_PRODUCTS:
+        mixtures = 2 * N_STARTS * adaptive.seconds
+        if question.mixed is not None:
+            mixtures = seconds_of_starts(rows)
+        if mixtures > MAX_SECONDS:
             return None
         mixed = question.mixed or adaptive_mixture
-        others = answers_of(mixed(rows.machine, **rows.tilts()), rows)
+        others = answers_of(asked(mixed, rows.machine, **rows.tilts()), rows)
         more = _contradictions(rows, others, Reason.STARTS)
         reasons = [x or y for x, y in zip(reasons, more, strict=True)]
     return reasons

@@ -28,13 +28,16 @@ from fastmf.priors._protocol import as_dtype, has_log_prob, parts_of
 from fastmf.priors._queries import columns_of_values
 from fastmf.priors.concatenated import concatenate
 
-# Units that are held, one after another; sweeps of belief propagation, and its tolerance.
-N_HELD, MAX_SWEEPS, TOL = 12, 200, 1e-6
+# Units that are held, one after another, at least and at most; sweeps and tolerance of belief
+# propagation.
+MIN_HELD, MAX_HELD, MAX_SWEEPS, TOL = 4, 12, 100, 1e-6
+# Variance that every free unit has, and size that couplings have, where these choose units.
+SMALLEST_VARIANCE, MAX_COUPLING = 1e-12, 1e50
 # Starts of mixtures; tolerance and iterations of adaptive TAP from these.
 N_STARTS, ROUGH_TOL, MAX_ITERATIONS = 20, 1e-5, 100
-# Sweeps and iterations that methods take about, and the multiplications that a check of all rows
-# together may take: some tenths of a second.
-TYPICAL_SWEEPS, TYPICAL_ITERATIONS, MAX_PRODUCTS = 100, 20, 2**27
+# Seconds that a check of all rows may take by these estimates: of a message, of a multiplication of
+# a sweep or of matrices; and iterations of adaptive TAP. Verdicts do not depend on a clock.
+MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS, TYPICAL_ITERATIONS = 0.5, 1e-8, 1e-9, 20
 
 
 class Rows(NamedTuple):
@@ -108,11 +111,12 @@ def split(machine, x):
 class HeldUnits:
     """Belief propagation with single units held at each of their values.
 
-    `products` counts multiplications in all rows: infinite where that is not possible.
+    As many units are held as time allows; `seconds` is that of the fewest in all rows, infinite
+    where belief propagation does not solve them.
     """
 
     def __init__(self, rows):
-        self.rows, self.products, self.values = rows, np.inf, values_of(rows)
+        self.rows, self.seconds, self.values = rows, np.inf, values_of(rows)
         if self.values is None:
             return
         self.graph = graph_of(rows.machine)
@@ -120,15 +124,16 @@ class HeldUnits:
         self.ends = np.cumsum(sizes)
         self.starts = self.ends - sizes
         counts = np.sort([len(values) for values in self.values])[::-1]
-        n_sweeps = len(rows.mean) * counts[:N_HELD].sum() * counts.max(initial=1)
-        self.products = n_sweeps * sweeps_of(self.graph)
+        seconds = len(rows.mean) * seconds_of_messages(self.graph, self.values)
+        self.seconds = seconds * counts[:MIN_HELD].sum()
+        self.n_held = min(MAX_HELD, int(MAX_SECONDS / (seconds * counts.max(initial=1) + 1e-300)))
 
     def answers(self, k):
         """Answers of a row by each unit that is held, and whether all of them have converged."""
         row = self.rows.chosen([k])
         units = self._units(row)
-        if not len(units):
-            return [], False
+        if not len(units):  # without couplings there is no error
+            return [], True
         clamps, owners = [], []
         base = np.where(row.clamped[0], row.mean[0], np.nan)
         for unit in units:
@@ -137,9 +142,12 @@ class HeldUnits:
                 clamp[self.starts[unit] : self.ends[unit]] = value
                 clamps.append(clamp)
                 owners.append(unit)
-        solved = belief_propagation(
-            self.graph, field=row.field[0], clamp=np.array(clamps), tol=TOL, max_iter=MAX_SWEEPS
-        )
+        solved = asked(
+            belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps), tol=TOL,
+            max_iter=MAX_SWEEPS,
+        )  # fmt: skip
+        if solved is None:
+            return [], False
         answers, owners = [], np.array(owners)
         for unit in units:
             held = np.flatnonzero(owners == unit)
@@ -153,30 +161,33 @@ class HeldUnits:
         return answers, len(answers) == len(units)
 
     def _units(self, row):
-        """The free units that are coupled most strongly, by variances: at most `N_HELD`."""
+        """The free units that are coupled most strongly, by variances."""
         squares = with_entries(self.graph.couplings, _finite_square)
-        var = np.where(row.clamped[0], 0, np.maximum(row.var[0], 0))
+        # Units that seem certain are held where no unit does not.
+        var = np.where(row.clamped[0], 0, np.maximum(row.var[0], SMALLEST_VARIANCE))
         strength = np.add.reduceat(var * (squares @ var), self.starts)
-        order = np.argsort(-strength, kind="stable")[:N_HELD]
+        order = np.argsort(-strength, kind="stable")[: max(self.n_held, MIN_HELD)]
         return order[strength[order] > 0]
 
 
 def _finite_square(w):
-    return np.square(np.clip(w, -1e50, 1e50))
+    return np.square(np.clip(w, -MAX_COUPLING, MAX_COUPLING))
 
 
 class AdaptiveTap:
     """Adaptive TAP, of machines without clamped units and groups."""
 
     def __init__(self, rows):
-        self.rows, self.products, machine = rows, np.inf, rows.machine
+        self.rows, self.seconds, machine = rows, np.inf, rows.machine
         if not (rows.clamped.any() or any(map(has_groups, machine.layers))):
             shape = couplings_of(machine).shape
-            self.products = len(rows.mean) * TYPICAL_ITERATIONS * np.prod(shape) * min(shape)
+            products = TYPICAL_ITERATIONS * float(np.prod(shape)) * min(shape)
+            self.seconds = len(rows.mean) * products * PRODUCT_SECONDS
 
     def answers(self, init=None):
         """The answer of each row, None where it has not converged."""
-        return answers_of(adaptive_tap(self.rows.machine, init, **self.rows.tilts()), self.rows)
+        solved = asked(adaptive_tap, self.rows.machine, init, **self.rows.tilts())
+        return answers_of(solved, self.rows)
 
 
 def adaptive_mixture(machine, **tilts):
@@ -192,17 +203,19 @@ class Messages:
     """
 
     def __init__(self, rows):
-        self.rows, self.products, self.values = rows, np.inf, values_of(rows)
-        if self.values is not None and max(map(len, self.values)) == 2 or only_groups(rows.prior):
+        self.rows, self.seconds, self.values = rows, np.inf, values_of(rows)
+        if self.values is None:
+            return
+        if only_groups(rows.prior) or max(map(len, self.values)) == 2:
             self.graph = graph_of(rows.machine)
-            largest = max(map(len, self.values))
-            self.products = len(rows.mean) * largest * sweeps_of(self.graph)
+            self.seconds = len(rows.mean) * seconds_of_messages(self.graph, self.values)
 
     def answers(self, init):
         """The answer of each row, None where it has not converged."""
         rows, parts, first = self.rows, [], 0
+        start = joined(rows.machine, init[0])
         for values, size in zip(self.values, column_sizes(rows.prior), strict=True):
-            mean = rows.mean[:, first : first + size]
+            mean = start[:, first : first + size]
             first += size
             if size == 1:
                 low, high = values.min(), values.max()
@@ -211,15 +224,25 @@ class Messages:
             parts.append(np.clip(mean, 0, 1))
         units = GraphUnits(self.graph)
         messages = returned_messages(messages_of(units, np.hstack(parts)), units)
-        solved = belief_propagation(
-            self.graph, init=messages, field=rows.field, clamp=rows.clamp, tol=TOL,
-            max_iter=MAX_SWEEPS,
+        solved = asked(
+            belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
+            tol=TOL, max_iter=MAX_SWEEPS,
         )  # fmt: skip
         return answers_of(solved, rows)
 
 
+def asked(solve, *arguments, **options):
+    """The result of a solver; None if it refuses couplings, as too large ones."""
+    try:
+        return solve(*arguments, **options)
+    except ValueError:
+        return None
+
+
 def answers_of(solved, rows):
     """The answers of a `FixedPoint` of the machine of rows, None where it has not converged."""
+    if solved is None:
+        return [None] * len(rows.mean)
     mean = joined(rows.machine, solved.mean)
     values, ended = np.atleast_1d(solved.log_partition), np.atleast_1d(solved.converged)
     n = len(rows.mean)
@@ -242,9 +265,24 @@ def couplings_of(machine):
     return machine.weights if isinstance(machine, RBM) else machine.couplings
 
 
-def sweeps_of(machine, n_rows=1):
-    """Multiplications of the sweeps of rows with one number for each unit."""
-    return float(n_rows * TYPICAL_SWEEPS * np.count_nonzero(entries(couplings_of(machine))))
+def seconds_of_messages(graph, values):
+    """Estimated time of belief propagation of one row, with these values of all units."""
+    groups = [x.shape[1] for x in values]
+    n_values = max((len(x) for x, size in zip(values, groups, strict=True) if size == 1), default=2)
+    # Groups have a coupling for each pair of states, and two-valued units one message an edge.
+    n_numbers = n_couplings(graph) * (n_values**2 if n_values > 2 else 1)
+    return MAX_SWEEPS * n_numbers * MESSAGE_SECONDS
+
+
+def seconds_of_starts(rows):
+    """Estimated time of the mixtures of a mean-field solver."""
+    sweeps = 2 * N_STARTS * MAX_ITERATIONS * len(rows.mean)
+    return sweeps * n_couplings(rows.machine) * PRODUCT_SECONDS
+
+
+def n_couplings(machine):
+    """Number of couplings that are not zero."""
+    return int(np.count_nonzero(entries(couplings_of(machine))))
 
 
 def values_of(rows):

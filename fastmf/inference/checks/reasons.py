@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Nats, and fractions of the range of a unit on average and of one unit, by which answers may differ.
+# Nats, and fractions of the range of units on average and of one unit, by which answers may differ.
 MAX_NATS, MAX_MEAN, MAX_ONE_MEAN = 1.0, 0.05, 0.2
 
 

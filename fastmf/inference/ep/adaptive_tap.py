@@ -33,6 +33,7 @@ from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
+
 def adaptive_tap(
     model,
     init=None,

@@ -8,8 +8,8 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf.inference.fixed_point import Question, ending_of, replaced, with_check, with_solutions
 from fastmf.inference.mean_field._rows import start_and_tilt
+from fastmf.inference.mean_field.discrete_units import extreme_starts, has_many_values
 from fastmf.inference.mean_field.naive_bound import layout_of_checks, random_starts
-from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
 from fastmf.inference.mean_field.solutions import distinct, solutions_of
 
 # Standard deviations by which means are moved from solutions, which are then solved again.
@@ -92,7 +92,7 @@ def _mixed_row(solve, starts, rng):
         means, variances = (_of(getattr(first, name), lambda x: x[kept]) for name in NAMES[:2])
         layered = isinstance(means, tuple)
         pairs = zip(*((means, variances) if layered else ((means,), (variances,))), strict=True)
-        moved = tuple(_moved(mean, var, rng) for mean, var in pairs)
+        moved = tuple(moved_from(mean, var, rng) for mean, var in pairs)
         ends = solve((moved if layered else moved[0], variances))
         rows, then = _stable_ones(ends)
         if len(rows):
@@ -103,7 +103,8 @@ def _mixed_row(solve, starts, rng):
     return *_mixture(first, rows, members), False
 
 
-def _moved(mean, var, rng):
+def moved_from(mean, var, rng):
+    """Means a hundredth of a standard deviation away, which leave an unstable solution."""
     noise = SPREAD * np.sqrt(np.maximum(var, 0)) * rng.standard_normal(mean.shape)
     return (mean + noise).astype(mean.dtype)
 

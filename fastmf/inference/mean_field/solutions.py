@@ -7,7 +7,7 @@ import scipy
 
 from fastmf._common import html
 from fastmf._common.arguments import number
-from fastmf.inference.fixed_point import some_rows
+from fastmf.inference.fixed_point import FixedPoint, some_rows
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
 from fastmf.models._layered import is_integrated
@@ -125,7 +125,8 @@ def distinct_solutions(reached, merge_tol=1e-2):
     Solutions
     """
     rows, members = distinct(reached, merge_tol)
-    return solutions_of(reached, rows, members)._replace(fixed_points=some_rows(reached, rows))
+    points = some_rows(reached, rows) if isinstance(reached, FixedPoint) else None
+    return solutions_of(reached, rows, members)._replace(fixed_points=points)
 
 
 def solutions_of(reached, rows, members):

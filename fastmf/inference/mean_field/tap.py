@@ -28,7 +28,12 @@ from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture, mixture_of_starts, tilt_of
+from fastmf.inference.mean_field.mixture import (
+    N_CHECKED_STARTS,
+    mixture,
+    mixture_of_starts,
+    tilt_of,
+)
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows

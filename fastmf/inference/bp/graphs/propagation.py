@@ -89,13 +89,11 @@ def _propagate(options, units, init):
     else:
         solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
     mixed = partial(_mixed, options)
-    return graph_beliefs(
-        options, units, solved, probability, n_rows is None, mixed=mixed, init=init
-    )
+    return graph_beliefs(options, units, solved, probability, n_rows is None, mixed=mixed)
 
 
 def _mixed(options, model, field=None, clamp=None):
-    """The `GraphBeliefs` of mixtures of fixed points, with which those of one start are compared."""
+    """The `GraphBeliefs` of mixtures of fixed points, with which one start is compared."""
     options = replace(
         options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, pairwise=False,
         messages=False, history=False, damping=None, spectral_radius=False,

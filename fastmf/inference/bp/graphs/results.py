@@ -6,8 +6,8 @@ import numpy as np
 
 from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
-from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.loops import LoopTerms
+from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
 from fastmf.kernels.mean_field.arguments import Tilt
@@ -19,7 +19,7 @@ NONE_FOUND = (
 )
 
 
-def graph_beliefs(options, units, solved, probability, single, several=None, mixed=None, init=None):
+def graph_beliefs(options, units, solved, probability, single, several=None, mixed=None):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`.
 
     Parameters
@@ -34,8 +34,6 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         Results of the starts of each row.
     mixed : callable, optional
         As for `Question`.
-    init : array, optional
-        Messages from which rows started.
     """
     dtype, record = units.model.dtype, solved.record
     mean, var, b, labels = _units(units, solved)
@@ -90,7 +88,7 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         found.__dict__["_loops"] = LoopTerms(units, points, of_pairs)
         if units.is_forest:  # exact
             return with_check(found, all_right)
-        return with_check(found, Question(units.model, _tilt_of(units), init is None, mixed, stable))
+        return with_check(found, Question(units.model, _tilt_of(units), True, mixed, stable))
     return found
 
 

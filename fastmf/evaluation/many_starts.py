@@ -16,9 +16,7 @@ _FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
 SOLVERS = {"tap": tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
 
 
-def solutions(
-    model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False, **options
-):
+def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False, **options):
     """Distinct fixed points of a model that a solver reaches from many starts.
 
     Parameters
