@@ -11,9 +11,9 @@ from fastmf._common.html import counts, extent, number, section, table
 # Between the message of a row that converged and the reasons not to trust it.
 BUT = ", but not reliable: "
 
-# The function judge(answer, question) of `with_check`. The package of all solvers appends it, so that
-# no solver imports checks.
-JUDGES = []
+# The function judge(answer, question) of `with_check`. The package of all solvers appends it, so
+# that no solver imports checks.
+JUDGES: list = []
 
 
 class Question(NamedTuple):
@@ -137,11 +137,19 @@ class FixedPoint:
 
     @property
     def reliable(self):
-        """Whether each row passes the checks of its solver, or None if there are none.
+        """Whether each row agrees with exact sums or other methods, or None if that is not known.
 
-        bool, bool array (n_rows,) or None. False: the row has not converged, or what it says
-        contradicts a check; the reason stands in `message`. The checks are made when this or
-        `message` is first read.
+        bool, bool array (n_rows,) or None. False: the row has not converged, or a check contradicts
+        it; the reason stands in `message`. Checks are made when one of them is first read.
+
+        Answers agree if their log-partitions differ by at most 1 nat, and means by at most 0.05 of
+        the range of a unit on average and 0.2 of one (4 standard deviations of unbounded units).
+        Exact sums decide where they take up to some 0.5 s for all rows. Elsewhere a row must agree
+        with belief propagation with single units held at each of their values, and where that does
+        not settle, or units are not discrete, with the mixture from 20 starts and `adaptive_tap`.
+        A row with `init` is compared with `adaptive_tap`, or belief propagation, from its means, as
+        it may be one solution of several. None: the checks would take longer than about 0.5 s, or
+        no method takes such units. See `fastmf.inference.checks` and the guide.
         """
         reasons = self._reasons()
         if reasons is None:

@@ -223,20 +223,8 @@ def belief_propagation(
     those of `n_starts` rows with messages for a row, one row after another.
     A fixed point without preference, as of a ferromagnet without a field, need not be stable.
 
-    Reading `reliable` or `message` of the result of sum-product checks converged rows. Where exact
-    sums are quick (tables of 2^23 entries, or a layer of about 15 units), it says whether the log-
-    partition is within 1 nat of them, and probabilities within 0.05 on average and 0.2 each.
-    Elsewhere (not of an RBM with categorical units) rows are flagged if their log-partition is
-    below a naive mean-field bound; if the next term of the loop series (`loop_correction`) exceeds
-    1 nat; if 20 starts lead elsewhere (up to 20,000 coupled pairs); and on a graph if messages
-    settle with damping only, or naive mean field has a solution elsewhere, unless no start leads
-    there and the next term is below 0.05 nats. Of two-valued units the second order counts, too:
-    rows are flagged if random perturbations of messages grow (spin glass), if both orders exceed 1
-    nat or, where the first is negative, change probabilities by more than 0.05 on average or 0.2
-    each. Without exact sums 7 of 960 random graphs of 14 to 25 units were wrong and reliable (18
-    without the second order), and 22 right and flagged (20); of 510 others 7 (10) and 12 (11). Of
-    50 digits, half of each free in an RBM of 16 hidden units learned from MNIST, 36 are reliable,
-    within 0.25 nats; of the 14 flagged 10 are off by 0.4 to 6 nats. See `Beliefs.unique`.
+    Reading `reliable` or `message` of the result of sum-product compares converged rows with exact
+    sums or other methods: see `FixedPoint.reliable`, and `Beliefs.unique`.
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing long
     after the beliefs have stopped; the undamped sweep that confirms convergence sets them to their

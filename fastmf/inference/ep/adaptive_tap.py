@@ -90,14 +90,6 @@ def adaptive_tap(
     parallel schedule does not converge, whatever the damping; then "auto" descends on the energy,
     for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
     cost per iteration, of which ten to fifty are needed.
-    Checks behind `reliable` are exact sums where these are quick, as for `tap`. Elsewhere rows are
-    compared with a naive mean-field bound; without `init` with the mixture of the fixed points that
-    other starts lead to (up to some 200 x 200 units), from which they may differ by 1 nat, and by
-    0.05 of the range of their means on average; and pairs of discrete units, each corrected alone,
-    may change the log-partition by 1 nat and means by 0.15 of their range, 0.03 on average (Opper,
-    Paquet & Winther 2013; Cseke & Heskes 2011; up to 2048 binary units a row). Of 1,264 random
-    machines without exact sums 325 were wrong by the measure of these: 28 pass, by up to 0.4 nats
-    and a mean by 0.24 of its range, and 50 of 939 right ones do not.
 
     Examples
     --------

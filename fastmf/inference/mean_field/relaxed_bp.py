@@ -93,7 +93,6 @@ def relaxed_bp(
     where TAP evaluates them once for each unit; each thread holds 4 n_visible n_hidden numbers,
     whatever the number of rows. The Bethe estimate is not stationary in the messages, so that its
     derivative by a coupling is not a function of the marginals as it is in TAP.
-    Checks behind `reliable` are those of `tap`: exact sums where these are quick, else bounds.
 
     Examples
     --------

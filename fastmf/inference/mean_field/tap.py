@@ -158,36 +158,8 @@ def tap(
     Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
     `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
     in which they are updated one after another, whatever the schedule.
-    Reading `reliable` or `message` of the result checks converged rows of orders 2 and 3. Where
-    exact sums take up to some 0.5 s for all rows (a fully visible machine of about 20 dense units
-    for one row or 14 for 50, a graph of small width, or a smaller layer of about 15 discrete
-    units), these decide: a row is reliable if its log-partition is within 1 nat of them, and its
-    means or probabilities within 0.05 of their range on average and 0.2 each, where a Gaussian
-    unit's range is 4 standard deviations. A row with `init` may be one solution of several: if its
-    log-partition leaves it a share w below 3/4 of the weight, means may differ by 1 - w more, and
-    the following checks are made, too. Elsewhere rows are checked against a naive mean-field bound
-    found from the row's means, without `init` also from other starts; for discrete units also
-    whether the fixed point is stable, which it is not in a spin glass, and in binary machines at
-    order 2 whether the third order in the couplings exceeds both 1 nat and the second, or single
-    pairs contribute 1 nat in other orders than the second. Other discrete units have that check of
-    pairs, too; messages of belief propagation are sent from their means (where tables have at most
-    2^22 numbers), which may change means or probabilities by 0.07 of their range and the
-    log-partition by 0.4 nats; and without `init` they are solved again from their lowest and
-    highest values and other starts: a row is not reliable where another solution with a
-    log-partition at most 3 nats below has other means. See
-    `fastmf.inference.mean_field.reliability`. No check of this kind is complete: a row may be a
-    solution of small weight. It takes about as long as 150 sweeps, with more values some three
-    times as long, and is not made otherwise.
-    Figures without exact sums: of 1,596 random Potts machines 366 were wrong (by 1 nat, a
-    probability by 0.2, or all by 0.05 on average): 11 of them pass, and none of 1,021 that are
-    right (within 0.2 nats and 0.05) does not. Of machines trained on 20,000 (500 units:
-    10,000) images of MNIST with 25, 100 and 500 hidden units, and on scikit-learn's digits with 25
-    and 100, none of 1,500 solutions from data was flagged; without `init` one of the seven was,
-    whose log-partition is 8 nats too low as that of the machine. All solutions of a
-    Sherrington-Kirkpatrick machine below its critical temperature were, and of 300 random RBMs of
-    up to 11 x 11 spins none that is off by less than 0.1 nats, 95% of those off by 1 to 3 nats and
-    all that are off by more.
-    With Gaussian units that are integrated out there are no checks but exact sums.
+    Reading `reliable` or `message` of the result compares converged rows with exact sums or other
+    methods: see `FixedPoint.reliable`.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
     accelerated or oscillates these are therefore evaluated at the average of the old and the new
