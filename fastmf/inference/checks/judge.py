@@ -56,12 +56,13 @@ def reasons_of(solved, question, exact_sums=True):
     undecided = np.array([reason is None for reason in decided])
     if undecided.any():
         tilt = [np.broadcast_to(part, mean.shape)[undecided] for part in tilt]
-        rest = Rows(machine_of(model), mean[undecided], var[undecided],
-                    values[rows][undecided].astype(np.float64), *tilt)  # fmt: skip
-        found = _by_other_answers(question, rest, rows[undecided])
-        if found is None:
+        numbers = rows[undecided]
+        log_partition = values[numbers].astype(np.float64)
+        judged = Rows(machine_of(model), mean[undecided], var[undecided], log_partition, *tilt)
+        by_methods = _by_other_answers(question, judged, numbers)
+        if by_methods is None:
             return None
-        for row, reason in zip(rows[undecided], found, strict=True):
+        for row, reason in zip(numbers, by_methods, strict=True):
             reasons[row] = reason
     return reasons
 
@@ -125,11 +126,12 @@ def _of_whole_model(question, rows, numbers):
             unsettled.append(k)
     if not unsettled:
         return reasons
-    rest = rows.chosen(unsettled)
-    more = _of_starts_and_adaptive_tap(question, rest)
-    for k, reason in zip(unsettled, more or (), strict=more is not None):
+    more = _of_starts_and_adaptive_tap(question, rows.chosen(unsettled))
+    if more is None:
+        return None
+    for k, reason in zip(unsettled, more, strict=True):
         reasons[k] = reason
-    return None if more is None else reasons
+    return reasons
 
 
 def _of_starts_and_adaptive_tap(question, rows):
