@@ -13,6 +13,7 @@ from fastmf.inference.checks.other_methods import (
     Rows,
     adaptive_mixture,
     answers_of,
+    are_too_large,
     asked,
     joined,
     machine_of,
@@ -55,6 +56,8 @@ def reasons_of(solved, question, exact_sums=True):
         reasons[row] = reason or ""
     undecided = np.array([reason is None for reason in decided])
     if undecided.any():
+        if are_too_large(model, undecided.sum(), question.whole):
+            return None
         tilt = [np.broadcast_to(part, mean.shape)[undecided] for part in tilt]
         numbers = rows[undecided]
         log_partition = values[numbers].astype(np.float64)

@@ -253,6 +253,18 @@ def answers_of(solved, rows):
     return [Answer(x, m) if ok and np.isfinite(x) else None for x, m, ok in ends]
 
 
+def are_too_large(model, n_rows, whole):
+    """Whether all methods would take too long, by the sizes of a model alone."""
+    layered = isinstance(model, Layered)
+    parts = model.couplings if layered else (model.couplings,)
+    sizes = [sum(model.sizes[k::2]) for k in (0, 1)] if layered else model.couplings.shape
+    n_messages = sum(map(count_couplings, parts)) * (2 if layered else 1)
+    n_solves = n_rows * (2 * MIN_HELD if whole else 1)
+    messages = n_solves * MAX_SWEEPS * n_messages * MESSAGE_SECONDS
+    products = n_rows * TYPICAL_ITERATIONS * float(np.prod(sizes)) * min(sizes) * PRODUCT_SECONDS
+    return min(messages, products) > MAX_SECONDS
+
+
 def graph_of(machine):
     """An RBM as a BoltzmannMachine, as which its units can be held."""
     if isinstance(machine, RBM):
@@ -282,7 +294,12 @@ def seconds_of_starts(rows):
 
 def n_couplings(machine):
     """Number of couplings that are not zero."""
-    return int(np.count_nonzero(entries(couplings_of(machine))))
+    return count_couplings(couplings_of(machine))
+
+
+def count_couplings(couplings):
+    """Number of entries that are not zero."""
+    return int(np.count_nonzero(entries(couplings)))
 
 
 def values_of(rows):
