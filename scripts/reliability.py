@@ -288,7 +288,8 @@ def main():
             for name, solve in SOLVERS.items():
                 results[name] += measured(solve, models)
         for name, rows in results.items():
-            print(row_of(name, kind, rows), flush=True)
+            if rows:
+                print(row_of(name, kind, rows), flush=True)
 
 
 if __name__ == "__main__":

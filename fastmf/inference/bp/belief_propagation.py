@@ -36,8 +36,9 @@ from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.layer_loops import LayerLoops
 from fastmf.inference.bp.layer_solutions import propagate_from_starts
-from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS, N_CHECKED_STARTS
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import Question, with_check, with_solutions
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.mean_field.arguments import Tilt

@@ -6,11 +6,10 @@ from fastmf._common.arguments import generator
 from fastmf.inference.checks.exact_sums import exact_rows, ranges
 from fastmf.inference.checks.other_methods import (
     MAX_SECONDS,
-    N_STARTS,
     AdaptiveTap,
     HeldUnits,
-    Messages,
-    Rows,
+    JudgedRows,
+    MessagesFromMeans,
     adaptive_mixture,
     answers_of,
     are_too_large,
@@ -21,7 +20,7 @@ from fastmf.inference.checks.other_methods import (
     split,
 )
 from fastmf.inference.checks.reasons import Answer, Reason, agree
-from fastmf.inference.mean_field.mixture import moved_from
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, moved_from
 from fastmf.priors._protocol import can_sample
 
 # Share of the weight from which on a row with a start of its own is the answer of the whole model.
@@ -61,7 +60,9 @@ def reasons_of(solved, question, exact_sums=True):
         tilt = [np.broadcast_to(part, mean.shape)[undecided] for part in tilt]
         numbers = rows[undecided]
         log_partition = values[numbers].astype(np.float64)
-        judged = Rows(machine_of(model), mean[undecided], var[undecided], log_partition, *tilt)
+        judged = JudgedRows(
+            machine_of(model), mean[undecided], var[undecided], log_partition, *tilt
+        )
         by_methods = _by_other_answers(question, judged, numbers)
         if by_methods is None:
             return None
@@ -105,7 +106,10 @@ def _by_other_answers(question, rows, numbers):
     """Reason why each row is not reliable, "" if it is; None if methods would take too long."""
     if question.whole:
         return _of_whole_model(question, rows, numbers)
-    for method, reason in ((AdaptiveTap, Reason.ADAPTIVE_TAP), (Messages, Reason.MESSAGES)):
+    for method, reason in (
+        (AdaptiveTap, Reason.ADAPTIVE_TAP),
+        (MessagesFromMeans, Reason.MESSAGES),
+    ):
         other = method(rows)
         if other.seconds <= MAX_SECONDS:
             start = moved_from(rows.mean, np.where(rows.clamped, 0, rows.var), generator(0))
@@ -145,7 +149,7 @@ def _of_starts_and_adaptive_tap(question, rows):
     if question.mixed is not None:
         reasons = _contradictions(rows, adaptive.answers(), Reason.ADAPTIVE_TAP)
     if can_sample(rows.machine.layers[0]):
-        mixtures = 2 * N_STARTS * adaptive.seconds
+        mixtures = 2 * N_CHECKED_STARTS * adaptive.seconds
         if question.mixed is not None:
             mixtures = seconds_of_starts(rows)
         if mixtures > MAX_SECONDS:

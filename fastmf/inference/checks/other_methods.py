@@ -19,7 +19,7 @@ from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.checks.reasons import Answer
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
-from fastmf.inference.mean_field.mixture import mixture
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import entries, with_entries
 from fastmf.models._layered import Layered
@@ -30,17 +30,17 @@ from fastmf.priors.concatenated import concatenate
 
 # Units that are held, one after another, at least and at most; sweeps and tolerance of belief
 # propagation.
-MIN_HELD, MAX_HELD, MAX_SWEEPS, TOL = 4, 12, 100, 1e-6
+MIN_HELD, MAX_HELD, MAX_SWEEPS, MESSAGE_TOL = 4, 12, 100, 1e-6
 # Variance that every free unit has, and size that couplings have, where these choose units.
 SMALLEST_VARIANCE, MAX_COUPLING = 1e-12, 1e50
-# Starts of mixtures; tolerance and iterations of adaptive TAP from these.
-N_STARTS, ROUGH_TOL, MAX_ITERATIONS = 20, 1e-5, 100
+# Tolerance and iterations of adaptive TAP from the starts of a mixture.
+ROUGH_TOL, MAX_ITERATIONS = 1e-5, 100
 # Seconds that a check of all rows may take by these estimates: of a message, of a multiplication of
 # a sweep or of matrices; and iterations of adaptive TAP. Verdicts do not depend on a clock.
 MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS, TYPICAL_ITERATIONS = 0.5, 1e-8, 1e-9, 20
 
 
-class Rows(NamedTuple):
+class JudgedRows(NamedTuple):
     """Rows to be judged: answers, and tilts with which they were solved.
 
     Parameters
@@ -65,7 +65,7 @@ class Rows(NamedTuple):
 
     def chosen(self, rows):
         """The same for some rows."""
-        return Rows(self.machine, *(part[rows] for part in self[1:]))
+        return JudgedRows(self.machine, *(part[rows] for part in self[1:]))
 
     @property
     def prior(self):
@@ -143,8 +143,8 @@ class HeldUnits:
                 clamps.append(clamp)
                 owners.append(unit)
         solved = asked(
-            belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps), tol=TOL,
-            max_iter=MAX_SWEEPS,
+            belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps),
+            tol=MESSAGE_TOL, max_iter=MAX_SWEEPS,
         )  # fmt: skip
         if solved is None:
             return [], False
@@ -193,10 +193,10 @@ class AdaptiveTap:
 def adaptive_mixture(machine, **tilts):
     """The mixture of the fixed points of adaptive TAP from several starts."""
     solve = partial(adaptive_tap, schedule="parallel", tol=ROUGH_TOL, max_iter=MAX_ITERATIONS)
-    return mixture(solve, N_STARTS, machine, **tilts)
+    return mixture(solve, N_CHECKED_STARTS, machine, **tilts)
 
 
-class Messages:
+class MessagesFromMeans:
     """Belief propagation from the messages that units send at the means of rows.
 
     Probabilities of their states are known from the means of groups, and of two values.
@@ -226,7 +226,7 @@ class Messages:
         messages = returned_messages(messages_of(units, np.hstack(parts)), units)
         solved = asked(
             belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
-            tol=TOL, max_iter=MAX_SWEEPS,
+            tol=MESSAGE_TOL, max_iter=MAX_SWEEPS,
         )  # fmt: skip
         return answers_of(solved, rows)
 
@@ -288,7 +288,7 @@ def seconds_of_messages(graph, values):
 
 def seconds_of_starts(rows):
     """Estimated time of the mixtures of a mean-field solver."""
-    sweeps = 2 * N_STARTS * MAX_ITERATIONS * len(rows.mean)
+    sweeps = 2 * N_CHECKED_STARTS * MAX_ITERATIONS * len(rows.mean)
     return sweeps * n_couplings(rows.machine) * PRODUCT_SECONDS
 
 

@@ -8,8 +8,9 @@ from fastmf._outcomes import CONVERGED, INFEASIBLE
 from fastmf.inference.bp.graphs.elimination import eliminated_units
 from fastmf.inference.bp.graphs.results import all_right, graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved
-from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS, N_CHECKED_STARTS
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import replaced, with_check
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.models._quick_elimination import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.

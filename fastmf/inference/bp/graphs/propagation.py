@@ -27,7 +27,8 @@ from fastmf.inference.bp.graphs.trees import (
     spanning_tree,
 )
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS, N_CHECKED_STARTS
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 
