@@ -114,7 +114,7 @@ def test_approximate_scores_say_how_much_they_are_off(strength):
         with pytest.warns(ConvergenceWarning, match="by belief propagation are about") as said:
             found = machine.score_samples(X, Y)
         told = float(re.search(r"about (\S+) nats too", str(said[0].message))[1])
-        assert abs(found - right).mean() == pytest.approx(told, abs=0.3) and told > 1
+        assert abs(found - right).mean() == pytest.approx(told, rel=0.02) and told > 1
     else:
         np.testing.assert_allclose(machine.score_samples(X, Y), right, atol=0.05)
 
