@@ -11,7 +11,7 @@ ALGORITHMS = {
     "mixed": bp_types.MIXED_PRODUCT,
 }
 ON_GRAPHS, AUTO = "tree_reweighted", "auto"
-BP_SCHEDULES = "parallel", "sequential", "residual"
+BP_SCHEDULES = "parallel", "sequential"
 # Residuals beyond this number are kept only if asked for; cycles are then not recognised.
 MAX_HISTORY_SIZE = 2**26
 

@@ -94,7 +94,7 @@ def belief_propagation(
         array for a graph.
     clamp : array or pair of arrays, optional
         Values of clamped units, NaN where free, as in `tap`, which takes masks, too.
-    schedule : {"sequential", "parallel", "residual"}, optional
+    schedule : {"sequential", "parallel"}, optional
         Order of updates on a graph, by default sequential; see Notes. An RBM has one of its own,
         unless it is given.
     init : None, array or Beliefs
@@ -203,8 +203,7 @@ def belief_propagation(
 
     Graphs are computed in float64. Forests are recognised and exact after two sweeps, from the last
     unit in breadth-first order to the first and back; all other solves begin with these. Sequential
-    sweeps go on in that way, parallel ones send all messages at once, and the residual schedule
-    always updates the unit that has received the largest change. `tol` is relative to 1 + abs(x)
+    sweeps go on in that way, parallel ones send all messages at once. `tol` is relative to 1 + abs(x)
     for log-messages x, too, which are damped as such where units have more than two states. The
     assignment of max-product is exact on forests; otherwise units are decoded one after another
     given those before, after some of the sweeps, and moved singly while that helps. Rows that have

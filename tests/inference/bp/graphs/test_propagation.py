@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 import fastmf as mf
 
-SCHEDULES = "sequential", "parallel", "residual"
+SCHEDULES = "sequential", "parallel"
 STRENGTHS = (0.3, 0.0), (3.0, 0.0), (10.0, 0.0), (1.0, 0.25)
 
 
