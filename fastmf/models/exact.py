@@ -131,9 +131,8 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
     one leaves a table over its neighbours. Units with at most two neighbours come first, many at
-    once: a chain of a million spins takes some seconds. For the others the best of some min-fill
-    orders is taken. The memory
-    grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
+    once: a chain of a million spins takes some seconds. For the others the cheapest is taken of the
+    order of their numbers, reverse Cuthill-McKee and two of weighted minimum fill. The memory grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
     2 for rings, about the shorter side for grids, and the number of units less one if all are
     coupled. Sums are of logarithms, so that couplings may be large, or -inf.
 
@@ -298,15 +297,12 @@ def _plan(n_states, edges, averages, mode, max_bytes):
         if plan.complete and n_bytes <= max_bytes:
             return plan, kept
     least = "" if plan.complete else "at least "
-    if n_bytes <= max_bytes:
-        reason = "the search for an order of elimination was given up"
-    else:
-        reason = f"it needs {least}{n_bytes:.3g} bytes, more than max_bytes={max_bytes:.3g}"
     more = ", or pass a larger max_bytes if there is memory" if plan.complete else ""
     raise ValueError(
-        f"exact cannot eliminate one unit after the other: {reason}. The graph has a width of "
-        f"{least}{plan.width}, and its largest table {least}2^{plan.log2_largest:.1f} entries. Use "
-        f"belief_propagation or log_partition_bounds{more}."
+        f"exact cannot eliminate one unit after the other: it needs {least}{n_bytes:.3g} bytes, "
+        f"more than max_bytes={max_bytes:.3g}. The graph has a width of {least}{plan.width}, and its "
+        f"largest table {least}2^{plan.log2_largest:.1f} entries. Use belief_propagation or "
+        f"log_partition_bounds{more}."
     )
 
 
