@@ -14,7 +14,6 @@ from fastmf._threads.workers import one_blas_thread
 from fastmf.models._elimination import Tables, most_probable_state, sum_over_states
 from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._layered import Layered
 from fastmf.models._narrow_graphs import (
     most_probable_in_rounds,
     n_bytes_of,
@@ -31,7 +30,8 @@ from fastmf.models._state_tables import (
     unit_tables,
     with_all_pairs,
 )
-from fastmf.models.boltzmann import BoltzmannMachine
+from fastmf.models.boltzmann import BoltzmannMachine, check_machine
+from fastmf.priors._groups import column_is_group, only_groups
 from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors.concatenated import concatenate
 
@@ -55,8 +55,9 @@ class Exact(NamedTuple):
         one such array for each pair of neighbouring layers. Where couplings are sparse, or units
         too many for all pairs (20, or 2^24 states), a csr_array with the pairs of coupled units and
         <x_i^2> on its diagonal; the other pairs are not computed.
-    mode : array of shape (n_units,)
-        Most probable state.
+    mode : array of shape (n_units,) or (n_groups,)
+        Most probable state: values of the units, and labels of groups, as the `assignment` of
+        `belief_propagation` has them.
 
     Notes
     -----
@@ -131,10 +132,11 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
     one leaves a table over its neighbours. Units with at most two neighbours come first, many at
-    once: a chain of a million spins takes some seconds. For the others the cheapest is taken of the
-    order of their numbers, reverse Cuthill-McKee and two of weighted minimum fill. The memory grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
-    2 for rings, about the shorter side for grids, and the number of units less one if all are
-    coupled. Sums are of logarithms, so that couplings may be large, or -inf.
+    once: a chain of a million spins takes some seconds. For all others the cheapest of four orders
+    is taken: that of their numbers, reverse Cuthill-McKee and two of weighted minimum fill. The
+    memory grows exponentially with the width, the number of neighbours in the largest table: 1 for
+    trees, 2 for rings, about the shorter side for grids, and the number of units less one if all
+    are coupled. Sums are of logarithms, so that couplings may be large, or -inf.
 
     Examples
     --------
@@ -160,12 +162,9 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     """
     averages, mode = flag("averages", averages), flag("mode", mode)
     max_bytes = number("max_bytes", max_bytes, 0, np.inf)
+    check_machine(model)
     if isinstance(model, BoltzmannMachine):
         return _exact_boltzmann(model, field, clamp, averages, mode, max_bytes)
-    if not isinstance(model, Layered):
-        raise TypeError(
-            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
-        )
     for name, value in (("field", field is not None), ("clamp", clamp is not None), ("mode", mode)):
         if value:
             raise TypeError(f"{name} is for a BoltzmannMachine, got {type(model).__name__}.")
@@ -249,12 +248,10 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
         raise ValueError(NO_STATES)
     state = None
     if mode:
-        states = states_of_all(left, sums.most_probable(left.tables))
-        if isinstance(values, np.ndarray):
-            state = values[np.arange(len(states)), states, 0]
-        else:
-            rows = [of_unit[k] for of_unit, k in zip(values, states, strict=True)]
-            state = np.concatenate([np.zeros(0), *rows])
+        state = states_of_all(left, sums.most_probable(left.tables))
+        if not only_groups(model.prior):  # otherwise these are the labels
+            pairs = zip(values, state, column_is_group(model.prior), strict=True)
+            state = np.array([k if is_group else of[k, 0] for of, k, is_group in pairs], float)
     if not averages:
         return Exact(found.log_partition, mode=state)
     mean, square, pairwise = averages_of_units(found, tables.edges, values)
@@ -300,8 +297,8 @@ def _plan(n_states, edges, averages, mode, max_bytes):
     more = ", or pass a larger max_bytes if there is memory" if plan.complete else ""
     raise ValueError(
         f"exact cannot eliminate one unit after the other: it needs {least}{n_bytes:.3g} bytes, "
-        f"more than max_bytes={max_bytes:.3g}. The graph has a width of {least}{plan.width}, and its "
-        f"largest table {least}2^{plan.log2_largest:.1f} entries. Use belief_propagation or "
+        f"more than max_bytes={max_bytes:.3g}. The graph has a width of {least}{plan.width}, and "
+        f"its largest table {least}2^{plan.log2_largest:.1f} entries. Use belief_propagation or "
         f"log_partition_bounds{more}."
     )
 

@@ -203,14 +203,16 @@ def belief_propagation(
 
     Graphs are computed in float64. Forests are recognised and exact after two sweeps, from the last
     unit in breadth-first order to the first and back; all other solves begin with these. Sequential
-    sweeps go on in that way, parallel ones send all messages at once. `tol` is relative to 1 + abs(x)
-    for log-messages x, too, which are damped as such where units have more than two states. The
-    assignment of max-product is exact on forests; otherwise units are decoded one after another
-    given those before, after some of the sweeps, and moved singly while that helps. Rows that have
-    ties, or do not converge (they end where they stall at the largest damping), are then annealed
-    by moves of random forests (up to 500,000 edges). `n_restarts`, `starts` and
-    on_failure="minimise" are not available. An RBM is solved as a graph if it has `clamp`,
-    `schedule`, tree-reweighted messages, pair beliefs of Categorical units, or algorithm="auto".
+    sweeps continue in that way, parallel ones send all messages at once. `tol` is relative to
+    1 + abs(x) for log-messages x, too, which are damped as such where units have more than two
+    states; weights below the rounding error of probabilities may fall further. The assignment of
+    max-product is exact on forests, and the most probable one where elimination is quick (tables of
+    2^23 entries). Otherwise units are decoded one after another given those before, after some of
+    the sweeps, and moved singly while that helps. Rows that have ties, or do not converge (they end
+    where they stall at the largest damping), are then annealed by moves of random forests (up to
+    500,000 edges). `n_restarts`, `starts` and on_failure="minimise" are not available. An RBM is
+    solved as a graph if it has `clamp`, `schedule`, tree-reweighted messages, pair beliefs of
+    Categorical units, or algorithm="auto".
 
     Several starts: fixed points that agree in all probabilities within 0.01 are one. Each is solved
     again from messages close to its own, and left out if these leave it, as at a maximum of the
@@ -275,12 +277,18 @@ def belief_propagation(
         if starts is not None:
             raise ValueError("starts: available for an RBM only.")
         return propagate_on_graph(options, model, field, clamp, init)
-    if isinstance(model, RBM) and needs_graph(options, model, clamp):
+    if not isinstance(model, RBM):
+        raise TypeError(
+            f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}: fastmf.tap "
+            "takes all layered machines, fastmf.relaxed_bp and adaptive_tap those without "
+            "categorical units."
+        )
+    if needs_graph(options, model, clamp):
         if starts is not None:
             raise ValueError("starts: not available with clamp, schedule or other trees.")
         return propagate_on_layers(options, model, field, clamp, init)
     fields, n_rows = checked_fields(model, field)
-    if isinstance(model, RBM) and isinstance(model.layers[0], Categorical):
+    if isinstance(model.layers[0], Categorical):
         if n_starts is not None:
             return propagate_on_layers(options, model, field, clamp, init)
         if init is not None or starts is not None:

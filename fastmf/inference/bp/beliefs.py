@@ -26,7 +26,8 @@ class Beliefs(FixedPoint):
     assignment : tuple of arrays (visible, hidden)
         Sum-product: the more probable value of each unit. Max- and mixed-product: the best visible
         assignment of all sweeps, polished unless polish=False, and the best hidden one given it.
-        `converged` and `mean` are those of the messages, not of this assignment.
+        `converged` and `mean` are those of the messages, not of this assignment; `reliable` says
+        whether it is the most probable one as far as is known.
     objective : float or array
         Max-product: minus the energy of the assignment, a lower bound of the maximum.
         Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
@@ -97,6 +98,10 @@ class Beliefs(FixedPoint):
             known["_loop_terms"] = None if compute is None else compute(self)
         terms = known["_loop_terms"]
         return terms if terms is None or np.ndim(self.converged) else float(terms[0])
+
+    def _judged(self):
+        """Rows that are checked; an assignment may be the best one where messages do not settle."""
+        return super()._judged() if self.objective is None else np.ones(self.converged.size, bool)
 
     def __getstate__(self):
         """Everything but what has the model."""

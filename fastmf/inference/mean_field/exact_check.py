@@ -13,11 +13,22 @@ import numpy as np
 from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
 from fastmf.inference.mean_field.second_solutions import is_discrete, widths
 from fastmf.models import BoltzmannMachine
-from fastmf.models._elimination import Marginals, Tables, sum_over_states
+from fastmf.models._elimination import Marginals, Tables, most_probable_state, sum_over_states
 from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._narrow_graphs import n_entries_of, reduction_of, sum_in_rounds
-from fastmf.models._state_tables import coupling_tables, marginals_of_all, restricted, unit_tables
+from fastmf.models._narrow_graphs import (
+    most_probable_in_rounds,
+    n_entries_of,
+    reduction_of,
+    sum_in_rounds,
+)
+from fastmf.models._state_tables import (
+    coupling_tables,
+    marginals_of_all,
+    restricted,
+    states_of_all,
+    unit_tables,
+)
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
@@ -313,8 +324,10 @@ def is_small(graph, n_rows=1):
     return few and n_left * n_rows <= MAX_ELIMINATIONS
 
 
-def eliminated(tables, max_entries, plans):
+def eliminated(tables, max_entries, plans, mode=False):
     """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
+
+    With `mode`, the most probable states in the place of `units`.
 
     Parameters
     ----------
@@ -335,12 +348,14 @@ def eliminated(tables, max_entries, plans):
         plans[key] = _plan(n_allowed, tables.edges, max_entries)
     if plans[key] is None:
         return None
-    left = restricted(tables, allowed)
-    return marginals_of_all(left, tables.edges, plans[key](left.tables))
+    left, (sums, most_probable) = restricted(tables, allowed), plans[key]
+    if mode:
+        return Marginals(np.nan, states_of_all(left, most_probable(left.tables)), None)
+    return marginals_of_all(left, tables.edges, sums(left.tables))
 
 
 def _plan(n_allowed, edges, max_entries):
-    """Function from tables to `Marginals`; None if tables would have too many entries."""
+    """Functions from tables to `Marginals` and to states; None if tables have too many entries."""
     free = n_allowed > 1
     edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
     n_states, most = n_allowed[free], int(n_allowed.max(initial=1))
@@ -352,4 +367,8 @@ def _plan(n_allowed, edges, max_entries):
     if max_entries < n_entries_of(reduction.rounds, most) or max_entries <= 0:
         return None
     sum_core = partial(sum_over_states, plan=plan, kept="cliques")
-    return partial(sum_in_rounds, reduction=reduction, sum_core=sum_core)
+    of_core = partial(most_probable_state, plan=plan)
+    return (
+        partial(sum_in_rounds, reduction=reduction, sum_core=sum_core),
+        partial(most_probable_in_rounds, reduction=reduction, of_core=of_core),
+    )

@@ -33,6 +33,7 @@ from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.models._couplings import dense_machine, finite_machine
 from fastmf.models._layered import is_integrated
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 # Residuals below which rows are accelerated, early and late. The first sweep from data has no
@@ -206,6 +207,7 @@ def tap(
     >>> mf.tap(model, clamp=given).mean[0][:2]
     array([1., 1.])
     """
+    check_machine(model)
     if n_starts is not None:
         from fastmf.inference.mean_field.mixture import mixture_of_starts  # which needs tap
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS
 from fastmf.inference.bp.graphs.automatic import automatic
+from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs, state_beliefs
@@ -29,6 +31,7 @@ from fastmf.inference.bp.graphs.trees import (
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.reliability import MAX_SWEEPS as MAX_START_SWEEPS
 from fastmf.inference.bp.reliability import N_STARTS
+from fastmf.inference.mean_field.exact_check import MAX_ENTRIES
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 
@@ -274,13 +277,23 @@ class _GraphStates(_GraphRows):
         beliefs = units.beliefs(sweeps.state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
         kept = messages if options.messages else None
-        decoded = (None, None, None) if best is None else best.found()
+        decoded, is_best = (None, None, None) if best is None else best.found(), None
         if best is not None and options.polishes:
-            unsettled = ~is_converged(record.status) & (record.status != INFEASIBLE)
+            is_best = self._take_best(rows, decoded)
+            unsettled = ~is_converged(record.status)
             if not units.is_forest:
-                unsettled |= _has_ties(units, beliefs) & (record.status != INFEASIBLE)
+                unsettled |= _has_ties(units, beliefs)
+            unsettled &= ~is_best & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
-        return Solved(record._asdict(), beliefs, values, pairs, kept, *decoded)
+        return Solved(record._asdict(), beliefs, values, pairs, kept, *decoded, is_best)
+
+    def _take_best(self, rows, decoded):
+        """Replace assignments by more probable ones where elimination is quick; whether it is."""
+        best = None if self.units.is_forest else best_states(self.units, rows, MAX_ENTRIES)
+        for k, state in enumerate(best or ()):
+            if state.objective - margin_of(state.objective) / 1000 > decoded[2][k]:
+                decoded[0][k], decoded[1][k], decoded[2][k] = state.labels, True, state.objective
+        return np.full(len(rows), best is not None)
 
     def _move_forests(self, problem, rows, decoded):
         """Improve the assignments of rows that have not converged, or have ties."""

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from fastmf.inference.bp.graphs.elimination import eliminated_units
+from fastmf.inference.bp._assignments import margin_of
+from fastmf.inference.bp.graphs.elimination import best_states, eliminated_units
 from fastmf.inference.bp.graphs.moves import likely_state
 from fastmf.inference.bp.loop_series import loop_correction, spin_correlations, state_covariances
 from fastmf.inference.bp.reliability import (
@@ -28,6 +29,7 @@ MAX_VALUES = 2_000_000
 # Nats of the loop correction up to which a naive mean-field solution elsewhere is no reason, if no
 # start leads elsewhere: such solutions are common where phases overlap.
 SMALL_LOOPS = 0.05
+MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take polish=None"
 IMPOSSIBLE = "no state is possible, as exact sums say: the log-partition is -inf"
 DAMPED = (
     "its messages settle with damping only, as where cycles are frustrated, and the marginals may "
@@ -177,6 +179,31 @@ class GraphCheck(NamedTuple):
         graph, (low, high) = self.units.graph, two_values(self.units.model.prior)
         exponents = graph.values * (high - low) ** 2
         return [(b[1::2], b[::2], exponents, graph.edges) for b in self.beliefs[row]]
+
+
+class ModeCheck(NamedTuple):
+    """A comparison of assignments with most probable ones, where elimination is quick."""
+
+    units: object
+    is_best: np.ndarray | None
+
+    def __call__(self, found):
+        """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
+        objective = np.atleast_1d(found.objective)
+        best = objective
+        if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
+            states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
+            if states is None:
+                return None
+            best = np.array([state.objective for state in states])
+        return [self._reason(*pair) for pair in zip(objective, best, strict=True)]
+
+    @staticmethod
+    def _reason(objective, best):
+        if best == -np.inf:
+            return IMPOSSIBLE
+        rise = best - objective
+        return MORE_PROBABLE.format(rise) if rise > margin_of(best) else ""
 
 
 def _log_weights(found, row):

@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.radius import spectral_radius
-from fastmf.inference.bp.graphs.reliability import GraphCheck
+from fastmf.inference.bp.graphs.reliability import GraphCheck, ModeCheck
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
 from fastmf.priors._queries import binary_field, two_values
@@ -16,6 +16,7 @@ NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
+BEST = "; no assignment is more probable, by elimination"
 
 
 def graph_beliefs(options, units, solved, probability, single, several=None, others=None):
@@ -87,6 +88,8 @@ def graph_beliefs(options, units, solved, probability, single, several=None, oth
         rows_check = GraphCheck(units, record["damping"], points, of_pairs, stable, others)
         found.__dict__["_loops"] = rows_check.corrections
         return with_check(found, rows_check)
+    if options.algorithm == "max":
+        return with_check(found, ModeCheck(units, solved.is_best))
     return found
 
 
@@ -121,6 +124,8 @@ def _messages(options, solved):
     converged, message = is_converged(status), messages_of(status)
     if solved.optimal is not None and options.polishes:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
+    if solved.is_best is not None:
+        message = np.where(solved.is_best & ~converged, np.char.add(message, BEST), message)
     if solved.objective is not None:
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none
