@@ -104,16 +104,19 @@ def _libraries():
 def _in_control():
     """Let this thread set the number of threads of OpenBLAS.
 
-    The first thread that sets it with threadpoolctl owns it, and for others that does nothing. Here
-    blocks of all threads are counted together, and the last one may be left by another thread.
+    From threadpoolctl 3.8 on, the first thread that sets it owns it, and for others that does
+    nothing. Here blocks of all threads are counted together, and the last one may be left by
+    another thread.
     """
-    from threadpoolctl import OpenBLASController
+    import threadpoolctl
 
-    OpenBLASController.clear_controlling_thread(force=True)
+    owner = getattr(threadpoolctl, "OpenBLASController", None)
+    clear = getattr(owner, "clear_controlling_thread", lambda force=False: None)
+    clear(force=True)
     try:
         yield
     finally:
-        OpenBLASController.clear_controlling_thread()
+        clear()
 
 
 _blas = _BLAS()

@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -83,7 +84,8 @@ def test_a_fork_while_other_threads_solve(expected):
 
 @needs_fork
 def test_a_fork_while_another_thread_sets_the_threads_of_blas():
-    lock_of_threadpoolctl = threadpoolctl.OpenBLASController._SHARED_STATE.lock
+    shared = getattr(threadpoolctl.OpenBLASController, "_SHARED_STATE", None)
+    lock_of_threadpoolctl = shared.lock if shared else threading.Lock()  # from 3.8 on
     held = threading.Event()
 
     def hold():
@@ -176,6 +178,16 @@ def test_blas_has_its_threads_back_when_the_last_block_is_left():
         with pytest.raises(ZeroDivisionError), one_blas_thread():
             raise ZeroDivisionError
         assert blas_threads() == before
+
+
+def test_blas_is_limited_with_a_threadpoolctl_without_owners(monkeypatch):
+    # Before 3.8; the limit itself is that of the installed version.
+    without = SimpleNamespace(OpenBLASController=object)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"), one_blas_thread():
+        pass  # the libraries are known now
+    monkeypatch.setitem(sys.modules, "threadpoolctl", without)
+    with one_blas_thread():
+        assert set(blas_threads()) == {1}
 
 
 def in_a_thread(function):
