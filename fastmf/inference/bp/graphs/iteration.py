@@ -103,7 +103,7 @@ class Sweeps:
         self.send, self.problem, self.settings = send, problem, settings
         n_rows, n_units = len(messages), len(problem.starts) - 1
         self.n_slots = len(problem.edges)
-        by_blocks = settings.schedule == "parallel" and not settings.exact
+        by_blocks = settings.schedule == "parallel"
         self.n_blocks = -(-n_units // GRAPH_BLOCK_UNITS) if by_blocks else 1
         self.n_workers = self._workers(n_rows)
         self.state = GraphState(
