@@ -343,17 +343,6 @@ def test_forests_with_forbidden_pairs_and_decided_units_are_exact(seed):
         assert found.converged[k] == (right > -np.inf)
 
 
-def test_parallel_sweeps_of_a_long_chain_pass_blocks_in_order():
-    n = 10_000
-    chain = csr_array((np.full(n - 1, 6.0), (np.arange(n - 1), np.arange(1, n))), (n, n))
-    field = np.zeros(n)
-    field[-1] = 2.0
-    model = mf.BoltzmannMachine(chain + chain.T, mf.Ising(field))
-    found = mf.belief_propagation(model, schedule="parallel")
-    right = np.tanh(2) * np.tanh(6.0) ** np.arange(n)[::-1]
-    np.testing.assert_allclose(found.mean, right, atol=1e-12)
-
-
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_messages_of_certain_events_may_grow_without_bound(schedule):
     # A parity-check code: checks are units with a state for each even pattern of their bits.
