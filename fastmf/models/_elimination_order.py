@@ -33,6 +33,8 @@ class EliminationPlan(NamedTuple):
         For each step the later steps whose units its clique has, ascending.
     sizes : list of int
         States of the unit of each step.
+    partners : list of lists of int
+        For each step the later steps to whose units its unit is coupled.
     width : int
         Units of the largest separator.
     log2_largest, log2_total : float
@@ -44,6 +46,7 @@ class EliminationPlan(NamedTuple):
     order: list
     separators: list
     sizes: list
+    partners: list
     width: int
     log2_largest: float
     log2_total: float
@@ -55,33 +58,67 @@ class EliminationPlan(NamedTuple):
         return self.log2_largest + self.log2_total
 
     def n_bytes(self, kept):
-        """Largest memory in use at a time.
-
-        Parameters
-        ----------
-        kept : {"nothing", "choices", "messages", "cliques"}
-            Results of all steps: nothing for the log-partition alone, one byte for each state
-            of a separator to find the most probable state, or what marginals are made of.
-        """
+        """Largest memory in use at a time for the log-partition, or with "choices" for a state."""
         if not self.complete or self.log2_total > MAX_BITS:
             return 8 * 2.0 ** min(self.log2_total, 1000.0)
-        total = waiting = most = largest_step = 0
-        arrived = [0] * len(self.order)
+        messages, work = self._entries()
+        total = waiting = most = 0
         for k, separator in enumerate(self.separators):
-            message = math.prod(self.sizes[s] for s in separator)
-            clique = message * self.sizes[k]
-            # While contributions are added there are two sums, of which one is smaller, and then
-            # the clique and two arrays of the size of its message, and masks of them.
-            step = clique + max(clique // 2, 2 * message + message // 4)
-            most = max(most, total + waiting + step)
-            largest_step = max(largest_step, step)
-            total += {"choices": message // 8, "messages": message, "cliques": clique}.get(kept, 0)
-            if separator and kept != "messages":
-                waiting += message
-                arrived[separator[0]] += message
-            waiting -= arrived[k]
-        # Cliques that are not kept are made once more, in the opposite order.
-        return 8 * (total + largest_step if kept == "messages" else most)
+            total += messages[k] // 8 if kept == "choices" else 0
+            most = max(most, total + waiting + messages[k] + work[k])
+            waiting += messages[k] if separator else 0
+            waiting -= sum(messages[c] for c in self.children[k])
+        return 8 * most
+
+    def segments(self, max_bytes):
+        """First steps of the fewest segments whose messages fit in memory, and their bytes."""
+        if not self.order or self.log2_total > MAX_BITS:
+            return [0], self.n_bytes("nothing")
+        messages, work = self._entries()
+        size = sum(messages)
+        while True:
+            starts, here = [0], 0
+            for k, entries in enumerate(messages):
+                if here + entries > size and here:
+                    starts.append(k)
+                    here = 0
+                here += entries
+            # What crosses into a later segment is kept throughout.
+            segment = np.searchsorted(starts, np.arange(len(messages)), side="right")
+            inner = np.zeros(len(starts) + 1)
+            for k, separator in enumerate(self.separators):
+                is_inner = separator and segment[k] == segment[separator[0]]
+                inner[segment[k] if is_inner else 0] += messages[k]
+            n_bytes = 8 * (inner[0] + inner[1:].max() + max(work, default=0) + max(messages))
+            if n_bytes <= max_bytes or size <= max(messages):
+                return starts, n_bytes
+            size /= 2
+
+    @property
+    def children(self):
+        """Steps whose messages each step receives."""
+        children = [[] for _ in self.order]
+        for k, separator in enumerate(self.separators):
+            if separator:
+                children[separator[0]].append(k)
+        return children
+
+    def _entries(self):
+        """Entries of the message of each step, and of the tables that are used to make it."""
+        messages = [math.prod(self.sizes[s] for s in separator) for separator in self.separators]
+        work, children = [], self.children
+        for k, message in enumerate(messages):
+            axes = [{k, j} for j in self.partners[k]]
+            axes += [set(self.separators[c]) for c in children[k]]
+            axes.sort(key=lambda own: math.prod(self.sizes[s] for s in own))
+            union, least, most = {k}, 0, message
+            for own in axes[:-1]:
+                union |= own
+                size = math.prod(self.sizes[s] for s in union)
+                most, least = max(most, least + size), size
+            work.append(most + least + messages[max(children[k], key=messages.__getitem__)]
+                        if children[k] else most + least)
+        return messages, work
 
 
 def elimination_plan(n_states, edges, max_bits=MAX_BITS):
@@ -95,11 +132,11 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
     """
     n, edges, bits = len(n_states), np.asarray(edges, np.int64).reshape(-1, 2), np.log2(n_states)
     if not n:
-        return EliminationPlan([], [], [], 0, 0.0, 0.0)
+        return EliminationPlan([], [], [], [], 0, 0.0, 0.0)
     k = max(int(max_bits / bits.min()), 1)
     if _has_core(edges, n, k):
         least = k * bits.min()
-        return EliminationPlan([], [], [], k, least, least, False)
+        return EliminationPlan([], [], [], [], k, least, least, False)
     neighbours = [set() for _ in range(n)]
     for i, j in edges.tolist():
         neighbours[i].add(j)
@@ -113,7 +150,7 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
         lambda: _MinFill(neighbours, n_states, True).cliques(max_bits),
     )
     for of_order in cliques:
-        plan = _plan(n_states, of_order())
+        plan = _plan(n_states, of_order(), neighbours)
         if plan.complete and (best is None or plan.cost < best.cost):
             best, max_bits = plan, min(plan.log2_total, max_bits)
     return best or plan
@@ -156,7 +193,7 @@ def _cliques_of(order, neighbours, bits, max_bits):
             waiting[min(place[u] for u in around)].append(around)
 
 
-def _plan(n_states, cliques):
+def _plan(n_states, cliques, neighbours):
     """The plan of the cliques of all steps; incomplete if some are missing."""
     cliques, n_units = list(cliques), len(n_states)
     sizes = np.array([bits for _, _, bits in cliques])
@@ -164,12 +201,13 @@ def _plan(n_states, cliques):
     total = largest + float(np.log2(np.exp2(sizes - largest).sum())) if len(sizes) else 0.0
     width = max((len(around) for _, around, _ in cliques), default=0)
     if len(cliques) < n_units:
-        return EliminationPlan([], [], [], width, largest, total, False)
+        return EliminationPlan([], [], [], [], width, largest, total, False)
     order = [v for v, _, _ in cliques]
     step = dict(zip(order, range(n_units), strict=True))
     separators = [sorted(step[u] for u in around) for _, around, _ in cliques]
     states = [int(n_states[v]) for v in order]
-    return EliminationPlan(order, separators, states, width, largest, total)
+    partners = [[step[u] for u in neighbours[v] if step[u] > step[v]] for v in order]
+    return EliminationPlan(order, separators, states, partners, width, largest, total)
 
 
 class _MinFill:

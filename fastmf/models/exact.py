@@ -275,10 +275,12 @@ def _sums_of(n_states, edges, averages, mode, max_bytes):
     reduction = reduction_of(len(n_states), edges, most, max_bytes / 32)
     own_bytes = n_bytes_of(reduction.rounds, most)
     core = n_states[reduction.core]
-    plan, kept = _plan(core, reduction.edges, averages, mode, max(max_bytes - own_bytes, 0))
+    left = max(max_bytes - own_bytes, 0)
+    plan = _plan(core, reduction.edges, averages, mode, left)
     return _GraphSums(
         lambda tables: sum_in_rounds(
-            tables, reduction, partial(sum_over_states, plan=plan, kept=kept), averages
+            tables, reduction, partial(sum_over_states, plan=plan, averages=averages, max_bytes=left),
+            averages,
         ),
         lambda tables: most_probable_in_rounds(
             tables, reduction, partial(most_probable_state, plan=plan)
@@ -287,12 +289,12 @@ def _sums_of(n_states, edges, averages, mode, max_bytes):
 
 
 def _plan(n_states, edges, averages, mode, max_bytes):
-    """The order of elimination, and what is kept of its steps."""
+    """The order of elimination."""
     plan = elimination_plan(n_states, edges)
-    for kept in ("cliques", "messages") if averages else ("nothing",):
-        n_bytes = max(plan.n_bytes(kept), plan.n_bytes("choices") if mode else 0)
-        if plan.complete and n_bytes <= max_bytes:
-            return plan, kept
+    n_bytes = plan.segments(max_bytes)[1] if averages else plan.n_bytes("nothing")
+    n_bytes = max(n_bytes, plan.n_bytes("choices") if mode else 0)
+    if plan.complete and n_bytes <= max_bytes:
+        return plan
     least = "" if plan.complete else "at least "
     more = ", or pass a larger max_bytes if there is memory" if plan.complete else ""
     raise ValueError(

@@ -366,7 +366,7 @@ def _plan(n_allowed, edges, max_entries):
         return None
     if max_entries < n_entries_of(reduction.rounds, most) or max_entries <= 0:
         return None
-    sum_core = partial(sum_over_states, plan=plan, kept="cliques")
+    sum_core = partial(sum_over_states, plan=plan)
     of_core = partial(most_probable_state, plan=plan)
     return (
         partial(sum_in_rounds, reduction=reduction, sum_core=sum_core),
