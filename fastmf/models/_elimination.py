@@ -5,14 +5,16 @@ are those of its states, of its couplings to later units and messages of earlier
 multiplied and summed over its states x; that is its message, a table over the units of its
 separator s, to the first step of these:
 
-    m_k(s) = sum_x prod_f f(x, s),    p(x, s) = prod_f f(x, s) p(s) / m_k(s)
+    m_k(s) = sum_x A(x, s) B(x, s),    p(x, s) = A(x, s) B(x, s) p(s) / m_k(s)
 
-Constants of empty separators multiply to Z. The product is made for one x after another, never with
-the states of x as an axis. In the opposite order p(s) is summed from p(x, s) at the step to which
-the message went. Weights are scaled; where rounding could lose small ones that matter, because the
-logarithms of a step's weights span more than `MAX_SPAN`, all is done with logarithms.
-Marginals need all messages. Where memory is short, steps are cut into segments: messages within one
-are made again when it is its turn.
+with the factors in two groups A and B, each a table over a part of the units, so that the sum is a
+product of matrices. Constants of empty separators multiply to Z. In the opposite order p(s) / m(s)
+is summed over what A lacks, or B, and times A or B gives the probabilities of units and pairs, and
+p(s) of the messages in the group. No table is made over all of a unit and its separator.
+Weights are scaled; where rounding could lose small ones that matter, because the logarithms of the
+factors of a step span more than `MAX_SPAN`, all is done with logarithms. Marginals need all
+messages. Where memory is short, steps are cut into segments: messages within one are made again
+when it is its turn.
 """
 
 import math
@@ -21,10 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.models._elimination_order import groups_of
+
 # Span of logarithms of the factors of a product, short of that of float64.
 MAX_SPAN = 600.0
-# Numbers that lie side by side in the inner loops of products; others are moved first.
-BLOCK_SIZE, SMALL_SIZE = 64, 4096
+# Products of matrices that are smaller are made for all of them at once.
+MIN_MATRIX_PRODUCTS = 16
 
 
 class Tables(NamedTuple):
@@ -123,20 +127,19 @@ class _Elimination:
 
     def __init__(self, tables, plan, arithmetic, starts):
         self.plan, self.arithmetic, n = plan, arithmetic, len(plan.order)
-        self.n_edges, self.starts, self.choices = len(tables.edges), starts, None
-        self.constants = []
+        self.starts, self.choices, self.constants = starts, None, []
+        self.units, self.pairs = [None] * n, [None] * len(tables.edges)
         step = np.empty(n, np.int64)
         step[plan.order] = np.arange(n)
-        self.own = [[self._factor(tables.fields[v], (k,))] for k, v in enumerate(plan.order)]
-        # At the earlier of its two steps: (later step, number of the edge, transposed).
-        self.edges = [[] for _ in plan.order]
+        # Factors of each step, with the list and the place in it to which their probabilities go.
+        self.own = [
+            [(self.units, v, self._factor(tables.fields[v], (k,)))]
+            for k, v in enumerate(plan.order)
+        ]
         for e, (i, j) in enumerate(step[tables.edges].tolist()):
-            self.own[min(i, j)].append(self._factor(tables.couplings[e], (i, j)))
-            self.edges[min(i, j)].append((max(i, j), e, i > j))
-        self.children, self.messages = [[] for _ in plan.order], [None] * n
-        for k, separator in enumerate(plan.separators):
-            if separator:
-                self.children[separator[0]].append(k)
+            factor = self._factor(tables.couplings[e], (i, j))
+            self.own[min(i, j)].append((self.pairs, e, factor))
+        self.children, self.messages = plan.children, [None] * n
 
     def _factor(self, logs, axes):
         """The factor of a table of log-weights."""
@@ -150,18 +153,18 @@ class _Elimination:
         return _Factor(np.exp(logs - top), axes, low)
 
     def _factors(self, k):
-        """The factors of a step, scaled so that their product is one of numbers."""
-        for c in () if self.arithmetic.is_log else self.children[k]:
+        """The factors of a step, scaled so that their product is one of numbers; their places."""
+        for c in self.children[k]:
             if self._spans(k):
                 self.messages[c] = self._scaled(self.messages[c])
         if self._spans(k):
             raise _SpanError
-        return self.own[k] + [self.messages[c] for c in self.children[k]]
+        return self.own[k] + [(self.messages, c, self.messages[c]) for c in self.children[k]]
 
     def _spans(self, k):
-        factors = self.own[k] + [self.messages[c] for c in self.children[k]]
+        factors = [own[-1] for own in self.own[k]] + [self.messages[c] for c in self.children[k]]
         low, high = (sum(f[at] for f in factors) for at in (2, 3))
-        return low < -MAX_SPAN or high > MAX_SPAN
+        return not self.arithmetic.is_log and (low < -MAX_SPAN or high > MAX_SPAN)
 
     def _scaled(self, factor):
         """The same with a largest weight of 1, or 0 as a logarithm; the constant is kept."""
@@ -180,78 +183,70 @@ class _Elimination:
         self.constants.append(scale)
         return factor._replace(low=low, high=0.0, scale=factor.scale + scale)
 
-    def _aligned(self, factor, axes, k=None, x=None):
-        """View of a table with these axes, of length 1 where it has none; at a state of step k."""
-        table, own = factor.table, factor.axes
-        if k is not None:
-            table = table[(slice(None),) * own.index(k) + (x,)]
-            own = [s for s in own if s != k]
+    def _size(self, axes):
+        return math.prod(self.plan.sizes[s] for s in axes)
+
+    def _aligned(self, factor, axes, summed=(), state=()):
+        """View of a table with these axes, of length 1 where it has none, at states of others."""
+        at = dict(zip(summed, state, strict=True))
+        table = factor.table[tuple(at.get(s, slice(None)) for s in factor.axes)]
+        own = [s for s in factor.axes if s not in at]
         table = table.transpose([own.index(s) for s in axes if s in own])
-        sizes = self.plan.sizes
-        return table.reshape([sizes[s] if s in own else 1 for s in axes])
+        return table.reshape([self.plan.sizes[s] if s in own else 1 for s in axes])
 
-    def _product(self, k, factors):
-        """Two factors whose product is that of all, the first with fewer axes that change fast."""
-        first, *others = sorted(factors, key=lambda factor: factor.table.size)
-        is_new = False
-        for k_th, factor in enumerate(others):
-            small, large = sorted((first, factor), key=lambda f: f.table.size)
-            large = self._blocked(large, k, small.axes)
-            axes = (*(s for s in small.axes if s not in large.axes), *large.axes)
-            if k_th == len(others) - 1:
-                return small, large, tuple(s for s in axes if s != k)
-            parts = [self._aligned(part, axes) for part in (small, large)]
-            fits = is_new and first.axes == axes
-            table = self.arithmetic.times(*parts, out=first.table if fits else None)
-            first, is_new = _Factor(table, axes), True
-        return None, first, tuple(s for s in first.axes if s != k)
+    def _groups(self, k):
+        """Two groups of the factors of a step, with their places, and the products of both."""
+        factors = self._factors(k)
+        groups = groups_of([factor.axes for *_, factor in factors], self._size)
+        groups = [[factors[at] for at in group] for group in groups]
+        products = []
+        for group in groups:
+            # Small tables first; a group without any is 1.
+            product = group[-1][-1] if group else self._factor(np.zeros(self.plan.sizes[k]), (k,))
+            for n, (*_, factor) in enumerate(group[-2::-1]):
+                axes = (*(s for s in product.axes if s not in factor.axes), *factor.axes)
+                parts = self._aligned(product, axes), self._aligned(factor, axes)
+                out = product.table if n and axes == product.axes else None
+                product = _Factor(self.arithmetic.times(*parts, out=out), axes)
+            products.append(product)
+        return groups, products
 
-    def _blocked(self, large, k, axes):
-        """A table whose fast axes are none of these, if it is large."""
-        slow = [s for s in large.axes if s in axes and s != k]
-        last = max(map(large.axes.index, (k, *slow)))
-        block = math.prod(large.table.shape[last + 1 :])
-        if block >= BLOCK_SIZE or large.table.size <= SMALL_SIZE:
-            return large
-        order = (k, *slow, *sorted(s for s in large.axes if s != k and s not in slow))
-        return large._replace(
-            table=np.ascontiguousarray(self._aligned(large, order)), axes=order
-        )
-
-    def _by_states(self, k, factors):
-        """Axes of the message of a step, and the products at each state of its unit in turn."""
-        small, large, axes = self._product(k, factors)
-
-        def products():
-            out = np.empty([self.plan.sizes[s] for s in axes])
-            for x in range(self.plan.sizes[k]):
-                table = self._aligned(large, axes, k, x)
-                if small is None:
-                    out[...] = table
-                else:
-                    self.arithmetic.times(self._aligned(small, axes, k, x), table, out=out)
-                yield out
-
-        return axes, products()
+    def _contracted(self, first, second, keep):
+        """Sum of the product of two factors over what they share but is not in `keep`."""
+        both = [s for s in first.axes if s in second.axes]
+        shared, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
+        rows = [s for s in first.axes if s not in second.axes]
+        columns = [s for s in second.axes if s not in first.axes]
+        n_products = self._size((*rows, *summed, *columns))
+        if not self.arithmetic.is_log and n_products >= MIN_MATRIX_PRODUCTS:
+            sizes = [self._size(axes) for axes in (shared, rows, summed, columns)]
+            left = self._aligned(first, (*shared, *rows, *summed)).reshape(sizes[:3])
+            right = self._aligned(second, (*shared, *summed, *columns))
+            axes = (*shared, *rows, *columns)
+            table = left @ right.reshape(sizes[0], sizes[2], sizes[3])
+            return _Factor(table.reshape([self.plan.sizes[s] for s in axes]), axes)
+        axes, total, choice = (*rows, *columns, *shared), None, None
+        for number, state in enumerate(np.ndindex(*(self.plan.sizes[s] for s in summed))):
+            parts = (self._aligned(factor, axes, summed, state) for factor in (first, second))
+            table = self.arithmetic.times(*parts)
+            if total is None:
+                total = np.asarray(table)
+                choice = np.zeros(total.shape, np.int32) if self.choices is not None else None
+                continue
+            if choice is not None:
+                choice[table > total] = number
+            self.arithmetic.plus(total, table, out=total)
+        if choice is not None:
+            self.choices.append((axes, choice))
+        return _Factor(total, axes)
 
     def _message(self, k):
         """Sum of the products of a step over the states of its unit."""
-        factors, total, choice = self._factors(k), None, None
-        axes, products = self._by_states(k, factors)
-        for x, product in enumerate(products):
-            if total is None:
-                total = np.array(product)
-                if self.choices is not None:
-                    choice = np.zeros(total.shape, np.min_scalar_type(self.plan.sizes[k]))
-                continue
-            if choice is not None:
-                choice[product > total] = x
-            self.arithmetic.plus(total, product, out=total)
-        if choice is not None:
-            self.choices.append((axes, choice))
-        low, high = (sum(f[at] for f in factors) for at in (2, 3))
-        message = _Factor(total, axes, low, high + math.log(self.plan.sizes[k]))
-        return self._scaled(message) if axes and self.arithmetic.is_log else message
+        groups, products = self._groups(k)
+        message = self._contracted(*products, self.plan.separators[k])
+        low, high = (sum(own[-1][at] for group in groups for own in group) for at in (2, 3))
+        message = message._replace(low=low, high=high + math.log(self.plan.sizes[k]))
+        return self._scaled(message) if message.axes and self.arithmetic.is_log else message
 
     def forward(self, keeps):
         """The log-partition; messages are kept for `backward` unless they are made again there."""
@@ -276,54 +271,43 @@ class _Elimination:
 
     def backward(self):
         """Probabilities of units and of pairs; messages are replaced by p(s) / m(s)."""
-        n = len(self.plan.order)
-        units, pairs = [None] * n, [None] * self.n_edges
-        for start, stop in reversed(list(zip(self.starts, [*self.starts[1:], n], strict=True))):
+        stops = [*self.starts[1:], len(self.units)]
+        for start, stop in reversed(list(zip(self.starts, stops, strict=True))):
             for k in range(start, stop):
                 if self.messages[k] is None:
                     self.messages[k] = self._message(k)
             for k in reversed(range(start, stop)):
-                units[self.plan.order[k]] = self._marginals(k, pairs)
-        return units, pairs
+                self._set_marginals(k)
+        return self.units, self.pairs
 
-    def _marginals(self, k, pairs):
-        """Probabilities of the unit of a step, and of its pairs; ratios of its messages."""
-        is_log, size = self.arithmetic.is_log, self.plan.sizes[k]
-        axes, products = self._by_states(k, self._factors(k))
-        ratio, order = self.messages[k].table, [axes.index(j) for j, *_ in self.edges[k]]
-        received = [self.messages[c] for c in self.children[k]]
-        sums = [np.empty_like(factor.table) for factor in received]
-        found, rows = np.empty(size), [np.empty((size, self.plan.sizes[j])) for j, *_ in self.edges[k]]
-        for x, joint in enumerate(products):
-            self.arithmetic.times(joint, ratio, out=joint)
-            if is_log:
+    def _set_marginals(self, k):
+        """Probabilities of the unit of a step and of its pairs, and ratios of its messages."""
+        groups, products = self._groups(k)
+        ratio, self.messages[k] = self.messages[k], None
+        for group, product, other in zip(groups, products, products[::-1], strict=True):
+            if not group:
+                continue
+            rest = self._contracted(other, ratio, product.axes)
+            joint = self.arithmetic.times(product.table, self._aligned(rest, product.axes))
+            if self.arithmetic.is_log:
                 np.exp(joint, out=joint)
-            for factor, out in zip(received, sums, strict=True):
-                rest = [s for s in factor.axes if s != k]
-                at = (slice(None),) * factor.axes.index(k) + (x,)
-                kept = [s for s in axes if s in rest]
-                part = joint.sum(tuple(axes.index(s) for s in axes if s not in rest))
-                out[at] = part.transpose([kept.index(s) for s in rest])
-            left = joint.sum(tuple(a for a in range(joint.ndim) if a not in order))
-            for at in sorted(range(len(order)), key=order.__getitem__):
-                rows[at][x] = left.reshape(len(left), -1).sum(1)
-                left = left.sum(0)
-            found[x] = left
-        for c, factor, out in zip(self.children[k], received, sums, strict=True):
-            self.messages[c] = factor._replace(table=_ratio(out, factor, is_log))
-        for (_, e, is_transposed), table in zip(self.edges[k], rows, strict=True):
-            pairs[e] = table.T if is_transposed else table
-        self.messages[k] = None
-        return found
+            for results, place, factor in group:
+                axes = [s for s in product.axes if s in factor.axes]
+                summed = tuple(a for a, s in enumerate(product.axes) if s not in axes)
+                p = _Factor(joint.sum(summed), tuple(axes))
+                is_message = results is self.messages
+                results[place] = (
+                    self._ratio(p, factor) if is_message else self._aligned(p, factor.axes)
+                )
 
-
-def _ratio(p, message, is_log):
-    """p / m, 0 where no state is possible; its logarithm if m is one."""
-    m, scale = message.table, message.scale
-    if not is_log:
-        np.divide(p, m, out=p, where=m > 0)
-        return np.multiply(p, math.exp(-scale), out=p) if scale else p
-    with np.errstate(divide="ignore"):
-        np.log(p, out=p)
-    np.subtract(p, m, out=p, where=m > -np.inf)
-    return np.subtract(p, scale, out=p)
+    def _ratio(self, p, message):
+        """p / m, 0 where no state is possible; its logarithm if m is one."""
+        m, out = self._aligned(message, p.axes), p.table
+        if self.arithmetic.is_log:
+            with np.errstate(divide="ignore"):
+                np.log(out, out=out)
+            np.subtract(out, m + message.scale, out=out, where=m > -np.inf)
+        else:
+            np.divide(out, m, out=out, where=m > 0)
+            out *= math.exp(-message.scale)
+        return p

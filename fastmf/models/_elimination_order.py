@@ -75,7 +75,7 @@ class EliminationPlan(NamedTuple):
         if not self.order or self.log2_total > MAX_BITS:
             return [0], self.n_bytes("nothing")
         messages, work = self._entries()
-        size = sum(messages)
+        size, best = sum(messages), (math.inf, [0])
         while True:
             starts, here = [0], 0
             for k, entries in enumerate(messages):
@@ -90,8 +90,9 @@ class EliminationPlan(NamedTuple):
                 is_inner = separator and segment[k] == segment[separator[0]]
                 inner[segment[k] if is_inner else 0] += messages[k]
             n_bytes = 8 * (inner[0] + inner[1:].max() + max(work, default=0) + max(messages))
+            best = min(best, (float(n_bytes), starts))
             if n_bytes <= max_bytes or size <= max(messages):
-                return starts, n_bytes
+                return best[::-1]
             size /= 2
 
     @property
@@ -105,20 +106,37 @@ class EliminationPlan(NamedTuple):
 
     def _entries(self):
         """Entries of the message of each step, and of the tables that are used to make it."""
-        messages = [math.prod(self.sizes[s] for s in separator) for separator in self.separators]
-        work, children = [], self.children
-        for k, message in enumerate(messages):
-            axes = [{k, j} for j in self.partners[k]]
-            axes += [set(self.separators[c]) for c in children[k]]
-            axes.sort(key=lambda own: math.prod(self.sizes[s] for s in own))
-            union, least, most = {k}, 0, message
-            for own in axes[:-1]:
-                union |= own
-                size = math.prod(self.sizes[s] for s in union)
-                most, least = max(most, least + size), size
-            work.append(most + least + messages[max(children[k], key=messages.__getitem__)]
-                        if children[k] else most + least)
+        messages = list(map(self._size, self.separators))
+        work = []
+        for k, (partners, children) in enumerate(zip(self.partners, self.children, strict=True)):
+            axes = [{k}, *({k, j} for j in partners), *({*self.separators[c]} for c in children)]
+            groups = groups_of(axes, self._size)
+            small, large = sorted(self._size({k}.union(*(axes[f] for f in g))) for g in groups)
+            # Both products, copies of them as matrices, and probabilities of one.
+            work.append(2 * small + 4 * large)
         return messages, work
+
+    def _size(self, steps):
+        return math.prod(self.sizes[s] for s in steps)
+
+
+def groups_of(axes, size):
+    """Factors in two groups whose products are small: numbers of the factors, largest first.
+
+    Parameters
+    ----------
+    axes : list of collections of int
+        Steps over whose units each factor is a table.
+    size : callable
+        size(steps) is the number of states of these units together.
+    """
+    groups, unions = ([], []), [set(), set()]
+    for f in sorted(range(len(axes)), key=lambda f: -size(axes[f])):
+        sizes = [size(union.union(axes[f])) for union in unions]
+        best = sizes.index(min(sizes))
+        groups[best].append(f)
+        unions[best].update(axes[f])
+    return groups
 
 
 def elimination_plan(n_states, edges, max_bits=MAX_BITS):
