@@ -64,9 +64,9 @@ class _Arithmetic(NamedTuple):
     is_log: bool
 
 
-WEIGHTS = _Arithmetic(np.multiply, np.add, False)
+PLAIN = _Arithmetic(np.multiply, np.add, False)
 LOGARITHMS = _Arithmetic(np.add, np.logaddexp, True)
-MAXIMA = _Arithmetic(np.add, np.maximum, True)
+MAX_LOGARITHMS = _Arithmetic(np.add, np.maximum, True)
 
 
 class _SpanError(ArithmeticError):
@@ -98,7 +98,7 @@ def sum_over_states(tables, plan, averages=True, max_bytes=math.inf):
         Memory for marginals; where they need more, messages are made twice.
     """
     starts = plan.segments(max_bytes)[0] if averages else [0]
-    for arithmetic in (WEIGHTS, LOGARITHMS):
+    for arithmetic in (PLAIN, LOGARITHMS):
         try:
             graph = _Elimination(tables, plan, arithmetic, starts)
             log_partition = graph.forward(averages)
@@ -111,7 +111,7 @@ def sum_over_states(tables, plan, averages=True, max_bytes=math.inf):
 
 def most_probable_state(tables, plan):
     """State of each unit in the most probable joint state: int array of shape (n_units,)."""
-    graph = _Elimination(tables, plan, MAXIMA, [0])
+    graph = _Elimination(tables, plan, MAX_LOGARITHMS, [0])
     graph.choices = []
     graph.forward(False)
     found = np.zeros(len(plan.order), np.int64)

@@ -1,8 +1,6 @@
 """Exact log-partitions and averages of discrete models, by elimination or enumeration."""
 
 import itertools
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,22 +9,13 @@ from scipy.sparse import block_array, csr_array, issparse
 from fastmf._common.arguments import flag, number
 from fastmf._common.html import extent, section, table
 from fastmf._threads.workers import one_blas_thread
-from fastmf.models._elimination import Tables, most_probable_state, sum_over_states
-from fastmf.models._elimination_order import elimination_plan
+from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._narrow_graphs import (
-    most_probable_in_rounds,
-    n_bytes_of,
-    reduction_of,
-    sum_in_rounds,
-)
+from fastmf.models._graph_sums import GraphSums
 from fastmf.models._state_tables import (
     allowed_states,
     averages_of_units,
     coupling_tables,
-    marginals_of_all,
-    restricted,
-    states_of_all,
     unit_tables,
     with_all_pairs,
 )
@@ -238,17 +227,16 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     graph = pairwise_graph(model)
     all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
     edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
-    sums = _sums_of(n_states, edges, averages, mode, max_bytes)
-
+    sums = GraphSums(n_states, edges, max_bytes)
+    _refuse_large(sums, averages, mode, max_bytes)
     tables = Tables(fields, graph.edges, coupling_tables(graph, values))
     tables = with_all_pairs(tables) if all_pairs else tables
-    left = restricted(tables, allowed)
-    found = marginals_of_all(left, tables.edges, sums.marginals(left.tables))
+    found = sums.marginals(tables, allowed, averages)
     if found.log_partition == -np.inf:
         raise ValueError(NO_STATES)
     state = None
     if mode:
-        state = states_of_all(left, sums.most_probable(left.tables))
+        state = sums.most_probable(tables, allowed)
         if not only_groups(model.prior):  # otherwise these are the labels
             pairs = zip(values, state, column_is_group(model.prior), strict=True)
             state = np.array([k if is_group else of[k, 0] for of, k, is_group in pairs], float)
@@ -260,41 +248,11 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
 
 
-class _GraphSums(NamedTuple):
-    """How the units of a graph are summed over, and most probable states found."""
-
-    marginals: Callable
-    most_probable: Callable
-
-
-def _sums_of(n_states, edges, averages, mode, max_bytes):
-    """The `_GraphSums` over units with a choice among states; first in rounds."""
-    free = n_states > 1
-    edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-    n_states, most = n_states[free], int(n_states.max(initial=1))
-    reduction = reduction_of(len(n_states), edges, most, max_bytes / 32)
-    own_bytes = n_bytes_of(reduction.rounds, most)
-    core = n_states[reduction.core]
-    left = max(max_bytes - own_bytes, 0)
-    plan = _plan(core, reduction.edges, averages, mode, left)
-    return _GraphSums(
-        lambda tables: sum_in_rounds(
-            tables, reduction, partial(sum_over_states, plan=plan, averages=averages, max_bytes=left),
-            averages,
-        ),
-        lambda tables: most_probable_in_rounds(
-            tables, reduction, partial(most_probable_state, plan=plan)
-        ),
-    )
-
-
-def _plan(n_states, edges, averages, mode, max_bytes):
-    """The order of elimination."""
-    plan = elimination_plan(n_states, edges)
-    n_bytes = plan.segments(max_bytes)[1] if averages else plan.n_bytes("nothing")
-    n_bytes = max(n_bytes, plan.n_bytes("choices") if mode else 0)
+def _refuse_large(sums, averages, mode, max_bytes):
+    """Raise a ValueError if sums over a graph do not fit in memory."""
+    plan, n_bytes = sums.plan, sums.n_bytes(averages, mode)
     if plan.complete and n_bytes <= max_bytes:
-        return plan
+        return
     least = "" if plan.complete else "at least "
     more = ", or pass a larger max_bytes if there is memory" if plan.complete else ""
     raise ValueError(

@@ -22,9 +22,7 @@ def sums(tables, averages=True):
     sizes = np.array(list(map(len, tables.fields)))
     reduction = reduction_of(len(sizes), tables.edges)
     plan = elimination_plan(sizes[reduction.core], reduction.edges)
-    found = sum_in_rounds(
-        tables, reduction, lambda left: sum_over_states(left, plan), averages
-    )
+    found = sum_in_rounds(tables, reduction, lambda left: sum_over_states(left, plan), averages)
     state = most_probable_in_rounds(tables, reduction, lambda left: most_probable_state(left, plan))
     return found, state, len(reduction.core)
 

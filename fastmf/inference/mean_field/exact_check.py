@@ -5,7 +5,6 @@ other fully visible machines one unit after the other is eliminated. Where sums 
 than some tenths of a second for all rows together, none are made.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,22 +12,11 @@ import numpy as np
 from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
 from fastmf.inference.mean_field.second_solutions import is_discrete, widths
 from fastmf.models import BoltzmannMachine
-from fastmf.models._elimination import Marginals, Tables, most_probable_state, sum_over_states
-from fastmf.models._elimination_order import elimination_plan
+from fastmf.models._elimination import Marginals, Tables
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._narrow_graphs import (
-    most_probable_in_rounds,
-    n_entries_of,
-    reduction_of,
-    sum_in_rounds,
-)
-from fastmf.models._state_tables import (
-    coupling_tables,
-    marginals_of_all,
-    restricted,
-    states_of_all,
-    unit_tables,
-)
+from fastmf.models._graph_sums import GraphSums
+from fastmf.models._narrow_graphs import reduction_of
+from fastmf.models._state_tables import coupling_tables, unit_tables
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
@@ -41,7 +29,9 @@ MAX_ENUMERATED_COLUMNS = 24
 # Numbers that are held at a time, so that a call is not made for every row.
 _NUMBERS_AT_A_TIME = 2**18
 # Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
-MAX_ENTRIES, MAX_ELIMINATIONS = 2**23, 8000
+MAX_ENTRIES, MAX_ELIMINATIONS = 2**25, 8000
+# Memory of tables, beyond which messages are made twice.
+MAX_TABLE_BYTES = 2**29
 # Units and edges of the largest graphs for which an order of elimination is sought.
 MAX_UNITS, MAX_COUPLED_PAIRS = 2000, 6000
 # Rows of larger graphs of width two.
@@ -345,30 +335,11 @@ def eliminated(tables, max_entries, plans, mode=False):
         return Marginals(-np.inf, None, None)
     key = n_allowed.tobytes()
     if key not in plans:
-        plans[key] = _plan(n_allowed, tables.edges, max_entries)
-    if plans[key] is None:
+        bits = np.log2(max(max_entries, 1.0))
+        plans[key] = GraphSums(n_allowed, tables.edges, min(32 * max_entries, MAX_TABLE_BYTES), bits)
+    sums = plans[key]
+    if not sums.plan.complete or sums.n_entries > max_entries:
         return None
-    left, (sums, most_probable) = restricted(tables, allowed), plans[key]
     if mode:
-        return Marginals(np.nan, states_of_all(left, most_probable(left.tables)), None)
-    return marginals_of_all(left, tables.edges, sums(left.tables))
-
-
-def _plan(n_allowed, edges, max_entries):
-    """Functions from tables to `Marginals` and to states; None if tables have too many entries."""
-    free = n_allowed > 1
-    edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-    n_states, most = n_allowed[free], int(n_allowed.max(initial=1))
-    reduction = reduction_of(len(n_states), edges, most, max_entries)
-    bits = np.log2(max_entries) if max_entries > 1 else 0.0
-    plan = elimination_plan(n_states[reduction.core], reduction.edges, bits)
-    if not plan.complete or (plan.order and 2.0 ** min(plan.log2_total, 60.0) > max_entries):
-        return None
-    if max_entries < n_entries_of(reduction.rounds, most) or max_entries <= 0:
-        return None
-    sum_core = partial(sum_over_states, plan=plan)
-    of_core = partial(most_probable_state, plan=plan)
-    return (
-        partial(sum_in_rounds, reduction=reduction, sum_core=sum_core),
-        partial(most_probable_in_rounds, reduction=reduction, of_core=of_core),
-    )
+        return Marginals(np.nan, sums.most_probable(tables, allowed), None)
+    return sums.marginals(tables, allowed)

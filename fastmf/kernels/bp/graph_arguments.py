@@ -4,7 +4,6 @@ A *slot* is a directed edge. The slots of a unit lie side by side, one for each 
 and hold the messages that the unit sends. Units are numbered in breadth-first order.
 """
 
-from math import log
 from typing import NamedTuple
 
 from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
@@ -14,7 +13,7 @@ GRAPH_BLOCK_UNITS = 4096
 # A sum of exponentials below this may have lost its largest term.
 SMALLEST_SUM = 1e-200
 # Logarithm of the rounding error of probabilities in float64.
-LOG_EPSILON = log(2.0**-52)
+LOG_EPSILON = -36.04365338911715
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
 # Value of `BinaryProblem.clamped` for units that are free.

@@ -13,7 +13,7 @@ from fastmf.inference.fixed_point import replaced, with_check
 from fastmf.inference.mean_field.exact_check import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.
-MAX_TABLE_ENTRIES = 2**25
+MAX_TABLE_ENTRIES = 2**28
 
 
 def automatic(options, units, n_rows, solve):

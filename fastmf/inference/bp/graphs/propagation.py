@@ -12,7 +12,7 @@ import numpy as np
 from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
-from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp._cycles import mark_cycles
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS
 from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.elimination import best_states
@@ -22,12 +22,7 @@ from fastmf.inference.bp.graphs.results import graph_beliefs, state_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
 from fastmf.inference.bp.graphs.tree_bound import tree_bound
-from fastmf.inference.bp.graphs.trees import (
-    mutual_informations,
-    random_trees,
-    rooted,
-    spanning_tree,
-)
+from fastmf.inference.bp.graphs.trees import random_trees
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.reliability import MAX_SWEEPS as MAX_START_SWEEPS
 from fastmf.inference.bp.reliability import N_STARTS
@@ -116,42 +111,23 @@ def _common(n_rows, n_starts):
 def _refuse(options):
     if options.algorithm == "mixed":
         raise ValueError("algorithm='mixed' needs an RBM, whose hidden units are summed out.")
-    asked = {
-        "n_restarts": options.n_restarts,
-        "on_failure='minimise'": options.on_failure == "minimise",
-    }
-    if given := [name for name, value in asked.items() if value]:
+    if options.n_restarts:
         raise ValueError(
-            f"{', '.join(given)}: not available on graphs, nor for an RBM with clamp or schedule."
+            "n_restarts: not available on graphs, nor for an RBM with clamp or schedule."
         )
 
 
 def tree_reweighted(options, units, n_rows, init):
-    """Tree-reweighted belief propagation, and edge probabilities that lower its bound.
-
-    Each update is a step of Frank and Wolfe: the gradient of the bound is minus the mutual
-    informations, so that probabilities move to the tree on which these are largest.
-    """
-    edges, sizes = units.graph.edges, units.graph.n_states
-    trees = random_trees(edges, len(sizes))
-    best, n_updates = None, 0 if units.is_forest else options.n_tree_updates
+    """Tree-reweighted belief propagation, its bound, and the probabilities of edges."""
+    trees = random_trees(units.graph.edges, len(units.graph.n_states))
+    problem = units.problem(trees.probability)
     solves = replace(options, pairwise=True, messages=True)
-    for k in range(n_updates + 1):
-        problem = units.problem(trees.probability)
-        solved = _in_chunks(solves, units, n_rows, init, problem)
-        root = trees.root[units.layout.order]
-        bounds = tree_bound(problem[0], trees.child, root, solved.messages)
-        bounds[solved.record["status"] == INFEASIBLE] = -np.inf
-        solved = solved._replace(log_partition=bounds)
-        if best is None or bounds.sum() < best[0].log_partition.sum():
-            best = solved, trees.probability
-        if k < n_updates:
-            informations = mutual_informations(solved.pairs, units.tables[0], sizes[edges])
-            tree = spanning_tree(edges, len(sizes), informations)
-            trees = trees.moved(rooted(edges, len(sizes), tree), 1 / (k + 3))
-            init = solved.messages
-    solved, probability = best
-    return solved if options.messages else solved._replace(messages=None), probability
+    solved = _in_chunks(solves, units, n_rows, init, problem)
+    root = trees.root[units.layout.order]
+    bounds = tree_bound(problem[0], trees.child, root, solved.messages)
+    bounds[solved.record["status"] == INFEASIBLE] = -np.inf
+    messages = solved.messages if options.messages else None
+    return solved._replace(log_partition=bounds, messages=messages), trees.probability
 
 
 def _solver(options, units, problem=None):

@@ -16,7 +16,7 @@ NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
-BEST = "; no assignment is more probable, by elimination"
+UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
 def graph_beliefs(options, units, solved, probability, single, several=None, others=None):
@@ -125,7 +125,7 @@ def _messages(options, solved):
     if solved.optimal is not None and options.polishes:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
     if solved.is_best is not None:
-        message = np.where(solved.is_best & ~converged, np.char.add(message, BEST), message)
+        message = np.where(solved.is_best & ~converged, np.char.add(message, UNSURPASSED), message)
     if solved.objective is not None:
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none
