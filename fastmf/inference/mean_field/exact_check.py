@@ -335,8 +335,8 @@ def eliminated(tables, max_entries, plans, mode=False):
         return Marginals(-np.inf, None, None)
     key = n_allowed.tobytes()
     if key not in plans:
-        bits = np.log2(max(max_entries, 1.0))
-        plans[key] = GraphSums(n_allowed, tables.edges, min(32 * max_entries, MAX_TABLE_BYTES), bits)
+        n_bytes, bits = min(32 * max_entries, MAX_TABLE_BYTES), np.log2(max(max_entries, 1.0))
+        plans[key] = GraphSums(n_allowed, tables.edges, n_bytes, bits)
     sums = plans[key]
     if not sums.plan.complete or sums.n_entries > max_entries:
         return None
