@@ -27,8 +27,9 @@ from fastmf.models._elimination_order import groups_of
 
 # Span of logarithms of the factors of a product, short of that of float64.
 MAX_SPAN = 600.0
-# Products of matrices that are smaller are made for all of them at once.
-MIN_MATRIX_PRODUCTS = 16
+# Products of matrices that are smaller are made for all of them at once, and all factors of a step
+# are multiplied at once where their product has few entries.
+MIN_MATRIX_PRODUCTS, MAX_SMALL_CLIQUE, MAX_FACTORS = 16, 1024, 16
 
 
 class Tables(NamedTuple):
@@ -97,7 +98,8 @@ def sum_over_states(tables, plan, averages=True, max_bytes=math.inf):
     max_bytes : float
         Memory for marginals; where they need more, messages are made twice.
     """
-    starts = plan.segments(max_bytes)[0] if averages else [0]
+    is_cut = averages and plan.most_bytes > max_bytes
+    starts = plan.segments(max_bytes)[0] if is_cut else [0]
     for arithmetic in (PLAIN, LOGARITHMS):
         try:
             graph = _Elimination(tables, plan, arithmetic, starts)
@@ -154,17 +156,14 @@ class _Elimination:
 
     def _factors(self, k):
         """The factors of a step, scaled so that their product is one of numbers; their places."""
-        for c in self.children[k]:
-            if self._spans(k):
+        for c in (None, *self.children[k]):
+            if c is not None:
                 self.messages[c] = self._scaled(self.messages[c])
-        if self._spans(k):
-            raise _SpanError
-        return self.own[k] + [(self.messages, c, self.messages[c]) for c in self.children[k]]
-
-    def _spans(self, k):
-        factors = [own[-1] for own in self.own[k]] + [self.messages[c] for c in self.children[k]]
-        low, high = (sum(f[at] for f in factors) for at in (2, 3))
-        return not self.arithmetic.is_log and (low < -MAX_SPAN or high > MAX_SPAN)
+            factors = self.own[k] + [(self.messages, c, self.messages[c]) for c in self.children[k]]
+            low, high = (sum(own[-1][at] for own in factors) for at in (2, 3))
+            if self.arithmetic.is_log or (low >= -MAX_SPAN and high <= MAX_SPAN):
+                return factors
+        raise _SpanError
 
     def _scaled(self, factor):
         """The same with a largest weight of 1, or 0 as a logarithm; the constant is kept."""
@@ -188,6 +187,8 @@ class _Elimination:
 
     def _aligned(self, factor, axes, summed=(), state=()):
         """View of a table with these axes, of length 1 where it has none, at states of others."""
+        if factor.axes == axes and not summed:
+            return factor.table
         at = dict(zip(summed, state, strict=True))
         table = factor.table[tuple(at.get(s, slice(None)) for s in factor.axes)]
         own = [s for s in factor.axes if s not in at]
@@ -240,11 +241,30 @@ class _Elimination:
             self.choices.append((axes, choice))
         return _Factor(total, axes)
 
+    def _at_once(self, k, factors):
+        """The product of factors over the unit of a step and its separator; None if it is large."""
+        axes = k, *self.plan.separators[k]
+        if len(factors) > MAX_FACTORS or self._size(axes) > MAX_SMALL_CLIQUE:
+            return None
+        if self.arithmetic.is_log:
+            table = sum(self._aligned(factor, axes) for factor in factors)
+        else:
+            place = dict(zip(axes, range(len(axes)), strict=True))
+            parts = [x for f in factors for x in (f.table, [place[s] for s in f.axes])]
+            table = np.einsum(*parts, range(len(axes)))
+        return _Factor(table, axes)
+
     def _message(self, k):
         """Sum of the products of a step over the states of its unit."""
-        groups, products = self._groups(k)
-        message = self._contracted(*products, self.plan.separators[k])
-        low, high = (sum(own[-1][at] for group in groups for own in group) for at in (2, 3))
+        factors = [own[-1] for own in self._factors(k)]
+        joint = self._at_once(k, factors)
+        if joint is None:
+            message = self._contracted(*self._groups(k)[1], self.plan.separators[k])
+        else:
+            message = _Factor(self.arithmetic.plus.reduce(joint.table, axis=0), joint.axes[1:])
+            if self.choices is not None:
+                self.choices.append((message.axes, joint.table.argmax(0).astype(np.int32)))
+        low, high = (sum(factor[at] for factor in factors) for at in (2, 3))
         message = message._replace(low=low, high=high + math.log(self.plan.sizes[k]))
         return self._scaled(message) if message.axes and self.arithmetic.is_log else message
 
@@ -280,21 +300,33 @@ class _Elimination:
                 self._set_marginals(k)
         return self.units, self.pairs
 
-    def _set_marginals(self, k):
-        """Probabilities of the unit of a step and of its pairs, and ratios of its messages."""
+    def _joints(self, k, ratio):
+        """Groups of factors of a step, and probabilities of the units of each group."""
+        own = self._factors(k)
+        factors = [*(factor for *_, factor in own), ratio]
+        joint = self._at_once(k, factors)
+        if joint is not None:
+            yield (
+                own,
+                joint._replace(table=np.exp(joint.table)) if self.arithmetic.is_log else joint,
+            )
+            return
         groups, products = self._groups(k)
-        ratio, self.messages[k] = self.messages[k], None
         for group, product, other in zip(groups, products, products[::-1], strict=True):
-            if not group:
-                continue
             rest = self._contracted(other, ratio, product.axes)
             joint = self.arithmetic.times(product.table, self._aligned(rest, product.axes))
             if self.arithmetic.is_log:
                 np.exp(joint, out=joint)
+            yield group, _Factor(joint, product.axes)
+
+    def _set_marginals(self, k):
+        """Probabilities of the unit of a step and of its pairs, and ratios of its messages."""
+        ratio, self.messages[k] = self.messages[k], None
+        for group, joint in self._joints(k, ratio):
             for results, place, factor in group:
-                axes = [s for s in product.axes if s in factor.axes]
-                summed = tuple(a for a, s in enumerate(product.axes) if s not in axes)
-                p = _Factor(joint.sum(summed), tuple(axes))
+                axes = tuple(s for s in joint.axes if s in factor.axes)
+                summed = tuple(a for a, s in enumerate(joint.axes) if s not in axes)
+                p = _Factor(joint.table.sum(summed), axes)
                 is_message = results is self.messages
                 results[place] = (
                     self._ratio(p, factor) if is_message else self._aligned(p, factor.axes)

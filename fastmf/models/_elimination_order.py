@@ -18,6 +18,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 # Neighbours that are looked at until the search for an order ends: some seconds.
 MAX_NEIGHBOURS = 3 * 10**7
+# Entries of a table up to which a better order is not looked for, on average over units.
+MAX_MEAN_ENTRIES = 512
 # No machine has memory for tables of more entries.
 MAX_BITS = 60
 
@@ -56,6 +58,11 @@ class EliminationPlan(NamedTuple):
     def cost(self):
         """Logarithm of the product of memory and time, but for factors that all orders share."""
         return self.log2_largest + self.log2_total
+
+    @property
+    def most_bytes(self):
+        """Bound of the memory of all tables, quickly found."""
+        return 8 * (2.0 ** min(self.log2_total, 1e3) + 6 * 2.0 ** min(self.log2_largest, 1e3))
 
     def n_bytes(self, kept):
         """Largest memory in use at a time for the log-partition, or with "choices" for a state."""
@@ -168,6 +175,9 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
         lambda: _MinFill(neighbours, n_states, True).cliques(max_bits),
     )
     for of_order in cliques:
+        # A search takes longer than small tables.
+        if best is not None and 2.0**best.log2_total <= MAX_MEAN_ENTRIES * n:
+            break
         plan = _plan(n_states, of_order(), neighbours)
         if plan.complete and (best is None or plan.cost < best.cost):
             best, max_bits = plan, min(plan.log2_total, max_bits)

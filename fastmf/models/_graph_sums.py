@@ -43,6 +43,8 @@ class GraphSums:
     def n_bytes(self, averages, mode):
         """Memory that sums, and the most probable state, take."""
         plan = self.plan
+        if plan.complete and plan.most_bytes <= self._left:
+            return self._own_bytes + plan.most_bytes
         needed = plan.segments(self._left)[1] if averages else plan.n_bytes("nothing")
         return self._own_bytes + max(needed, plan.n_bytes("choices") if mode else 0)
 
