@@ -72,21 +72,7 @@ class AdaptiveCheck(NamedTuple):
         return 0 < n_rows * table.values.size**2 <= MAX_PAIR_TABLE_NUMBERS
 
     def __call__(self, found, rows, state, tilt):
-        """Pairs of whether some rows fail a check, and the reasons.
-
-        Parameters
-        ----------
-        found : ExpectationPropagation
-        rows : int array
-        state : array of shape (4, n_rows, n_units)
-            Means, variances and tilts (b, a) of these rows, in the order of `layout_of_checks`.
-        tilt : Tilt
-            With a row for each of these, or one.
-
-        Returns
-        -------
-        list of (bool array of shape (n_rows,), list of str)
-        """
+        """Pairs of whether some rows fail a check, and the reasons."""
         checks, n_rows = [], len(rows)
         if self.whole and self._is_searched(n_rows):
             values = np.atleast_1d(found.log_partition)[rows]

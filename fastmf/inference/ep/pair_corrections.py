@@ -76,17 +76,7 @@ def value_table(prior):
 
 
 def pair_corrections(table, mean, cavity, covariance):
-    """The `PairCorrections` of one fixed point.
-
-    Parameters
-    ----------
-    table : ValueTable
-    mean : array of shape (n_units,)
-    cavity : array of shape (2, n_units)
-        Tilts (b, a) of the units.
-    covariance : array of shape (n_units, n_units)
-        Covariance of the Gaussian.
-    """
+    """The `PairCorrections` of one fixed point."""
     units, x, log_weights = table
     mean, (b, a), covariance = mean[units], cavity[:, units], covariance[np.ix_(units, units)]
     logs = log_weights + b * x - a * x * x / 2
