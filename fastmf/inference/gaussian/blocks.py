@@ -175,7 +175,7 @@ class Blocks:
         return inverses, log_determinants.sum()
 
     def converted(self, vector):
-        """Naturals from moments, or moments from naturals but for the means, and log-determinants."""
+        """Naturals from moments or moments from naturals, without means, and log-determinants."""
         _, single, elements = self.parts(vector)
         if not ((single > 0) & (single < np.inf)).all():
             raise LinAlgError("a variance is not positive.")

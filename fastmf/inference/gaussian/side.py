@@ -50,7 +50,7 @@ class GaussianSide:
             return None
 
     def moments(self, site):
-        """Means, variances and log-partition with these sites; None if A is not positive definite."""
+        """Moments and log-partition with these sites; None if A is not positive definite."""
         inverse = self.inverse(site[1])
         return None if inverse is None else inverse.moments(site[0])
 

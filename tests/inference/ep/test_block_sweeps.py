@@ -6,7 +6,7 @@ import pytest
 import fastmf as mf
 from fastmf._outcomes import CONVERGED, OUT_OF_ITERATIONS
 from fastmf.inference.ep.block_sites import block_problem, most_included
-from fastmf.inference.ep.block_sweeps import MAX_BARREN_ITERATIONS, _Sweeps, block_sweeps
+from fastmf.inference.ep.block_sweeps import _Sweeps, block_sweeps
 from fastmf.inference.ep.sites import EPTrace
 from fastmf.inference.gaussian.blocks import Blocks
 
