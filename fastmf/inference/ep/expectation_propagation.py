@@ -261,7 +261,8 @@ def _with_cut_blocks(model, members, init, settings, options):
     if joined is None:
         return found
     shared = _with_blocks(model, joined, 0, found, settings, options)
-    return shared if may_stay_whole(shared) else found
+    # A block with more effects than are summed over is worse than its parts.
+    return shared if shared.converged and not full_blocks(shared) else found
 
 
 def _with_blocks(model, members, n_joins, init, settings, options):
