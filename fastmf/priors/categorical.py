@@ -29,7 +29,6 @@ from fastmf.priors._registry import (
     accepts_tables,
     floating_type,
 )
-from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import constant, exp, log
 
 # Exponentials of smaller numbers can be summed without a shift.
@@ -344,15 +343,11 @@ class Categorical(_Fields):
         return self._make((x, 0 * x))
 
     def project(self):
-        """The prior with fields of mean zero in each group, at most MAX_FIELD in absolute value.
-
-        States that do not occur keep the field -inf, and count for no mean.
-        """
+        """The prior with fields of mean zero in each group, whatever impossible states have."""
         possible = self.field > -np.inf
         totals = np.add.reduceat(np.where(possible, self.field, 0), self.starts)
         mean = totals / np.add.reduceat(possible, self.starts, dtype=self.field.dtype)
-        field = np.clip(self.field - np.repeat(mean, self.sizes), -MAX_FIELD, MAX_FIELD)
-        return self._replace(field=np.where(possible, field, self.field))
+        return self._replace(field=self.field - np.repeat(mean, self.sizes))
 
     @partial(accepts_tables, missing=True)
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):

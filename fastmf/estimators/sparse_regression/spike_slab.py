@@ -284,16 +284,13 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         task = task._replace(y=y, absent_square=absent)
         return self._fit_task(task, n_groups, center, unit, flat, centred=self.fit_intercept)
 
-    def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False, hold_noise=False):
+    def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False):
         """The fitted attributes for standardised data of y = center + unit * (standardised y).
 
         `flat` are the coefficients of y on the unpenalised features.
         """
         shape = task.total_rows, len(task.groups)
         start, fixed = self._hyperparameters(shape, unit, n_groups)
-        if hold_noise and self.noise_variance is None:
-            start = start._replace(noise_variance=1.0)
-            fixed = fixed._replace(noise_variance=True)
         task, points, weights = self._solution(
             task, start, fixed, centred=centred, average=self.average_parameters
         )
