@@ -70,11 +70,11 @@ class LayeredMachine(
     def _order(self):
         return ORDER_OF_GRADIENT.get(self.gradient, 2)
 
-    def _initial_model(self, X, seed, rows=None):
+    def _initial_model(self, X, seed, rows=None, more=True):
         """The model before learning: that of `init`, below layers of small random weights."""
         rng, dtype = np.random.default_rng([seed, 0, 3]), floating_type(X)
         if self.init is None:
-            weights, layers = (), (visible_prior(self.visible, X, rows),)
+            weights, layers = (), (visible_prior(self.visible, X, rows, more),)
         else:
             kinds = [getattr(models, name) for name in self._models]
             weights, layers = given_layers(self.init, X, *kinds)

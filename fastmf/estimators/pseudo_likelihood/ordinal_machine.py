@@ -30,8 +30,8 @@ class OrdinalMachine(BaseOrdinalMachine):
     Parameters
     ----------
     n_categories : int, sequence of int of length n_features, or None
-        Categories of all or of each item, whose codes are 0, 1, ..., or 1, 2, ... if one of the
-        codes is the number of categories and none is 0. None: all integers from the smallest to the
+        Categories of all or of each item, whose codes are 0, 1, ... if any entry of the table is
+        0, and else 1, 2, .... None: all integers from the smallest to the
         largest of each column, but -1 and 1 where these are all its values; strings in alphabetical
         order (which warns if there are more than two), or in that of their numbers; the categories
         of pandas' categorical columns.
