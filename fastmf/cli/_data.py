@@ -181,8 +181,9 @@ def write(path, array, names=None):
         elif suffix == ".npz":
             np.savez_compressed(file, X=array)
         else:
-            # Enough digits for the same float to be read back.
-            digits = 9 if array.dtype == np.float32 else 17
             if names is not None:
                 file.write((",".join(map(cell, names)) + "\n").encode())
-            np.savetxt(file, array, delimiter=",", fmt=f"%.{digits}g")
+            # The fewest digits by which the same float is read back.
+            for row in array.astype(float) if array.dtype.kind == "b" else array:
+                cells = (value.removesuffix(".0") for value in np.atleast_1d(row).astype(str))
+                file.write((",".join(cells) + "\n").encode())

@@ -37,6 +37,7 @@ def run(arguments):
     inputs = arguments.model, arguments.data
     _data.check_outputs(inputs, (arguments.output, _machines.MACHINE_SUFFIXES))
     machine = _machines.load(arguments.model, "impute")
+    arguments.dtype = "float64"  # cells that are there stay as they are
     X, alignment = _machines.read_rows(arguments.data, machine, arguments)
     names = None if alignment is None else alignment.names
     n_missing = int(((X != X) | ((X < 0) & (names is not None))).sum())

@@ -104,7 +104,12 @@ def read_texts(path):
 def _numbers(lines, separator, names, begin, left_out):
     """Numbers of lines, of which the first ones are given, and names of their columns."""
     n_cells = len(_cells(begin[0], separator))
-    options = {"delimiter": None if separator == " " else separator, "ndmin": 2, "quotechar": '"', "comments": None}
+    options = {
+        "delimiter": None if separator == " " else separator,
+        "ndmin": 2,
+        "quotechar": '"',
+        "comments": None,
+    }
     used = range(n_cells)
     if names is not None and n_cells > 1 and (names[0] == "" or len(names) == n_cells - 1):
         # R and pandas write names of rows so.

@@ -10,6 +10,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
 from fastmf.estimators.common.convergence import warn_of_likelihood
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
@@ -218,7 +219,9 @@ class Learning:
     def _checked_rows(self, X):
         missing = not is_sparse(X)
         X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
-        return with_nan_labels(self._own_visible(), X)
+        X = with_nan_labels(self._own_visible(), X)
+        warn_of_missing_codes(self, X)
+        return X
 
     def _own_visible(self):
         """The option `visible`, or the units of `init`."""

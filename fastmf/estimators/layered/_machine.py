@@ -1,5 +1,7 @@
 """Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files."""
 
+from copy import copy
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -12,6 +14,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.convergence import warn_unless_converged
 from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import checked_rows, with_nan_labels
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
@@ -31,7 +34,8 @@ from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import is_unit_prior, n_units
+from fastmf.priors._protocol import as_dtype, is_unit_prior, n_units
+from fastmf.priors._queries import common_support
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
@@ -162,12 +166,23 @@ class LayeredMachine(
         True
         """
         check_is_fitted(self)
+        if self.model_.dtype == np.float32 and common_support(self.visible_) is None:
+            return self._in_double_precision().score_samples(X, log_partition)
         X = self._data(X, missing=True)
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         return self._log_likelihoods(X, log_partition)
+
+    def _in_double_precision(self):
+        """The same machine where values far from zero cost no digits of their deviations."""
+        other, model = copy(self), self.model_
+        layers = tuple(as_dtype(layer, np.float64) for layer in model.layers)
+        other.model_ = model.rebuilt(tuple(w.astype(np.float64) for w in model.couplings), layers)
+        other.pointwise_ = as_dtype(self.pointwise_, np.float64)
+        other.starts_ = self.starts_.astype(np.float64)
+        return other
 
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
@@ -436,11 +451,14 @@ class LayeredMachine(
 
     def _data(self, X, *, missing=False, soft=True, model=None):
         """Checked rows of any kind for a model, by default the one that was learned."""
+        seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
         missing = missing and not is_sparse(X)
         X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)
         if missing:
             X = with_nan_labels(model.layers[0], X)
+        if np.shape(seen)[1:] == X.shape[1:] and common_support(model.layers[0]) is None:
+            warn_of_missing_codes(self, X, seen=seen)
         return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
 
     def _dense_data(self, X, **options):
