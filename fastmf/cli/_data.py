@@ -141,9 +141,11 @@ def check_outputs(inputs, *outputs):
 
 
 def _real(path):
-    """The file of a path, in which .npz files may name one of their arrays."""
+    """The file of a path, whatever links to it; .npz files may name one of their arrays."""
     head, found, _ = str(path).rpartition(".npz:")
-    return Path(head + ".npz" if found else path).resolve()
+    path = Path(head + ".npz" if found else path).resolve()
+    # Links of one file have the same number; elsewhere there may be none, 0.
+    return path.stat()[1:3] if path.exists() and path.stat().st_ino else path
 
 
 def _check_output(path, suffixes):

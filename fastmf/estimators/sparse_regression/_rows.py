@@ -81,7 +81,8 @@ def mean_and_deviation(name, columns, centred, weights=None):
     `weights` say how many rows each row stands for.
 
     Deviations of the order of rounding in double precision are 0, so that constant columns are; all
-    values of single precision that differ are told apart. Means are computed from differences to the first row: else their rounding errors would grow with the number of rows.
+    values of single precision that differ are told apart. Means are computed from differences to
+    the first row: else their rounding errors would grow with the number of rows.
 
     Raises
     ------
