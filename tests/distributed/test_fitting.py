@@ -112,7 +112,6 @@ def test_rows_that_are_not_possible():
 
 
 def test_chunks_of_unknown_sizes_are_refused():
-    da = pytest.importorskip("dask.array")
     X = da.from_array(np.ones((40, 3)), chunks=(10, 3))
     unknown = X[X[:, 0] > 0]
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
