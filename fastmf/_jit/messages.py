@@ -30,8 +30,9 @@ GAP = 2.0
 
 
 def to_stderr(text):
-    """Print a line to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line to stderr, if there is one that takes it."""
+    with suppress(AttributeError, OSError, ValueError):  # None, a full disk, closed
+        print(text, file=sys.stderr, flush=True)
 
 
 def is_quiet():
