@@ -20,10 +20,9 @@ from numba.core import cgutils, types
 from numba.core.typing.templates import infer_global, make_intrinsic_template
 from numba.extending import overload_method
 
-from fastmf._jit import forks  # noqa: F401  A fork waits for threads that compile
 from fastmf._jit.arrays import field, pointer_to_entry
 from fastmf._jit.cache import FOLDER, Cache
-from fastmf._jit.compiler import Compiler, CompilerOfEntries, CompilerOfShort
+from fastmf._jit.passes import Compiler
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
@@ -39,8 +38,6 @@ def kernel(
     fastmath=False,
     name="",
     views=False,
-    negative=True,
-    short=False,
 ):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
@@ -60,16 +57,10 @@ def kernel(
     views : bool
         Whether it makes views of arrays, but no arrays, so that references to them need not be
         counted. Inner, inline and merged kernels never make arrays.
-    negative : bool
-        Whether an index that is no constant may be negative. If not, none is tested, which makes
-        some kernels faster and others slower: see `fastmf._jit.lowering`.
-    short : bool
-        Whether it has no loops that take time, but calls of kernels that have: LLVM then takes less
-        time, and makes no vectors of its loops.
     """
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
-        return lambda f: kernel(f, **options, negative=negative, short=short)
+        return lambda f: kernel(f, **options)
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}, got {mode!r}.")
     within = mode in ("inner", "inline", "merged")
@@ -83,7 +74,7 @@ def kernel(
         forceinline=mode == "inline",
         inline="always" if mode == "merged" else "never",
         _nrt=not (within or views),
-        pipeline_class=CompilerOfShort if short else Compiler if negative else CompilerOfEntries,
+        pipeline_class=Compiler,
     )
     cached = name is not None and mode != "merged" and FOLDER is not None
     if cached and not numba.config.DISABLE_JIT:

@@ -201,7 +201,7 @@ def _signature(name, dtype):
 
 
 def _moments(fields, fill, key):
-    @kernel(mode="by_address", name=key, negative=False)
+    @kernel(mode="by_address", name=key)
     def moments(parameters, start, b, a, mean, var):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, mean, var)
@@ -211,7 +211,7 @@ def _moments(fields, fill, key):
 
 def _log_partition(fields, fill, key):
     # Reassociated, a value would depend on its place in a vector.
-    @kernel(mode="by_address", fastmath={"contract"}, name=key, negative=False)
+    @kernel(mode="by_address", fastmath={"contract"}, name=key)
     def log_partition(parameters, start, b, a, out):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, out)
@@ -220,7 +220,7 @@ def _log_partition(fields, fill, key):
 
 
 def _third_cumulants(fields, fill, key):
-    @kernel(mode="by_address", name=key, negative=False)
+    @kernel(mode="by_address", name=key)
     def third_cumulants(parameters, start, mean, cumulant, derivative):
         fill(fields(parameters, start + mean.shape[0]), start, mean, cumulant, derivative)
 
@@ -228,7 +228,7 @@ def _third_cumulants(fields, fill, key):
 
 
 def _draws(fields, fill, key):
-    @kernel(mode="by_address", name=key, negative=False)
+    @kernel(mode="by_address", name=key)
     def draws(parameters, start, b, a, u, out, scratch):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, u, out, scratch)

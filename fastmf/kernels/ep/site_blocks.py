@@ -125,7 +125,7 @@ def pattern_work(blocks, n_workers, n_curvature=0):
 MEAN, INCLUDED, INCLUDED_ALONE = range(3)
 
 
-@kernel(negative=False)
+@kernel
 def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curvature):
     """Moments and log-partition of every block under the tilt of its cavity.
 
@@ -434,7 +434,7 @@ def _conclude(sums, ratio, block, units, covariance, joint):
         joint[i] = sums[3 * c + c * c + i] * ratio
 
 
-@kernel(mode="by_address", negative=False)
+@kernel(mode="by_address")
 def add_curvature(s, weight, c, members, second, m, sums):
     """Add moments of third and fourth order of the pattern of the first s units.
 

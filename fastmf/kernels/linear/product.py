@@ -276,7 +276,7 @@ def _multiply_in_numpy(states, n_rows, source, packed, out, n_columns):
 _product = kernel(_multiply_in_numpy if numba.config.DISABLE_JIT else _multiply, mode="by_address")
 
 
-@kernel(views=True, short=True)
+@kernel(views=True)
 def multiply(address, states, source, packed, n_columns, queue, out):
     """Rows of states times packed couplings, for the rows in the queue.
 
