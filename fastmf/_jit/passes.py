@@ -95,3 +95,8 @@ class Compiler(CompilerBase):
         passes.passes = [(own.get(kind, kind), text) for kind, text in kept]
         passes.finalize()
         return [passes]
+
+
+# Options of Numba's `njit`.
+_PLAIN = os.environ.get("FASTMF_PLAIN_NUMBA", "0") not in ("", "0")
+OPTIONS = {} if _PLAIN else {"pipeline_class": Compiler}

@@ -13,10 +13,10 @@ from collections import deque
 from functools import cache
 from queue import Empty, SimpleQueue
 
-import numba
 import numpy as np
 
 from fastmf._jit.kernel import kernel
+from fastmf._jit.lazily import is_disabled
 from fastmf._threads.waiting import load, pause
 
 # Microseconds for which a worker, or a caller, watches before it sleeps.
@@ -62,7 +62,7 @@ def watch(flags, done, entry, old, n_looks, n_delays):
 
 @cache
 def _looks_per_microsecond():
-    if numba.config.DISABLE_JIT:
+    if is_disabled():
         return 0.0
     flags, n_looks = np.zeros(N_FLAGS, np.int64), 1000
     seconds = []
