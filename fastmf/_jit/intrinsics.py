@@ -9,6 +9,7 @@ what they do. `in_all_lanes` is for those who emit instructions themselves.
 import ctypes
 
 import numpy as np
+
 from fastmf._jit.arrays import array_at, field, pointer_to_entry
 from fastmf._jit.kernel import emitted
 from fastmf._jit.lazily import cgutils, ir, types

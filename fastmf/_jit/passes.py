@@ -90,7 +90,11 @@ class Compiler(CompilerBase):
 
     def define_pipelines(self):
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        own = {InlineInlinables: _MergeInPlace, IRLegalization: _WithoutDeletions, NativeLowering: _Lowering}
+        own = {
+            InlineInlinables: _MergeInPlace,
+            IRLegalization: _WithoutDeletions,
+            NativeLowering: _Lowering,
+        }
         kept = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
         passes.passes = [(own.get(kind, kind), text) for kind, text in kept]
         passes.finalize()

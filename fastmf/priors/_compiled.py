@@ -420,7 +420,7 @@ def compiled_if_large(class_, name):
 def _suits(prior, b, a):
     """Whether tilts are many, and as kernels take them."""
     large = LARGE_QUADRATURE if hasattr(prior, "lower") else LARGE
-    if not isinstance(b, np.ndarray) or b.size < large or numba.config.DISABLE_JIT:
+    if not isinstance(b, np.ndarray) or b.size < large or is_disabled():
         return False
     dtypes = {b.dtype, *(np.asarray(field).dtype for field in prior)}
     dtypes |= {a.dtype} if isinstance(a, np.ndarray | np.generic) else set()

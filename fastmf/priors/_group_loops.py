@@ -6,7 +6,6 @@ vector of a loop is moved so that it ends with the group: results are computed t
 overlaps the one before it, and left out of sums.
 """
 
-
 from fastmf._jit.intrinsics import in_all_lanes
 from fastmf._jit.kernel import emitted
 from fastmf._jit.lazily import cgutils, ir, types

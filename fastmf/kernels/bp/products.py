@@ -246,9 +246,7 @@ def _in_numpy(e, s, hidden, tile, n_factors, normalisers):
     tile[LOGS, : len(e)] = np.log(r).sum(1, dtype=float)
 
 
-pair_logs = kernel(
-    _in_numpy if is_disabled() else _compiled, mode="by_address", views=True
-)
+pair_logs = kernel(_in_numpy if is_disabled() else _compiled, mode="by_address", views=True)
 
 
 @kernel(mode="merged")

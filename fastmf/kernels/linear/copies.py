@@ -8,7 +8,6 @@ sources, and those of W', with the units above; and of their elementwise squares
 as are needed. They are filled in where the old ones were.
 """
 
-
 from fastmf._jit.intrinsics import row, smaller, view
 from fastmf._jit.kernel import emitted, kernel
 from fastmf._jit.lazily import cgutils, types

@@ -7,8 +7,6 @@ result adds up to four of them at a time, so that it is read and written a quart
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-
 from fastmf._jit.argument_types import Int32, Int64, Real, argument_types
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, kernel
