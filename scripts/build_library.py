@@ -2,10 +2,10 @@
 
     python scripts/build_library.py [--level x86-64-v3] [--only TEXT] [FOLDER]
 
-For each instruction set a process runs the tasks, compiled for it, and notes which kernels are asked
-for with which types; then LLVM's text of each becomes an object, and `cc -shared` makes a library of
-them. The index says what is in it. The processor must have the instructions: `x86-64-v4` needs
-AVX-512. See `fastmf._jit.library`.
+For each instruction set a process runs the tasks, compiled for it, and notes which kernels are
+asked for with which types; then LLVM's text of each becomes an object, and `cc -shared` makes a
+library of them. The index says what is in it. The processor must have the instructions:
+`x86-64-v4` needs AVX-512. See `fastmf._jit.library`.
 """
 
 import argparse
@@ -22,9 +22,27 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Bytes of an array that NumPy holds its data, sizes and strides at.
 DATA, SHAPE, STRIDES = 16, 32, 40
+# The array of signals; and memory for arrays that kernels make, as Numba's functions of these names
+# give it, which are Python's.
+MEMORY = """
+#include <stdint.h>
+#include <stdlib.h>
+typedef struct { size_t references; void *destructor, *info, *data; size_t size; void *of; } Memory;
+__attribute__((visibility("hidden"))) void *NRT_MemInfo_alloc_aligned(size_t size, uint32_t align)
+{
+    Memory *made = malloc(sizeof(Memory) + size + align);
+    if (made) {
+        uintptr_t start = (uintptr_t)(made + 1);
+        *made = (Memory){1, 0, 0, (void *)(start + (align - start % align) % align), size, 0};
+    }
+    return made;
+}
+__attribute__((visibility("hidden"))) void NRT_MemInfo_call_dtor(void *made) { free(made); }
+long long fastmf_signals[64];
+"""
 # Symbols that code may refer to: those of the linker, of the C library and of its mathematics.
 ALLOWED = re.compile(
-    r"_GLOBAL_OFFSET_TABLE_|fastmf_signals|_?(mem(cpy|set|move)|bzero|sched_yield|"
+    r"_GLOBAL_OFFSET_TABLE_|fastmf_signals|NRT_MemInfo_(alloc_aligned|call_dtor)|_?(mem(cpy|set|move)|bzero|sched_yield|"
     r"(exp|log|log1p|expm1|sqrt|pow|sin|cos|tanh?|floor|ceil|erfc?|lgamma|fmod|round|rint)f?)"
 )
 
@@ -189,6 +207,16 @@ def returns_of(signature):
     return None if None in formats else ("".join(formats), is_tuple)
 
 
+def _first_calls():
+    """The calls that `first_call.py` measures, but for that of a user's own units."""
+    from first_call import DEFINITIONS, ROWS
+
+    names = {}
+    exec("import numpy as np\nimport fastmf as mf\n" + DEFINITIONS, names)
+    calls = {call for row in ROWS.values() for call in row if call and "own()" not in call}
+    return {call: lambda call=call: eval(call, names) for call in sorted(calls)}
+
+
 def build_level(level, folder, only):
     """Build the library of an instruction set, and return its part of the index."""
     from fastmf._jit import cache, library
@@ -197,7 +225,7 @@ def build_level(level, folder, only):
 
     cache.folder = lambda: None  # LLVM's text is not kept there
     recorder = library.ACTIVE = Recorder()
-    for name, task in _warmup_tasks.everything().items():
+    for name, task in (_warmup_tasks.everything() | _first_calls()).items():
         if re.search(only, name):
             start = time.perf_counter()
             failure = _warmup_tasks.run(task)
@@ -230,11 +258,11 @@ def build_level(level, folder, only):
             objects.append(path)
             item = functions.setdefault(key, {"entry": None, "address": None})
             item |= {kind: symbol, "returns": returned[0], "is_tuple": returned[1]}
-        signals = Path(temporary, "signals.c")
-        signals.write_text(f"long long {library.SIGNALS}[64];\n")
+        memory = Path(temporary, "memory.c")
+        memory.write_text(MEMORY)
         target = folder / f"{level}.so"
         compiler = os.environ.get("CC", "cc")
-        arguments = ["-shared", "-fPIC", "-O2", "-s", "-o", target, signals, *objects, "-lm"]
+        arguments = ["-shared", "-fPIC", "-O2", "-s", "-o", target, memory, *objects, "-lm"]
         subprocess.run([compiler, *map(str, arguments)], check=True)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     size = target.stat().st_size

@@ -205,6 +205,7 @@ def test_without_any_folder_nothing_is_cached_and_all_still_works(workshop):
         "def refuse(*args, **kwargs): raise PermissionError\n"
         "make, os.mkdir = os.mkdir, refuse\n"
         "import fastmf._jit.cache as c\n"
+        "c.folder()\n"
         "os.mkdir = make\n"
         "from user import *\n"
         f"print(json.dumps([c.folder(), {ON_BERNOULLI}]))"

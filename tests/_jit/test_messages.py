@@ -137,6 +137,10 @@ def test_without_stderr_all_goes_on(monkeypatch, closed, recwarn):
     assert recwarn.list == []
 
 
+def lines_of_numba(caplog):
+    return sum(record.name.startswith("numba") for record in caplog.records)
+
+
 def test_numba_tells_a_debugging_logger_nothing_of_these_kernels(caplog):
     numba.njit(lambda x: x + 1)(1.0)
     caplog.set_level("DEBUG")
