@@ -29,7 +29,7 @@ from numba.core.serialize import dumps
 from fastmf._jit.library import digest_of_sources
 
 # A file begins with a digest of the rest.
-DIGEST_SIZE = 32
+DIGEST_BYTES = 32
 # Numba's settings that change machine code, beside those of the processor.
 SETTINGS = (
     *("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML", "ENABLE_AVX"),
@@ -126,9 +126,9 @@ class Cache:
         rtsys.initialize(target_context)
         try:
             content = self._path(signature, target_context.codegen()).read_bytes()
-            if content[:DIGEST_SIZE] != _digest(content[DIGEST_SIZE:]):
+            if content[:DIGEST_BYTES] != _digest(content[DIGEST_BYTES:]):
                 return None
-            return CompileResult._rebuild(target_context, *pickle.loads(content[DIGEST_SIZE:]))
+            return CompileResult._rebuild(target_context, *pickle.loads(content[DIGEST_BYTES:]))
         except Exception:  # what is in the file may not fit what is installed; it is replaced
             return None
 

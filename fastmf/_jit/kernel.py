@@ -87,8 +87,9 @@ class Kernel:
         return getattr(self.dispatcher, attribute)
 
     def _compile(self):
+        from fastmf._jit import cache, messages, passes  # noqa: F401  messages are registered
+
         activate()
-        from fastmf._jit import cache, passes
 
         fastmath, views = self._options
         within = self.mode in ("inner", "inline", "merged")

@@ -10,7 +10,7 @@ import threading
 from importlib import import_module
 
 _WAITING: list = []
-_LOCK = threading.RLock()
+_REGISTERING = threading.RLock()
 _active = False
 
 
@@ -43,7 +43,7 @@ def activate():
     global _active
     if _active and not _WAITING:
         return
-    with _LOCK:
+    with _REGISTERING:
         _active = True
         import_module("numba")
         while _WAITING:

@@ -24,14 +24,13 @@ import numpy as np
 
 from fastmf._jit.argument_types import TYPE_FLAGS, type_of
 
-LOGGER = logging.getLogger("fastmf")
 FOLDER = Path(__file__).with_name("built")
 # Subpackages that compiled code can depend on, beside the modules of the package's own folder, and
 # modules of these on which none depends.
 ROOMS = "_jit", "_threads", "priors", "kernels"
 NOT_COMPILED = "cache", "messages"
 # Digests are in hexadecimal digits.
-DIGEST_SIZE = 64
+DIGEST_DIGITS = 64
 # Symbol of the array by which kernels learn of signals: see `fastmf._threads.interrupts`.
 SIGNALS = "fastmf_signals"
 # Statuses of Numba's functions that have succeeded: with a result, and without one.
@@ -202,7 +201,7 @@ class Library:
 
 
 def _divided(text):
-    return text[:DIGEST_SIZE], text[DIGEST_SIZE + 1 :]
+    return text[:DIGEST_DIGITS], text[DIGEST_DIGITS + 1 :]
 
 
 def _arrays_are_as_expected():
@@ -217,14 +216,19 @@ def _arrays_are_as_expected():
 
 
 def _load():
-    """The library for this processor; None without one that fits, as the logger says."""
-    wanted = os.environ.get("FASTMF_LIBRARY", "1") not in ("", "0")
-    if not wanted or not (FOLDER / "index.json").exists():
+    """The library for this processor; None without one that fits, as the logger says.
+
+    The environment variable FASTMF_LIBRARY names another folder, or is 0 for none.
+    """
+    folder = Path(os.environ.get("FASTMF_LIBRARY") or FOLDER)
+    if not (folder / "index.json").exists():
         return None
     try:
-        return Library(FOLDER, LEVEL)
+        return Library(folder, LEVEL)
     except (OSError, ValueError, LookupError) as error:
-        LOGGER.warning(f"kernels that were built ahead are not used, but compiled: {error}.")
+        logging.getLogger("fastmf").warning(
+            f"kernels that were built ahead are not used, but compiled: {error}."
+        )
         return None
 
 

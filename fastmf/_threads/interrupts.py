@@ -27,7 +27,7 @@ STOPPED = 1 << 40
 # last look; type, value and traceback of the exception that a handler has raised; and the addresses
 # of the functions that kernels call, so that their code refers to none of Python's.
 MAIN, LAST_LOOK, RAISED = 0, 1, 2
-THREAD, SECONDS, ENSURE, CHECK, FETCH, RELEASE, N_SIGNALS = range(5, 12)
+THREAD, TIME, ENSURE, CHECK, FETCH, RELEASE, N_SIGNALS = range(5, 12)
 _NAMES = {
     THREAD: "PyThread_get_thread_ident",
     ENSURE: "PyGILState_Ensure",
@@ -43,7 +43,7 @@ def _made():
     made = library.ACTIVE.signals(kind) if library.ACTIVE else kind()
     functions = {k: getattr(ctypes.pythonapi, name) for k, name in _NAMES.items()}
     c_library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
-    functions[SECONDS] = c_library._time64 if os.name == "nt" else c_library.time
+    functions[TIME] = c_library._time64 if os.name == "nt" else c_library.time
     for k, function in functions.items():
         made[k] = ctypes.cast(function, ctypes.c_void_p).value
     return np.frombuffer(made, np.int64)
@@ -135,7 +135,7 @@ def _define_look(look):
     thread = builder.zext(called(THREAD, thread_type), word)
     is_main = builder.icmp_signed("==", thread, builder.load(entry(MAIN)))
     with cgutils.if_likely(builder, builder.and_(is_main, builder.not_(marked))):
-        second = called(SECONDS, word, word(0))
+        second = called(TIME, word, word(0))
         is_new = builder.icmp_signed("!=", second, builder.load(entry(LAST_LOOK)))
         none_kept = builder.icmp_signed("==", builder.load(entry(RAISED)), word(0))
         with cgutils.if_unlikely(builder, builder.and_(is_new, none_kept)):

@@ -81,7 +81,7 @@ def digested(content):
         lambda content: content[:-1],
         lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
         lambda content: bytes(len(content)),
-        lambda content: bytes(cache.DIGEST_SIZE) + content[cache.DIGEST_SIZE :],
+        lambda content: bytes(cache.DIGEST_BYTES) + content[cache.DIGEST_BYTES :],
         lambda content: digested(b""),
         lambda content: digested(b"cno_such_module\nname\n."),
         lambda content: digested(pickle.dumps((1, 2))),

@@ -16,6 +16,7 @@ from numba.core import event
 
 import fastmf
 from fastmf._jit import cache, messages
+from fastmf._jit.lazily import activate
 from fastmf._jit.messages import announced, seconds_compiling
 
 # Stands for the second after which a user is told.
@@ -27,6 +28,7 @@ def short_delay(monkeypatch):
     monkeypatch.setattr(messages, "SILENT_SECONDS", DELAY)
     monkeypatch.delenv("FASTMF_QUIET", raising=False)
     messages._WATCH.start_anew()
+    activate()
 
 
 def compiling(seconds, kernel=None, kind="numba:compile", inside=lambda: None):
