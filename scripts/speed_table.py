@@ -42,8 +42,8 @@ from kernel_cases.tap import tap_arguments  # isort: skip
 MARKERS = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1
 TAP = case("mean_field.tap.tap-blocked")
-PLAIN = {"acceleration": None}
-FAST = {"acceleration": "immediate", "onsager_every": 3}
+PLAIN = {"acceleration": False}
+FAST = {}
 
 
 def timed(function, *arguments):
@@ -218,7 +218,7 @@ def all_starts(n_hidden, repeats):
 
     def fixed_points(name):
         # A row that passes a saddle slowly can stop there: compared are the points it converges to.
-        options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": None}
+        options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": False}
         return np.hstack(mf.tap(model, found[name], n_threads=THREADS, **options).mean)
 
     variants = {

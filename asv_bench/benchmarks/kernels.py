@@ -17,7 +17,7 @@ NAMES = [
     "mean_field.tap.tap-blocked",
     "mean_field.tap.tap-ten_sweeps",
     "mean_field.tap.tap-sequential",
-    "mean_field.tap.tap-fast",
+    "mean_field.tap.tap-accelerated",
     "mean_field.all_rows.sweep_all_rows-tap",
     "linear.product.multiply-rbm",
     "sampling.gibbs.gibbs-block",

@@ -25,6 +25,14 @@ def number(name, value, low, high, *, below=False):
     return value
 
 
+def doubles(name, value):
+    """`value` as an array of float64; ValueError if an integer is too large for it."""
+    try:
+        return np.asarray(value, np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} must be below 1.8e308 in size, got a larger number.") from None
+
+
 def proper_fraction(name, value):
     """`value` as a float between 0 and 1, which it is not."""
     if not 0 < number(name, value, 0, 1) < 1:
@@ -203,9 +211,13 @@ def rows(name, value, n_units, dtype, *, missing=False):
         )
     if array.shape[0] == 0:
         raise ValueError(f"{name} must have at least one row.")
-    if array.dtype != bool:
-        with np.errstate(over="ignore"):  # what is too large for the type is told below
-            array = array.astype(dtype, copy=False)
+    if missing and array.dtype == bool:
+        raise ValueError(
+            f"{name} must have numbers where values are given and NaN elsewhere, got booleans: "
+            f"give numpy.where(mask, values, nan), or {name}.astype(float) if they are values."
+        )
+    with np.errstate(over="ignore"):  # what is too large for the type is told below
+        array = array.astype(dtype, copy=False)
     if np.isinf(array).any() if missing else not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity in {array.dtype}.")
     return array

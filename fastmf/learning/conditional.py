@@ -23,7 +23,7 @@ from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.seen import log_prob_of_seen, means_given_seen
-from fastmf.learning.training.ascent import ascend, diverged
+from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.completion import Completion
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.products import products_over_rows
@@ -303,26 +303,24 @@ def step(state, batch, settings, rate, rng, n_threads=None):
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
     direction = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
     moved = ascend(state, direction, settings, rate, n_threads=n_threads)
-    # `ascend` looks at couplings alone, and the model at nothing. NaN counts as diverged.
-    if not all(np.isfinite(bias).all() for bias in (moved.visible_bias, moved.hidden_bias)):
-        raise diverged(state.epoch)
     state.model = model.moved(vars(moved))
 
 
-def _metrics(state, monitored, validation, settings, n_threads):
+def _metrics(state, monitored, validation, settings, n_threads, weights=None):
     """Fractions of correct labels, and of rows whose inference has converged to 1e-3."""
     n_sweeps = sweeps(settings, state.epoch - 1)
 
-    def accuracy(data):
+    def accuracy(data, weights=None):
         Y, X = data
         fields = state.model.fields(X)
         found = infer(state.model, fields, settings.prediction_inference, n_sweeps, n_threads)
         right = (found.visible > 0.5) == (Y > 0.5)
-        known = ~np.isnan(Y)
-        correct = float((right if known.all() else right[known]).mean())
-        return correct, float((found.residual < CONVERGED_RESIDUAL).mean())
+        of_rows = np.ones(len(Y)) if weights is None else weights
+        correct = np.average(right, weights=of_rows[:, None] * ~np.isnan(Y))
+        converged = np.average(found.residual < CONVERGED_RESIDUAL, weights=weights)
+        return float(correct), float(converged)
 
-    correct, converged = accuracy(monitored)
+    correct, converged = accuracy(monitored, weights)
     metrics = {"accuracy": correct, "converged": converged}
     if validation is not None:
         metrics["validation_accuracy"] = accuracy(validation)[0]

@@ -119,8 +119,6 @@ def allowed_states(model, clamp, values):
         return np.ones(values.shape[:2], bool)
     if clamp is None:
         return [np.ones(len(of_unit), bool) for of_unit in values]
-    if clamp.dtype == bool:
-        raise TypeError("clamp must hold values, NaN where free, got a boolean mask.")
     allowed, first = [], 0
     for of_unit in values:
         wanted = clamp[first : first + of_unit.shape[1]]

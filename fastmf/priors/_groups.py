@@ -81,7 +81,7 @@ def as_states(name, prior, X):
     prior : unit prior
     X : array of shape (..., n_columns) or (..., n_units)
         One label for each group, negative if it is missing, and one value for each other unit; or
-        flat values, which are returned as they are. A boolean mask, too.
+        flat values, which are returned as they are.
 
     Returns
     -------
@@ -98,10 +98,8 @@ def as_states(name, prior, X):
             f"{name} must have one column for each group or unit, shape (n_rows, {n_columns}), or "
             f"one for each state, shape (n_rows, {n_units(prior)}); got {X.shape}."
         )
-    if X.shape[-1] == n_units(prior) or X.dtype.kind not in "iufb":
+    if X.shape[-1] == n_units(prior) or X.dtype.kind not in "iuf":
         return X
-    if X.dtype == bool:
-        return np.repeat(X, column_sizes(prior), axis=-1)
     parts = parts_of(prior)
     counts = [getattr(part, "n_groups", n_units(part)) for part in parts]
     columns = np.split(X, np.cumsum(counts[:-1]), axis=-1)

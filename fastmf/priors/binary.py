@@ -9,9 +9,6 @@ from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log_2_cosh, narrow, sigmoid_pair, softplus, where
 
-# Largest log-odds that learning keeps: beyond, the gradient vanishes and fields no longer change.
-MAX_FIELD = 30.0
-
 
 @unit_prior("bernoulli")
 class Bernoulli(NamedTuple):
@@ -38,7 +35,6 @@ class Bernoulli(NamedTuple):
     field: np.ndarray
 
     support = (0.0, 1.0)
-    max_field = MAX_FIELD
     log_prob_is_linear = True
     hidden_unit = (0.0,)
 
@@ -79,10 +75,6 @@ class Bernoulli(NamedTuple):
         one, two, six = constant(1.0, mean), constant(2.0, mean), constant(6.0, mean)
         return mean * (one - mean) * (one - two * mean), one - six * mean * (one - mean)
 
-    def project(self):
-        """The prior with log-odds of at most MAX_FIELD in absolute value."""
-        return self._make((np.clip(self.field, -self.max_field, self.max_field),))
-
     @classmethod
     def from_data(cls, X):
         """Log-odds of the column means, with a pseudo-count of one for each value."""
@@ -116,7 +108,6 @@ class Ising(NamedTuple):
     field: np.ndarray
 
     support = (-1.0, 1.0)
-    max_field = MAX_FIELD / 2
     log_prob_is_linear = True
     hidden_unit = (0.0,)
 
@@ -162,10 +153,6 @@ class Ising(NamedTuple):
         """Third cumulant as a function of the mean, and its derivative."""
         two, six = constant(2.0, mean), constant(6.0, mean)
         return -two * mean * (constant(1.0, mean) - mean * mean), six * mean * mean - two
-
-    def project(self):
-        """The prior with log-odds of at most MAX_FIELD in absolute value."""
-        return self._make((np.clip(self.field, -self.max_field, self.max_field),))
 
     @classmethod
     def from_data(cls, X):

@@ -13,7 +13,6 @@ from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._value_sums import past_value, rows_of_block, with_value
-from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import (
     clip,
     exp,
@@ -163,10 +162,6 @@ class Binomial(NamedTuple):
     def log_prob_gradient(self, x):
         """Derivatives of log_prob; zero for n, which is not learned."""
         return self._make((x, 0 * x))
-
-    def project(self):
-        """The prior with log-odds of at most MAX_FIELD in absolute value."""
-        return self._replace(field=np.clip(self.field, -MAX_FIELD, MAX_FIELD))
 
     @classmethod
     def from_data(cls, X, n=None):

@@ -29,7 +29,6 @@ from fastmf.priors._registry import (
     accepts_tables,
     floating_type,
 )
-from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import constant, exp, log
 
 # Exponentials of smaller numbers can be summed without a shift.
@@ -267,18 +266,6 @@ class Categorical(_Fields):
             out[first] = top + log(total)
             first = last
 
-    def third_cumulant(self, mean):
-        """Third cumulant of each state as a function of its mean, and its derivative."""
-        return mean * (1 - mean) * (1 - 2 * mean), 1 - 6 * mean * (1 - mean)
-
-    @staticmethod
-    def third_cumulants_of_units(prior, start, mean, cumulant, derivative):
-        """The third cumulants of states, inside kernels."""
-        for i in range(mean.shape[0]):
-            m, one = mean[i], constant(1.0, mean[i])
-            cumulant[i] = m * (one - m) * (one - m - m)
-            derivative[i] = one - constant(6.0, m) * m * (one - m)
-
     @accepts_lists
     def log_prob(self, x):
         """field x where the states of a group are one-hot, else -inf; flat as `x`."""
@@ -356,15 +343,11 @@ class Categorical(_Fields):
         return self._make((x, 0 * x))
 
     def project(self):
-        """The prior with fields of mean zero in each group, at most MAX_FIELD in absolute value.
-
-        States that do not occur keep the field -inf, and count for no mean.
-        """
+        """The prior with fields of mean zero in each group, whatever impossible states have."""
         possible = self.field > -np.inf
         totals = np.add.reduceat(np.where(possible, self.field, 0), self.starts)
         mean = totals / np.add.reduceat(possible, self.starts, dtype=self.field.dtype)
-        field = np.clip(self.field - np.repeat(mean, self.sizes), -MAX_FIELD, MAX_FIELD)
-        return self._replace(field=np.where(possible, field, self.field))
+        return self._replace(field=self.field - np.repeat(mean, self.sizes))
 
     @partial(accepts_tables, missing=True)
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):

@@ -23,7 +23,6 @@ from fastmf.priors._registry import (
     floating_type,
 )
 from fastmf.priors._value_sums import past_value, rows_of_block, with_value
-from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import clip, exp, log, narrow, widen
 
 # Scores beyond are taken for a mistake in the data.
@@ -179,10 +178,8 @@ class Ordinal(_LogWeights):
         return self._make((hit.astype(np.result_type(self.log_weights, x)),))
 
     def project(self):
-        """The prior with log-weight 0 of score 0, at most MAX_FIELD in absolute value."""
-        shifted = self.log_weights - self.log_weights[:, :1]
-        inside = np.clip(shifted, -MAX_FIELD, MAX_FIELD)
-        return self._make((np.where(np.isfinite(shifted), inside, shifted),))
+        """The prior with log-weight 0 of score 0."""
+        return self._make((self.log_weights - self.log_weights[:, :1],))
 
     @partial(accepts_tables)
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):

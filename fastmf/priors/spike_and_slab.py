@@ -19,7 +19,6 @@ from fastmf.priors._fitting import bounds_given_or_found, fit
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._sampling import PROBABILITIES, fill_quantiles, quantile
-from fastmf.priors.binary import MAX_FIELD
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
 from fastmf.special import (
@@ -107,11 +106,8 @@ def _untilted_gradient(slab):
 
 
 def _project(self):
-    """The prior with an integrable slab and log-odds of at most MAX_FIELD in absolute value."""
-    return self._replace(
-        precision=self.slab().project().precision,
-        log_odds=np.clip(self.log_odds, -MAX_FIELD, MAX_FIELD),
-    )
+    """The prior with an integrable slab."""
+    return self._replace(precision=self.slab().project().precision)
 
 
 def _from_nonzeros(X, lower, upper):

@@ -1,4 +1,4 @@
-"""Kernels that were built ahead: the same numbers as compiled kernels, and nothing that does not fit.
+"""Kernels that were built ahead: the numbers of compiled kernels, and nothing that does not fit.
 
 Each process here takes its processor for one of x86-64-v3.
 """
@@ -217,7 +217,8 @@ timer.start()
 start = time.monotonic()
 try:
     while time.monotonic() < start + 4:
-        mf.tap(model, np.zeros((9, n)), max_iter=10**7 if {raises} else 10**4, tol=1e-300, damping=0.0)
+        n_sweeps = 10**7 if {raises} else 10**4
+        mf.tap(model, np.zeros((9, n)), max_iter=n_sweeps, tol=1e-300, damping=0.0)
     print("ended")
 except TimeoutError:
     print("raised", time.monotonic() - start < 4)

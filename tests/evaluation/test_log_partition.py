@@ -42,16 +42,6 @@ def test_all_methods_side_by_side():
         report["BP"]
 
 
-def test_third_order_of_categorical_units():
-    rng = np.random.default_rng(2)
-    units = mf.Categorical([rng.normal(size=size) for size in (3, 4, 2, 5, 3)])
-    model = mf.RBM(0.15 * rng.normal(size=(17, 8)), units, mf.Bernoulli(rng.normal(size=8)))
-    report = mf.log_partition_report(model, n_chains=20, n_steps=50)
-    truth = report["exact"].log_partition
-    assert abs(report["TAP3, largest"].log_partition - truth) < 1e-3
-    assert abs(report["NMF, largest"].log_partition - truth) > 1e-2
-
-
 def test_real_units_have_no_third_order_and_large_layers_no_enumeration():
     rng = np.random.default_rng(0)
     visible = mf.TruncatedGaussian(np.zeros(30), -1.0, 0.0, 1.0)

@@ -34,9 +34,7 @@ def machine(size, dtype, kind="spins"):
     return mf.BoltzmannMachine(couplings, mf.Categorical(rng.normal(size=(n, 3)).astype(dtype)))
 
 
-def sweep_arguments(
-    size, dtype, rows=None, *, kind="spins", schedule="blocked", order=2, fresh=True, slot=()
-):
+def sweep_arguments(size, dtype, rows=None, *, kind="spins", schedule="blocked", order=2, slot=()):
     """Arguments of `sweep_chunks` for the first colour."""
     model, rng = machine(size, dtype, kind), np.random.default_rng(6)
     layout = SparseLayout(model, order, schedule)
@@ -61,7 +59,7 @@ def sweep_arguments(
     for entry, value in slot:
         work.slots[..., entry] = value
     active = np.arange(len(kept))
-    return layout.layer, layout.graph, layout.colours[0], active, settings, fresh, tilt, work
+    return layout.layer, layout.graph, layout.colours[0], active, settings, tilt, work
 
 
 def _swept(arguments):
@@ -108,11 +106,11 @@ def assess_arguments(size, dtype, rows=None, *, confirms=0.0, scale=1.0):
         np.zeros((0, 0), dtype),
     )
     status = np.zeros(len(kept), np.int64)
-    return np.arange(len(kept)), True, settings, work, status, record
+    return np.arange(len(kept)), settings, work, status, record
 
 
 def _assessed(arguments):
-    work, status = arguments[3], arguments[4]
+    work, status = arguments[2], arguments[3]
     slots = work.slots[:, 0, 0]
     running = np.where((status <= 0)[:, None], slots, 0)
     return {
@@ -158,7 +156,6 @@ CASES = [
     _sweep("mean_field", order=1),
     _sweep("third_order", order=3),
     _sweep("sequential", schedule="sequential"),
-    _sweep("old_onsager", fresh=False),
     _sweep("oscillating", slot=((2, 0.5), (3, TENTH), (5, 1.0))),
     _sweep("groups", kind="groups", large=True),
     _sweep("groups_mean_field", kind="groups", order=1),

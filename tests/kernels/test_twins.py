@@ -152,7 +152,6 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "mean_field.tap.tap-clamped",
         "mean_field.tap.tap-fully_visible_sequential",
         "mean_field.tap.tap-groups",
-        "mean_field.tap.tap-groups_third_order",
         "linear.product.multiply-rbm",
         "ep.sites.tilt_sites-spike_and_slab",
         "sampling.gibbs.gibbs-block",

@@ -88,7 +88,7 @@ def test_rows_and_what_else_is_returned(dtype):
     for result in (mf.tap(model, x), mf.relaxed_bp(model, x), mf.adaptive_tap(model, x)):
         np.testing.assert_allclose(result.mean[0], np.tile(mean, (3, 1)), atol=1e-6)
         assert result.mean[1].shape == (3, 0)
-    clamped = mf.tap(model, x, clamp=np.array([True, False, False]))
+    clamped = mf.tap(model, x, clamp=np.where([True, False, False], x, np.nan))
     np.testing.assert_array_equal(clamped.mean[0][:, 0], x[:, 0])
     options = {"messages": True, "pairwise": True, "spectral_radius": True}
     result = mf.belief_propagation(model, field=(x, None), **options)

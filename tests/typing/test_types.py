@@ -62,7 +62,7 @@ def test_mistakes_are_found(tmp_path):
     pytest.importorskip("mypy")
     wrong = [
         "mf.tap(3)",
-        "mf.tap(mf.load('x'), onsager_every='2')",
+        "mf.tap(mf.load('x'), max_iter='2')",
         "mf.GeneralizedRBM(n_components='many')",
         "mf.GeneralizedRBM().denoise([[0]], noise=0.1)",
         "mf.nonsense",

@@ -159,7 +159,7 @@ class LayeredImputing:
             starts = np.concatenate([starts, others], axis=1).astype(X.dtype)
         shape, missing = starts.shape, np.isnan(X)[:, None]
         starts = np.where(missing, starts, X[:, None]).reshape(-1, X.shape[1])
-        seen = ~np.broadcast_to(missing, shape).reshape(starts.shape)
+        seen = np.broadcast_to(X[:, None], shape).reshape(starts.shape)
         found = self._solve(starts, clamp=seen, log_partition=shape[1] > 1)
         logs = np.zeros(len(starts)) if found.log_partition is None else found.log_partition
         by_row = (part.reshape(shape[:2]) for part in (logs, found.converged))

@@ -309,7 +309,7 @@ class Learning:
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)
         self.pointwise_ = independent_of_seen(self.visible_, X[rows])
-        starts = monitor_rows(X, settings, 0, weights)
+        starts = monitor_rows(X, settings, 0, weights)[0]
         starts = completed_once(self.model_, starts, [seed or 0, 0], self.n_threads)
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
 

@@ -32,22 +32,27 @@ class Metrics:
         self._priors = fitted, begin.model.layers[0]
         self.independent = None
 
-    def __call__(self, state, monitored, validation, settings, n_threads):
+    def __call__(self, state, monitored, validation, settings, n_threads, weights=None):
         """Metrics by name: log-likelihoods per unit of data as they were given."""
-        found = self._metrics(state, monitored, validation, settings, n_threads)
-        self.independent = min(self._alone(prior, monitored) for prior in self._priors)
+        found = self._metrics(state, monitored, validation, settings, n_threads, weights)
+        self.independent = min(self._alone(one, monitored, weights) for one in self._priors)
         if not is_real(self._priors[0]):
             return found
         size = sum(state.model.sizes)
-        rows = {"log_likelihood": monitored, "validation_log_likelihood": validation}
-        return {name: value - self._volume(rows[name]) / size for name, value in found.items()}
+        rows = {
+            "log_likelihood": (monitored, weights), "validation_log_likelihood": (validation, None)
+        }  # fmt: skip
+        return {name: value - self._volume(*rows[name]) / size for name, value in found.items()}
 
-    def _alone(self, prior, rows):
+    def _alone(self, prior, rows, weights):
         """Log-likelihood of uncoupled units, nats a row."""
-        return float(log_likelihoods_alone(prior, rows).mean()) - self._volume(rows)
+        alone = np.average(log_likelihoods_alone(prior, rows), weights=weights)
+        return float(alone) - self._volume(rows, weights)
 
-    def _volume(self, rows):
-        return 0.0 if self._scaling is None else self._scaling.log_volume(self._priors[0], rows)
+    def _volume(self, rows, weights):
+        if self._scaling is None:
+            return 0.0
+        return self._scaling.log_volume(self._priors[0], rows, weights)
 
 
 def log_likelihoods_alone(prior, rows):

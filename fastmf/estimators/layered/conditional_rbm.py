@@ -41,7 +41,7 @@ class ConditionalRBM(TrainedCRBM):
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end before if their beliefs have stopped changing, to the precision of the type. Mean field
-        has momentum where no mean changes by more than 0.005 (`acceleration="delayed"` of `tap`).
+        has momentum where no mean changes by more than 0.005 (`acceleration` of `tap`).
     learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
         See `fastmf.learning.training.settings.AscentSettings`. Weight decay applies to all three
         weight matrices.

@@ -93,7 +93,7 @@ def belief_propagation(
         (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units. One
         array for a graph.
     clamp : array or pair of arrays, optional
-        Values of clamped units, NaN where free, as in `tap`, which takes masks, too.
+        Values of clamped units, NaN where free.
     schedule : {"sequential", "parallel", "residual"}, optional
         Order of updates on a graph, by default sequential; see Notes. An RBM has one of its own,
         unless it is given.

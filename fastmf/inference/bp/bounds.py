@@ -138,9 +138,6 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     True
     """
     n_starts, max_iter = check.count("n_starts", n_starts), check.count("max_iter", max_iter)
-    for part in clamp if isinstance(clamp, tuple) else (clamp,):
-        if part is not None and np.asarray(part).dtype == bool:
-            raise ValueError("clamp must have the values of clamped units and NaN for free ones.")
     if isinstance(model, RBM) and not model.n_hidden:
         alone = np.zeros((model.n_visible, model.n_visible), model.dtype)
         model = BoltzmannMachine(alone, model.visible)

@@ -235,7 +235,7 @@ def _start_and_tilt(model, init, sites, field, precision, rng):
     if init is None:
         return start.astype(np.float64), tilt, outside, n_rows is None
     moments = tuple(layout.split(part) for part in start[:2])
-    options = {"max_iter": 1, "acceleration": None, "log_partition": False}
+    options = {"max_iter": 1, "acceleration": False, "log_partition": False}
     swept = tap(model, moments, field=field, precision=precision, **options)
     start = np.zeros(start.shape)
     for plane, part in zip(start, (swept.mean, swept.var, swept.b, swept.a), strict=True):

@@ -7,13 +7,11 @@ With the tilts b and a of `fastmf.kernels.mean_field.groups`, before external on
             + sum over other units [log Z_i - m b / 2 + a v / 4]
 
 which are the terms of the units, log Z_i - m.b + a (m^2 + v) / 2 with m^2 + v = m in a group, and
-half of the first two orders in the couplings of each unit, m' W m and tr(C W C W') / 2. The third
-order is in `_grouped_third_order`.
+half of the first two orders in the couplings of each unit, m' W m and tr(C W C W') / 2.
 """
 
 import numpy as np
 
-from fastmf.inference.mean_field._grouped_third_order import third_cumulants, third_order
 from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
 
 
@@ -22,18 +20,14 @@ def log_partition_of_rows(model, layout, state, order, tilt):
     with np.errstate(invalid="ignore", over="ignore"):
         total = np.zeros(state.shape[1])
         means, variances = state[:2]
-        third = third_cumulants(model, layout, means) if order == 3 else None
         for k, (prior, units) in enumerate(zip(model.layers, layout.bounds, strict=True)):
-            moments, more = (means[:, units], variances[:, units]), 0
-            if order == 3:
-                more, pairs = third_order(layout, k, means, third)
-                total += pairs - (moments[0] * more).sum(1, dtype=np.float64)
+            moments = means[:, units], variances[:, units]
             tilts = fields(layout, k, means, variances, order)
-            total += of_units(prior, moments, tilts, tilt, units, more)
+            total += of_units(prior, moments, tilts, tilt, units)
         return total
 
 
-def of_units(prior, moments, tilts, tilt, units, more=0):
+def of_units(prior, moments, tilts, tilt, units):
     """Log-partitions of some units, and half of the terms of their pairs, up to second order.
 
     Parameters
@@ -46,14 +40,12 @@ def of_units(prior, moments, tilts, tilt, units, more=0):
     tilt : Tilt
     units : slice
         The units among all of the tilt.
-    more : array of shape (n_rows, n_units), default 0
-        Third-order part of b.
     """
     (mean, var), (field, b, a), scalar = moments, tilts, ~_in_group(prior)
     parts = [(mean * x).astype(np.float64) for x in (field, a, b)]
     total = np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum(1) / 4
     total += np.where(scalar, a * var / 4 - parts[2] / 2, 0).sum(1)
-    return total + _units_alone(prior, (mean, var, b, a), [b + more, a], tilt, units)
+    return total + _units_alone(prior, (mean, var, b, a), [b, a], tilt, units)
 
 
 def fields(layout, k, means, variances, order):

@@ -1,7 +1,4 @@
-"""The layout of a model with groups of states.
-
-For `fastmf.kernels.mean_field.groups`, and with other blocks of couplings for `tap_groups_third`.
-"""
+"""The layout of a model with groups of states, for `fastmf.kernels.mean_field.groups`."""
 
 import numpy as np
 
@@ -22,7 +19,6 @@ from fastmf.kernels.mean_field.arguments import (
     Layers,
 )
 from fastmf.kernels.mean_field.groups import update_block as update_groups
-from fastmf.kernels.mean_field.groups_third import update_block as update_groups_third
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import n_units, precomputed
@@ -35,13 +31,12 @@ class GroupedLayout(Layout):
     """A model with groups of states as the arrays that kernels take.
 
     The couplings to each group are packed by themselves. A block of a sweep is a range of targets:
-    groups, and runs of other units. For order 3, the couplings to a group are rows of its states,
-    and those to other units are rows of the units that they are coupled to, not packed.
+    groups, and runs of other units.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-    order : {1, 2, 3}
+    order : {1, 2}
     schedule : {"blocked", "sequential"}
 
     Attributes
@@ -66,7 +61,7 @@ class GroupedLayout(Layout):
             self.starts, sources, self.couplings = chain_of(model)
         else:
             self.starts, sources, self.couplings = [0], [0], [model.couplings]
-        self.priors, self.source, self._third = model.layers, sources, order == 3
+        self.priors, self.source = model.layers, sources
         self._coupled_to_itself = not isinstance(model, Layered)
         self.bounds = [
             slice(start, start + n_units(prior))
@@ -88,9 +83,6 @@ class GroupedLayout(Layout):
         ]
         one_by_one = schedule == "sequential" or self._coupled_to_itself
         self.blocks = _blocks([len(of_layer.targets) for of_layer in groups], one_by_one)
-        if self._third:
-            self.max_columns, self.n_group_fields = max(map(n_units, self.priors)), 0
-            return
         ends = [
             (groups[k].targets[first, 4] // width, groups[k].targets[last - 1, [1, 4]].sum())
             for k, first, last in self.blocks
@@ -111,7 +103,7 @@ class GroupedLayout(Layout):
             )
             for prior, start, source, matrix, of_layer in zip(*parts, strict=True)
         ]
-        return Layers(layers, groups, self._third)
+        return Layers(layers, groups)
 
     def _targets(self, prior, max_units):
         """Groups, and runs of other units of at most `max_units`: (first, number, is group)."""
@@ -148,7 +140,7 @@ class GroupedLayout(Layout):
             panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
             # Squared couplings are packed together if the units of the layer are updated from the
             # same values of others.
-            alone = self._coupled_to_itself and not self._third
+            alone = self._coupled_to_itself
             rows = [
                 [first, n, panel, position, panel * width if alone else first, place]
                 for (first, n, _), panel, position, place in zip(
@@ -173,11 +165,8 @@ class GroupedLayout(Layout):
         return found
 
     def _packed(self, couplings, targets):
-        """Packed couplings of each target, their squares and no cubes; for order 3 unpacked."""
+        """Packed couplings of each target, and their squares."""
         width = panel_width(couplings.dtype)
-        if self._third:
-            none = np.zeros((0, *couplings.shape), couplings.dtype)
-            return _by_target(couplings, targets)[None], none, none
         n_panels = int(targets[-1, 2]) + -(-int(targets[-1, 1]) // width)
         panels = empty_panels(len(couplings), n_panels * width, couplings.dtype)
         for first, n, panel, *_ in targets.tolist():
@@ -213,21 +202,13 @@ class GroupedLayout(Layout):
     @staticmethod
     def update_of(order):
         """The kernel that updates a block."""
-        return update_groups_third if order == 3 else update_groups
+        return update_groups
 
 
 def _have_the_same_groups(prior, other):
     """Whether two priors have the same groups of states and other units."""
     pairs = [(f(prior), f(other)) for f in (column_sizes, column_is_group)]
     return all(np.array_equal(*pair) for pair in pairs)
-
-
-def _by_target(couplings, targets):
-    """The couplings to each target, one after another; those to groups transposed."""
-    blocks = [couplings[:, first : first + n] for first, n, *_ in targets]
-    is_group = targets[:, 3] >= 0
-    blocks = [(w.T if group else w).ravel() for w, group in zip(blocks, is_group, strict=True)]
-    return np.concatenate(blocks).reshape(couplings.shape)
 
 
 def _places(targets, lanes):

@@ -57,10 +57,8 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
 
     masks = []
     for k, part in enumerate(clamp):
-        if part is None or part.dtype == bool:
-            masks.append(part)
-            if init is None and part is not None:
-                _refuse_mask(model.layers[k], mean[k], part)
+        if part is None:
+            masks.append(None)
             continue
         masks.append(~np.isnan(part))
         mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
@@ -80,18 +78,8 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
     layout.join(mean, state[0])
     layout.join(var, state[1])
     if tilt.clamped.any():
-        # Clamped units have no variance, also where a mask clamps a start that has one.
         state[1][np.broadcast_to(tilt.clamped, state[1].shape)] = 0
     return state, tilt, n_rows
-
-
-def _refuse_mask(prior, mean, mask):
-    """Raise if a mask keeps units at uncoupled means that they cannot have: it is of values."""
-    if (mask & np.logical_not(contains(prior, mean))).any():
-        raise ValueError(
-            "clamp of booleans is a mask of units that stay at their start, and needs init: give "
-            "values as numbers, such as clamp.astype(float)."
-        )
 
 
 def drawn_starts(model, n_rows, rng):

@@ -69,19 +69,19 @@ class _SweptRows:
         self.work = rows_and_memory(layout, record, settings, self.n_workers)
         self.slots = self.work.slots[:, 0, 0]
 
-    def sweep(self, rows, fresh):
+    def sweep(self, rows):
         """Status of some rows after one more sweep of them."""
         work, settings = self.work, self.settings
         for chunks in self.layout.colours:
             work.queue[:] = 0
-            arguments = self.layout.layer, self.layout.graph, chunks, rows, settings, fresh
+            arguments = self.layout.layer, self.layout.graph, chunks, rows, settings
             cost = self.cost * len(rows) // len(self.layout.colours)
             n_workers = min(self.n_workers, len(rows) * len(chunks), 1 + cost // 200_000)
             in_parallel(sweep_chunks, (*arguments, self.tilt, work), n_workers)
         before = self.slots[rows].copy()
         status = np.zeros(len(rows), np.int64)
         work.queue[:] = 0
-        assess_rows(rows, fresh, settings, work, status, self.record)
+        assess_rows(rows, settings, work, status, self.record)
         # Measures are cleared where a row is stored.
         damped = (before[:, [DAMPING, ACCELERATED, OSCILLATING]] > 0).any(1)
         confirmed = before[:, CONFIRMS] == 1
@@ -131,18 +131,13 @@ def solve_sparse(layout, record, tilt, settings, n_threads):
     n_threads : int or None
         Results do not depend on it.
     """
-    rows, active, n_sweeps = (
-        _SweptRows(layout, record, tilt, settings, n_threads),
-        np.arange(record.state.shape[1]),
-        0,
-    )
+    rows = _SweptRows(layout, record, tilt, settings, n_threads)
+    active = np.arange(record.state.shape[1])
     while len(active):
-        # The second sweep is the first with variances everywhere.
-        fresh = n_sweeps % settings.onsager_every == 0 or n_sweeps == 1
-        status = rows.sweep(active, fresh)
+        status = rows.sweep(active)
         ended = (status != RUNNING) & (status != CONFIRMING)
         here, slots = active[ended], rows.slots[active[ended]]
         record.status[here], record.n_iter[here] = status[ended], slots[:, SWEEP]
         record.residual[here] = np.maximum(slots[:, RESIDUAL], slots[:, VAR_RESIDUAL])
-        active, n_sweeps = active[~ended], n_sweeps + 1
+        active = active[~ended]
     return rows.n_workers

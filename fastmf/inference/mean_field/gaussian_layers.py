@@ -414,7 +414,7 @@ def _solve_rest(model, integrated, solve_rest, start, fields, tilt, options):
         (mean.astype(dtype), np.maximum(var, 0).astype(dtype)),
         field=fields[:, integrated.rest].astype(dtype),
         precision=precision.astype(dtype),
-        clamp=clamped if clamped.any() else None,
+        clamp=np.where(clamped, mean, np.nan).astype(dtype) if clamped.any() else None,
         # All of these units are coupled, and strongly: a block of them would oscillate.
         schedule="sequential",
         **options,

@@ -22,7 +22,7 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import with_check
 from fastmf.inference.mean_field import _sparse_free_energy, gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker
-from fastmf.inference.mean_field._layouts import is_grouped, layout_of
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
@@ -31,17 +31,9 @@ from fastmf.inference.mean_field.reliability import FixedPointCheck, check_at_ti
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
-from fastmf.models._couplings import dense_machine, finite_machine
+from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
-
-# Residuals below which rows are accelerated, early and late. The first sweep from data has no
-# variances; rows of trained machines that have not converged after 100 sweeps converge slowly.
-ACCELERATION_RESIDUALS = {
-    "immediate": (LATE_RESIDUAL, LATE_RESIDUAL),
-    "delayed": (EARLY_RESIDUAL, LATE_RESIDUAL),
-    None: (0.0, 0.0),
-}
 
 
 @allows_no_hidden
@@ -57,8 +49,7 @@ def tap(
     damping=None,
     tol=1e-8,
     max_iter=1000,
-    acceleration="delayed",
-    onsager_every=1,
+    acceleration=True,
     history=False,
     log_partition=True,
     n_threads=None,
@@ -77,8 +68,7 @@ def tap(
         negative if missing. A pair or an earlier result: means and variances,
         each an array for the first layer or a tuple of one array (or None) per layer.
     order : {1, 2, 3}, default 2
-        1 naive mean field (-F is a lower bound of log Z), 2 TAP, 3 third order (binary and
-        categorical units).
+        1 naive mean field (-F is a lower bound of log Z), 2 TAP, 3 third order (binary units).
     schedule : {"blocked", "sequential"}, default "blocked"
         Blocked: one layer at a time, hidden before visible; in a fully visible machine one block of
         units, and with sparse couplings one colour of the graph, of which no two units are coupled.
@@ -87,9 +77,7 @@ def tap(
         External tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every
         layer's, shape (n_units,) or (n_rows, n_units).
     clamp : array or tuple of arrays, optional
-        Clamped units: values with NaN where free, or a boolean mask (True: stay at the start). A
-        row with a masked unit that starts outside its support has log-partition -inf; without
-        `init` such masks are refused, as they may be values.
+        Values of clamped units, NaN where units are free.
     damping : float in [0, 1), optional
         Weight of the old value. None: undamped until a row oscillates; then the Onsager term of
         that row is treated half-implicitly (see the notes), and if it still oscillates the row is
@@ -98,16 +86,10 @@ def tap(
         Largest change of a mean or variance in one more sweep of a row that has converged: see the
         notes of `FixedPoint`.
     max_iter : int, default 1000
-    acceleration : {"delayed", "immediate", None}, default "delayed"
-        Nesterov momentum for rows in which no mean changes by more than 0.05 in a sweep:
-        "immediate" from the third sweep on, "delayed" after 100 sweeps or below 0.005. The momentum
-        grows as long as consecutive steps point the same way, and restarts when they do not. The
-        fixed points are the same; of 8,000 starts on trained machines 52 reached another one with
-        "immediate", 5 with "delayed".
-    onsager_every : int, default 1
-        Sweeps from one computation of the Onsager (variance) terms to the next. Convergence is
-        tested with recomputed ones only, so that fixed points are the same; 3 in 1000 starts
-        reached another one. The third order with categorical units takes it as 1.
+    acceleration : bool, default True
+        Give Nesterov momentum to rows near a fixed point: where no mean changes by more than 0.005
+        in a sweep, or by more than 0.05 after 100 sweeps. The momentum grows as long as consecutive
+        steps point the same way, and restarts when they do not. The fixed points are the same.
     history : bool, default False
         Keep the residual of every sweep.
     log_partition : bool, default True
@@ -140,15 +122,13 @@ def tap(
     Z = integral of prior(x) exp(B x - A x^2 / 2). In a blocked sweep the hidden means before the
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
     Groups of states (`Categorical`) have a matrix of Onsager terms each: see
-    `fastmf.kernels.mean_field.groups`. They are updated with fresh ones in every sweep, one group
-    of a fully visible machine after another. Their third order,
-    `fastmf.kernels.mean_field.groups_third`, has no matrix products and takes longer.
+    `fastmf.kernels.mean_field.groups`. One group of a fully visible machine is updated
+    after another.
     The third order has the terms of pairs of units or groups. Terms of triangles, which fully
     visible machines have too, are left out, so that its error there is of third order as that of
     TAP; in an RBM or a DBM it is of fourth order.
     With sparse couplings a sweep takes time and memory in proportion to the stored entries, and the
-    units of a single row are shared by all threads. The third order of categorical units takes
-    dense couplings, and makes those of up to 4096 states dense. Couplings of -inf are refused.
+    units of a single row are shared by all threads.  Couplings of -inf are refused.
     Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
     `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
     in which they are updated one after another, whatever the schedule.
@@ -211,31 +191,24 @@ def tap(
 
         options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
                    "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,
-                   "onsager_every": onsager_every, "history": history,
-                   "log_partition": log_partition}  # fmt: skip
+                   "history": history, "log_partition": log_partition}  # fmt: skip
         starts, tilts = (init, n_starts, rng), (field, precision, clamp)
         return mixture_of_starts(tap, model, starts, tilts, options)
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
-    check.one_of("acceleration", acceleration, tuple(ACCELERATION_RESIDUALS))
-    early_residual, late_residual = ACCELERATION_RESIDUALS[acceleration]
+    acceleration = check.flag("acceleration", acceleration)
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
-    onsager_every = check.count("onsager_every", onsager_every)
     if is_integrated(model):
         tilts = field, precision, clamp
         options = {"order": order, "damping": damping, "tol": tol, "max_iter": max_iter,
-                   "acceleration": acceleration, "onsager_every": onsager_every, "history": history,
+                   "acceleration": acceleration, "history": history,
                    "log_partition": log_partition, "n_threads": n_threads}  # fmt: skip
         found = gaussian_layers.solve(model, tap, init, tilts, rng, **options)
         if order == 1:
             return found
         return with_check(found, check_at_tilts(tap, model, tilts, init is None))
-    if order == 3 and is_grouped(model):
-        model = dense_machine("tap with order=3 and categorical units", model)
     model = finite_machine("tap", model)
     layout = _layout(model, order, schedule)
-    if layout.grouped and order == 3:
-        onsager_every = 1
     settings = TapSettings(
         order=order,
         damping=0.0 if damping is None else damping,
@@ -243,9 +216,8 @@ def tap(
         tol=tol,
         max_iter=max_iter,
         **layout.addresses(order),
-        onsager_every=onsager_every,
-        early_residual=early_residual,
-        late_residual=late_residual,
+        early_residual=EARLY_RESIDUAL if acceleration else 0.0,
+        late_residual=LATE_RESIDUAL if acceleration else 0.0,
     )
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
     record = record_from(state, max_iter, history)
@@ -273,7 +245,7 @@ def tap_of_means(model, init, *, order=2, max_iter=1000, **options):
 
 
 def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
-    """The result of `tap(model, X, max_iter=n_sweeps, acceleration=None)` for an RBM.
+    """The result of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
 
@@ -315,8 +287,8 @@ def _layout(model, order, schedule):
     layout = layout_of(model, order, schedule)
     if order == 3 and not all(has_third_cumulant(prior) for prior in model.layers):
         raise ValueError(
-            "order=3 needs binary or categorical units (Bernoulli, Ising, Categorical) in every "
-            "layer, and so does gradient='tap3'."
+            "order=3 needs binary units (Bernoulli or Ising) in every layer, and so does "
+            "gradient='tap3'; use order=2 for units of more values."
         )
     return layout
 

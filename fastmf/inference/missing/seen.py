@@ -99,7 +99,8 @@ def _solutions(model, X, **options):
     nearest = np.where(seen, _nearest_states(visible, start), start).astype(X.dtype)
     fields = [None] * len(model.layers)
     fields[1] = np.where(seen, start - nearest, 0).astype(X.dtype) @ model.couplings[0]
-    found = tap(model, nearest, clamp=seen, field=tuple(fields), **options)
+    clamp = np.where(seen, nearest, np.nan)
+    found = tap(model, nearest, clamp=clamp, field=tuple(fields), **options)
     own = mean_log_prob(visible, np.where(seen, nearest, start).astype(np.float64))
     return found, found.log_partition - np.where(seen, own, 0).sum(1)
 

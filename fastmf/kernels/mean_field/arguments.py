@@ -46,8 +46,6 @@ class Layer(NamedTuple):
         Position of the first unit that the layer is coupled to.
     couplings, squares, cubes : array of shape (n_panels, n_source, panel_width)
         Packed couplings and their elementwise powers (no panels if the order does not need them).
-        For `fastmf.kernels.mean_field.groups_third`, couplings of shape (1, n_source, n_units) that
-        hold a block for each target, one after another, and no powers.
     """
 
     prior: tuple
@@ -105,8 +103,6 @@ class Layers(AddressTable):
     layers : list of Layer
     groups : list of Groups, optional
         For each layer, if there are groups of states in some of them.
-    third : bool, default False
-        Whether third cumulants of units are needed; they are where there are cubes.
     log_partition : sequence of bool, optional
         For each layer whether log-partitions of its units are needed.
     draws : bool, default False
@@ -120,10 +116,10 @@ class Layers(AddressTable):
     groups : tuple of Groups, or None
     """
 
-    def __new__(cls, layers, groups=None, third=False, log_partition=None, draws=False):
+    def __new__(cls, layers, groups=None, log_partition=None, draws=False):
         """Fill the table, and keep the layers."""
         units = tuple(
-            units_of(la.prior, la.couplings.dtype, _functions(la, third, needed, draws))
+            units_of(la.prior, la.couplings.dtype, _functions(la, needed, draws))
             for la, needed in zip(layers, log_partition or [False] * len(layers), strict=True)
         )
         rows = []
@@ -150,9 +146,9 @@ def _of_groups(groups):
     return [*addresses, len(groups.targets), len(groups.sources), groups.shifted]
 
 
-def _functions(layer, third, log_partition, draws):
+def _functions(layer, log_partition, draws):
     """Names of the functions of its units that are needed."""
-    third = (third or len(layer.cubes) > 0) and has_third_cumulant(layer.prior)
+    third = len(layer.cubes) > 0 and has_third_cumulant(layer.prior)
     others = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
     return "moments", *(name for name, needed in others.items() if needed)
 
@@ -197,7 +193,7 @@ class TapSettings(NamedTuple):
     Parameters
     ----------
     order : int
-        1 naive mean field, 2 TAP, 3 third order (binary units and groups of states).
+        1 naive mean field, 2 TAP, 3 third order (binary units).
     tol : float
         Largest change of a mean or variance, before damping, of a row that has converged: see
         `fastmf.FixedPoint`.
@@ -213,8 +209,6 @@ class TapSettings(NamedTuple):
         Weight of the old mean; the smallest one if `adaptive`.
     adaptive : bool
         Raise the damping of rows that oscillate.
-    onsager_every : int
-        Sweeps from one computation of the Onsager terms to the next.
     early_residual, late_residual : float
         Residuals below which a row is accelerated (momentum, half-implicit Onsager terms): from the
         third sweep on, and after LATE_SWEEPS.
@@ -242,7 +236,6 @@ class TapSettings(NamedTuple):
     assess: int = 0
     damping: float = 0.0
     adaptive: bool = True
-    onsager_every: int = 1
     early_residual: float = 0.0
     late_residual: float = LATE_RESIDUAL
     one_by_one: bool = False

@@ -95,7 +95,7 @@ def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
 
 
 @kernel(mode="merged")
-def _has_converged(slot, fresh, settings):
+def _has_converged(slot, settings):
     """Whether means, and whether all of a row has converged; the rule is that of `FixedPoint`.
 
     Changes of a few units in the last place are rounding errors.
@@ -109,18 +109,18 @@ def _has_converged(slot, fresh, settings):
     settled = whole and slot[RESIDUAL] <= larger(tol, rounding)
     still = slot[VAR_RESIDUAL] <= var_tol and slot[VAR_EFFECT] <= var_tol
     small = slot[RESIDUAL] <= rounding or slot[EFFECT] <= var_tol
-    return settled, fresh and settled and still and small
+    return settled, settled and still and small
 
 
 @kernel(mode="merged")
-def _verdict(slot, fresh, settings):
+def _verdict(slot, settings):
     """How a row has ended, RUNNING if it has not.
 
     If it was damped, or oscillates, it is to be stored (CONFIRMING), and a sweep without damping
     decides: if that moves it, it goes on from where it was.
     """
     confirms = slot[CONFIRMS] == 1
-    settled, converged = _has_converged(slot, fresh or confirms, settings)
+    settled, converged = _has_converged(slot, settings)
     slot[SETTLED] = settled
     if slot[INFINITE] == 1 and not confirms:
         return DIVERGED
@@ -173,11 +173,11 @@ def _adapt(slot, residual, settings):
 
 
 @kernel(mode="by_address", views=True)
-def _assess_slot(slot, fresh, settings):
+def _assess_slot(slot, settings):
     """The part of `assess_row` that no floating type but that of slots occurs in."""
     residual = np.inf if settings.half_sweep_done and slot[SWEEP] == 0 else slot[RESIDUAL]
     slot[SWEEP] += 1
-    status = _verdict(slot, fresh, settings)
+    status = _verdict(slot, settings)
     if status == RUNNING:
         status = _adapt(slot, residual, settings)
     if status <= RUNNING:
@@ -186,23 +186,22 @@ def _assess_slot(slot, fresh, settings):
 
 
 @calls()
-def _assess(address, slot, fresh, settings):
-    call(address, (slot, fresh, settings))
+def _assess(address, slot, settings):
+    call(address, (slot, settings))
 
 
 @cache
 def assess_address():
     """Address of the compiled assessment of a row."""
-    return address_of(_assess_slot, *argument_types(float, Float64[1], bool, TapSettings))
+    return address_of(_assess_slot, *argument_types(float, Float64[1], TapSettings))
 
 
 @kernel(mode="merged")
-def assess_row(active, s, slot, fresh, settings, record):
+def assess_row(active, s, slot, settings, record):
     """Status of the row in slot s after a sweep; adapts its damping and momentum.
 
     An accelerated row has momentum (Nesterov): before the next sweep its mean is to `move_on` by a
-    part of its last step, which grows as long as consecutive steps point the same way. Only a sweep
-    with `fresh` Onsager terms can be the last.
+    part of its last step, which grows as long as consecutive steps point the same way.
     """
     index = np.int64(slot[ROW])
     if record.history.shape[0] > 0:
@@ -210,7 +209,7 @@ def assess_row(active, s, slot, fresh, settings, record):
         if settings.half_sweep_done and slot[SWEEP] == 0:
             residual = np.inf  # that of one layer is no residual of a sweep
         record.history[index, np.int64(slot[SWEEP])] = residual
-    _assess(settings.assess, slot, fresh, settings)
+    _assess(settings.assess, slot, settings)
     if slot[RETRACTED] == 1:
         copy_row(record.state, index, active.state, s, 2)
         slot[RETRACTED] = 0

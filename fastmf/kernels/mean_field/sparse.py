@@ -202,7 +202,7 @@ def products_of_columns(graph, order, active):
 
 
 @kernel(mode="inner")
-def _update(layer, graph, active, units, fresh, settings, tilt):
+def _update(layer, graph, active, units, settings, tilt):
     """New moments of some units that are not coupled, and the step towards them."""
     (first, n), order, alone = units, settings.order, graph.alone
     if alone.shape[0] == 0:
@@ -210,8 +210,8 @@ def _update(layer, graph, active, units, fresh, settings, tilt):
     else:
         _multiply_columns(graph, order, active, first, n)
         alone = row(alone, (first,), n)
-    units, fresh = (np.int64(0), first, n, np.int64(0)), fresh and order > 1
-    update_units(settings.finish, layer, active, units, order, fresh, tilt, alone)
+    units = np.int64(0), first, n, np.int64(0)
+    update_units(settings.finish, layer, active, units, order, order > 1, tilt, alone)
 
 
 @kernel(mode="merged")
@@ -223,7 +223,7 @@ def _size_of_update(graph, first, last, one_by_one):
 
 
 @kernel(fastmath=REORDER, views=True)
-def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
+def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
     """Update the units of some chunks in some rows; each pair of both is a task.
 
     Parameters
@@ -236,8 +236,6 @@ def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
     rows : int64 array of shape (n_active,)
     settings : TapSettings
         With `one_by_one`, the columns of a chunk are updated one after another.
-    fresh : bool
-        Whether Onsager terms are recomputed.
     tilt : Tilt
     work : SparseWork
     """
@@ -257,19 +255,18 @@ def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
         first, last, n_columns = chunk[0], chunk[1], np.int64(0)
         while first < last and (n_columns % COLUMNS_BETWEEN_CHECKS > 0 or not stopped(work.queue)):
             size = _size_of_update(graph, first, last, settings.one_by_one)
-            _update(layer, graph, active, (first, size), fresh, settings, tilt)
+            _update(layer, graph, active, (first, size), settings, tilt)
             first, n_columns = first + size, n_columns + 1
         task = next_task(work.queue)
 
 
 @kernel(views=True)
-def assess_rows(rows, fresh, settings, work, status, record):
+def assess_rows(rows, settings, work, status, record):
     """Status of some rows after a sweep, from the measures of all chunks.
 
     Parameters
     ----------
     rows : int64 array of shape (n_active,)
-    fresh : bool
     settings : TapSettings
     work : SparseWork
         Rows with momentum are to be moved on by it: see `fastmf.kernels.mean_field.rows`.
@@ -290,5 +287,5 @@ def assess_rows(rows, fresh, settings, work, status, record):
             *(work.slots[r], work.state[r], work.products[0], work.scratch[0]),
             work.group_fields[0],
         )
-        status[k] = assess_row(active, np.int64(0), slot, fresh, settings, record)
+        status[k] = assess_row(active, np.int64(0), slot, settings, record)
         k = next_task(work.queue)

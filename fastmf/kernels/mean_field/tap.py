@@ -84,7 +84,7 @@ def _propagate_change(layer, active, s, panel, i, old, order, fresh):
 def update_block(layer, panels, rows, active, settings, tilt):
     """Update one block of units, the `panels` (first, last) of a layer, in all active rows.
 
-    `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
+    `rows` holds the number of active rows and the first one with Onsager terms.
     """
     n_active, first_due = rows
     width, last = layer[WIDTH], panels[1]
@@ -142,18 +142,12 @@ def _load_rows(layers, active, n_active, queue, settings, record):
 
 
 @kernel(mode="merged")
-def _store_ended_rows(layers, active, counts, settings, tilt, record):
-    """Store the rows that have ended and close the gaps they leave.
-
-    The rows loaded last stay in the last slots, from `n_before` on. `counts` holds the phase,
-    `n_active` and `n_before`; returns the new ones of the last two.
-    """
-    phase, n_active, n_before = counts
+def _store_ended_rows(layers, active, n_active, settings, tilt, record):
+    """Store the rows that have ended, fill their slots by the last ones and count the rest."""
     s = np.int64(0)  # an integer of Python would be compiled for twice
     while s < n_active:
         slot = row(active.slots, (0, s, 0), SLOT_SIZE)
-        fresh = phase == 0 or (phase == 1 and s >= n_before)
-        status = assess_row(active, s, slot, fresh, settings, record)
+        status = assess_row(active, s, slot, settings, record)
         if status == RUNNING:
             move_on(active, s, slot)
             s += 1
@@ -168,17 +162,12 @@ def _store_ended_rows(layers, active, counts, settings, tilt, record):
             continue
         record.status[index], record.n_iter[index] = status, np.int64(slot[SWEEP])
         record.residual[index] = larger(slot[RESIDUAL], slot[VAR_RESIDUAL])
-        gap = s
-        if s < n_before:
-            n_before -= 1
-            gap = n_before
         n_active -= 1
-        for source, target in ((gap, s), (n_active, gap)):
-            if source != target:
-                copy_row(active.slots, source, active.slots, target, 1)
-                copy_row(active.state, source, active.state, target, active.state.shape[0])
-                copy_row(active.group_fields, source, active.group_fields, target, 1)
-    return n_active, n_before
+        if s != n_active:
+            copy_row(active.slots, n_active, active.slots, s, 1)
+            copy_row(active.state, n_active, active.state, s, active.state.shape[0])
+            copy_row(active.group_fields, n_active, active.group_fields, s, 1)
+    return n_active
 
 
 @kernel(fastmath=REORDER, views=True, mode="from_kernels")
@@ -205,22 +194,12 @@ def tap(sweep, settings, tilt, workers, queue, record):
         *(workers.slots[w], workers.state[w], workers.products[w]),
         *(workers.scratch[w], workers.group_fields[w]),
     )
-    n_active = n_before = phase = np.int64(0)
-    more_rows = True
+    n_active, more_rows = np.int64(0), True
     while more_rows or n_active > 0:
-        # Rows are loaded only where all Onsager terms are recomputed, so that the sweeps of each
-        # with and without fresh terms follow in the same order whenever it starts.
-        if phase == 0:
-            n_before = n_active
-            if more_rows:
-                n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
+        if more_rows:
+            n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
         if n_active == 0:
-            phase = np.int64(0)
             continue
-        # In their second sweep the Onsager terms of the rows loaded last are recomputed too: in the
-        # first the variances may have been zero, and rows iterated without any Onsager term may
-        # reach other fixed points.
-        first_due = n_active if phase > 1 else phase * n_before
         skipped = layers.shape[0] > 1 and active.slots[0, 0, SWEEP] == 0
         for k in range(blocks.shape[0]):
             if stopped(queue):
@@ -230,12 +209,10 @@ def tap(sweep, settings, tilt, workers, queue, record):
             skipped = skipped and blocks[k, 0] == blocks[0, 0]
             if skipped and settings.half_sweep_done:
                 continue
-            due = n_active if skipped and settings.zero_variance else first_due
+            first_due = n_active if skipped and settings.zero_variance else np.int64(0)
             layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])
-            call(settings.update, (layer, panels, (n_active, due), active, settings, tilt))
-        counts = phase, n_active, n_before
-        n_active, n_before = _store_ended_rows(layers, active, counts, settings, tilt, record)
-        phase = (phase + 1) % settings.onsager_every
+            call(settings.update, (layer, panels, (n_active, first_due), active, settings, tilt))
+        n_active = _store_ended_rows(layers, active, n_active, settings, tilt, record)
 
 
 @cache

@@ -69,14 +69,14 @@ class Parameters(NamedTuple):
     ----------
     couplings : int64 array of shape (n_couplings, N_COUPLING_COLUMNS)
         Matrices of couplings between neighbouring layers: see the columns above.
-    fields : array of shape (3, n_units)
-        Fields of all units, their last step, and their largest absolute value; not used where more
-        than the fields is learned.
+    fields : array of shape (2, n_units)
+        Fields of all units, and their last step; not used where more than the fields is learned.
     copies : int64 array of shape (n_couplings, 4, 5)
         Packed couplings: see `fastmf.kernels.linear.copies`. The last two are those for the hidden
         layers given data, or zero.
     diverged : int64 array of shape (1,)
-        Set to 1 where couplings exceed `Settings.max_weight`; no step is taken after that.
+        Set to 1 where couplings or fields exceed `Settings.max_weight`; no step is taken after
+        that.
     preconditioners : int64 array of shape (n_layers, 2)
         Matrices of each layer that gradients are multiplied by: see the columns above.
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller, view
+from fastmf._jit.intrinsics import fetch_and_increment, row, smaller, view
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.kernels.linear.copies import copy, pack_panel, set_to_zero
 from fastmf.kernels.linear.product import TASK_ROWS, product
@@ -235,7 +235,9 @@ def move_fields(step, batches, parameters, sweep, settings, statistics, memory, 
             for j in range(n):
                 gradient[start + j] -= offset_products[task, j]
     fields, velocity = row(rows, (0, 0), n_units), row(rows, (1, 0), n_units)
-    limits = row(rows, (2, 0), n_units)
     for i in range(n_units):
         velocity[i] = momentum * velocity[i] + rate * gradient[i]
-        fields[i] = larger(-limits[i], smaller(limits[i], fields[i] + velocity[i]))
+        fields[i] += velocity[i]
+        # Written so that NaN counts as diverged.
+        if not abs(fields[i]) < settings.max_weight:
+            parameters.diverged[0] = 1

@@ -74,7 +74,7 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
         if gradient == "adaptive_tap":
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
-            options |= {"acceleration": None, "log_partition": False}
+            options |= {"acceleration": False, "log_partition": False}
             solutions = tap_of_means(model, init, order=order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)

@@ -23,7 +23,6 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._grouped_free_energy import second_moments
-from fastmf.inference.mean_field._grouped_third_order import third_cumulant
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
 from fastmf.inference.mean_field.gaussian_layers import averages
@@ -31,7 +30,7 @@ from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import empty_panels, fill_panels, product_address
 from fastmf.kernels.training import statistics
 from fastmf.learning.layered.exact_averages import ExactAverages
-from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
+from fastmf.learning.layered.group_gradients import group_effects
 from fastmf.learning.training.hidden_scales import products_of_units
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import is_integrated
@@ -175,9 +174,8 @@ def _of_solutions(model, solutions, order):
         if order >= 2:
             terms += [(second_moments(*below), second_moments(*above), 1, 1)]
         if order == 3:
-            third = [(*of[:2], third_cumulant(*of[:2])) for of in (below, above)]
-            terms += [(third[0][2], third[1][2], 0.5, 2)]
-            effects[k] = effects[k] + third_order_effects(weights, *third)
+            third = [prior.third_cumulant(mean)[0] for prior, mean, _ in (below, above)]
+            terms += [(*third, 0.5, 2)]
         pairs.append(terms)
     priors = zip(layers, parts, strict=True)
     of_priors = [_row_mean(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]

@@ -22,7 +22,7 @@ MONITOR = {"tol": 1e-4, "max_iter": 200}
 MAX_STATES_OF_ROW = 1 << 16
 
 
-def metrics(state, monitored, validation, settings, n_threads):
+def metrics(state, monitored, validation, settings, n_threads, weights=None):
     """Log-likelihoods per unit; the state keeps solutions for those of the next epoch."""
     model, size = state.model, sum(state.model.sizes)
     # Naive mean fields have moments for any machine.
@@ -39,14 +39,16 @@ def metrics(state, monitored, validation, settings, n_threads):
 
     options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
 
-    def per_unit(X):
+    def per_unit(X, weights=None):
         if is_incomplete(X):
             given = MONITOR | {"order": order, "n_threads": n_threads, "most": MAX_STATES_OF_ROW}
-            return float(log_likelihood_of_seen(model, X, log_partition, **given).mean()) / size
-        parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
-        return float(np.concatenate(parts).mean()) / size
+            of_rows = log_likelihood_of_seen(model, X, log_partition, **given)
+        else:
+            parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
+            of_rows = np.concatenate(parts)
+        return float(np.average(of_rows, weights=weights)) / size
 
-    found = {"log_likelihood": per_unit(monitored)}
+    found = {"log_likelihood": per_unit(monitored, weights)}
     if validation is not None:
         found["validation_log_likelihood"] = per_unit(validation)
     return found

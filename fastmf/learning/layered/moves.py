@@ -104,14 +104,13 @@ class MoveFields(Phase):
 
     def __init__(self, run, arguments):
         super().__init__(run, arguments)
-        self.fields = arguments["fields"] = np.zeros((3, run.n_units), run.dtype)
+        self.fields = arguments["fields"] = np.zeros((2, run.n_units), run.dtype)
 
     def load(self, state, rows):
         """Take over fields, and their last step."""
         layers, velocities = state.model.layers, state.velocity.layers
         for prior, step, units in zip(layers, velocities, self.run.layout.bounds, strict=True):
-            self.fields[:2, units] = prior.field, step.field
-            self.fields[2, units] = prior.max_field
+            self.fields[:, units] = prior.field, step.field
         self.run.set_units(self._with_fields(layers, self.fields[0]))
 
     def _with_fields(self, priors, fields):
@@ -120,7 +119,7 @@ class MoveFields(Phase):
 
     def parameters(self, priors):
         """The priors of the layers as they are, and their last step."""
-        fields, velocities = (self._with_fields(priors, part.copy()) for part in self.fields[:2])
+        fields, velocities = (self._with_fields(priors, part.copy()) for part in self.fields)
         return fields, velocities
 
 
@@ -170,10 +169,10 @@ class MoveUnits(Phase):
         velocities = tuple(
             map_parameters(lambda v, g: momentum * v + rate * g, *pair) for pair in pairs
         )
+        if not are_finite(velocities):
+            return False
         moved = tuple(map(_sum, self.priors, velocities))
         priors = layers_after(self.priors, moved, velocities)
-        if not are_finite(priors):
-            return False
         if self._constrained and not exists(couplings.weights, priors):
             priors = self._shorten_step(velocities)
         self._set(priors, velocities)

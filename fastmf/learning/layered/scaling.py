@@ -81,13 +81,13 @@ class Scaling(NamedTuple):
         layers = zip(model.layers, self.layers, strict=True)
         return model.rebuilt(model.couplings, tuple(with_fixed_fields_of(*two) for two in layers))
 
-    def log_volume(self, visible, Y):
+    def log_volume(self, visible, Y, weights=None):
         """Difference of the log-densities of y and x, on average over rows of y."""
         Y = Y.toarray() if is_sparse(Y) else Y
         volumes = log_volume(visible, self.scale, Y)
         if is_incomplete(Y):  # what is missing has no density
             volumes -= np.isnan(Y) @ np.log(self.scale)
-        return float(volumes.mean())
+        return float(np.average(volumes, weights=weights))
 
 
 def scaling_of(independent, model, sparse):

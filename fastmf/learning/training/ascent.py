@@ -101,7 +101,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scale
     Raises
     ------
     FloatingPointError
-        If couplings grow without bound.
+        If parameters grow without bound.
     """
     model, here = state.model, ModelParameters.of(state.model)
     step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
@@ -136,6 +136,8 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scale
         if id(velocity) not in coupled:
             velocity *= settings.momentum
             velocity += rate * gradient
+            if not np.isfinite(velocity).all():
+                raise diverged(state.epoch)
         return velocity
 
     state.velocity = state.velocity.combine(with_momentum, gradient)
@@ -146,8 +148,8 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scale
 def diverged(epoch):
     """The error to raise."""
     return FloatingPointError(
-        f"learning diverged in epoch {epoch}: weights exceed {MAX_MODULUS:g}, or fields are "
-        "not finite; a smaller learning_rate may help."
+        f"learning diverged in epoch {epoch}: weights or fields exceed {MAX_MODULUS:g}; a smaller "
+        "learning_rate may help."
     )
 
 

@@ -51,8 +51,9 @@ class Family(NamedTuple):
     step : callable
         `step(state, batch, settings, rate, rng, n_threads)` moves the state one step.
     metrics : callable
-        `metrics(state, monitored, validation, settings, n_threads)` gives the metrics of an epoch,
-        by name, and may keep in the state what those of the next one need.
+        `metrics(state, monitored, validation, settings, n_threads, weights)` gives the metrics of
+        an epoch, by name, and may keep in the state what those of the next one need. Averages over
+        the monitored rows have these weights, unless they are None.
     score : str
         Which of them early stopping maximises, with `validation_` before it if there are such data.
     label : str
@@ -92,10 +93,15 @@ def _rows(data, rows):
 
 
 def monitor_rows(X, settings, seed, weights=None):
-    """The rows of data on which metrics are computed: always the same ones."""
-    n_rows, rng = n_rows_of(X), np.random.default_rng([seed, 0, 1])
-    order = rng.permutation(n_rows) if weights is None else weighted_rows(weights, rng)
-    return _rows(X, np.sort(order[: min(settings.monitor_rows, n_rows)]))
+    """The rows of data on which metrics are computed, always the same ones, and their weights."""
+    n_rows, n, rng = n_rows_of(X), settings.monitor_rows, np.random.default_rng([seed, 0, 1])
+    if n_rows <= n:
+        return X, weights
+    if weights is None:
+        return _rows(X, np.sort(rng.permutation(n_rows)[:n])), None
+    rows = np.unique(resampled_rows(weights, n, rng.random()))
+    # Inverse probabilities of the draw, min(1, n weight / sum), times the weights.
+    return _rows(X, rows), np.maximum(weights, weights.sum() / n)[rows]
 
 
 def weighted_rows(weights, rng):
@@ -154,7 +160,7 @@ def train(model, X, settings, family, **options):
     options = RunOptions(**options)
     complete = family.completion and family.completion(X, model)
     state, seed, write_checkpoint = start_of(model, X, settings, family, options, complete)
-    monitored = monitor_rows(X, settings, seed, options.weights)
+    monitored, weights = monitor_rows(X, settings, seed, options.weights)
     X = complete.data if complete else X
     n_batches = -(-n_rows_of(X) // settings.batch_size)
     take = family.steps and family.steps(state.model, X, settings, options.n_threads)
@@ -168,7 +174,7 @@ def train(model, X, settings, family, **options):
                 bar.update(n_steps)
                 _write_if_due(state, options, write_checkpoint)
             state.epoch, state.batch = state.epoch + 1, 0
-            _record_metrics(state, family, monitored, settings, options)
+            _record_metrics(state, family, monitored, weights, settings, options)
             write_checkpoint(state)
             bar.set_postfix_str(_line(state.history, family))
             # All are called, whatever the first returns.
@@ -213,10 +219,11 @@ def _write_if_due(state, options, write_checkpoint):
         write_checkpoint(state)
 
 
-def _record_metrics(state, family, monitored, settings, options):
+def _record_metrics(state, family, monitored, weights, settings, options):
     """Append the metrics of the epoch that has just ended to the history."""
     entry = {"epoch": state.epoch, "learning_rate": learning_rate(settings, state.epoch - 1)}
-    entry |= family.metrics(state, monitored, options.validation, settings, options.n_threads)
+    data = monitored, options.validation
+    entry |= family.metrics(state, *data, settings, options.n_threads, weights)
     for name, value in entry.items():
         state.history.setdefault(name, []).append(value)
     if settings.early_stopping:

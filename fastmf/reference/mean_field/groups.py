@@ -35,7 +35,7 @@ def updates(sweep, settings, rows):
     return found
 
 
-def _update(layer, couplings, target, sources, settings, rows, fresh):
+def _update(layer, couplings, target, sources, settings, rows):
     """New moments of a group, or of some other units, in all rows."""
     first, n, _, own, _, place = target
     here = slice(layer.start + first, layer.start + first + n)
@@ -60,7 +60,7 @@ def _update(layer, couplings, target, sources, settings, rows, fresh):
             rows.group_fields[:, position + place : position + place + n] = fields
             onsager -= fields**2
     products = shifted @ couplings, onsager
-    update_units(rows, here, prior, products, settings.order, fresh, alone=own < 0)
+    update_units(rows, here, prior, products, settings.order, alone=own < 0)
 
 
 def covariance_times(mean, var, sources, x):

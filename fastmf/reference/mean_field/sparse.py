@@ -49,7 +49,7 @@ class _Slots:
             slots[:, ENTRIES[name]] = ~value if name == "finite" else value
 
 
-def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
+def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
     """Update the units of some chunks in some rows."""
     n_units = len(graph.starts) - 1
     couplings = csr_array((graph.values, graph.sources, graph.starts), shape=(n_units, n_units))
@@ -62,7 +62,7 @@ def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
             row = _Slots(measures, work.state[r : r + 1], tilt)
             for here in _updates(graph, first, last, settings.one_by_one):
                 units = layer.owners.prior, graph, couplings[here].toarray(), here
-                _update(*units, (settings, fresh), row, work.state[r])
+                _update(*units, settings, row, work.state[r])
             row.write(measures, measured)
 
 
@@ -82,8 +82,8 @@ def _updates(graph, first, last, one_by_one):
     return _columns(sizes, first, last)
 
 
-def _update(prior, graph, matrix, here, options, row, state):
-    (settings, fresh), state, alone = options, state[:, 0], 1
+def _update(prior, graph, matrix, here, settings, row, state):
+    state, alone = state[:, 0], 1
     products = matrix @ state[MEAN], np.square(matrix) @ state[VAR]
     if len(graph.sizes):
         products = _of_columns(graph, matrix, here, state, settings.order)
@@ -91,7 +91,7 @@ def _update(prior, graph, matrix, here, options, row, state):
     elif settings.order == 3:
         products = *products, matrix**3 @ state[THIRD]
     with np.errstate(invalid="ignore", divide="ignore"):
-        update_units(row, here, take(prior, here), products, settings.order, fresh, alone)
+        update_units(row, here, take(prior, here), products, settings.order, alone)
 
 
 def _of_columns(graph, matrix, here, state, order):
@@ -124,7 +124,7 @@ def _columns(sizes, first, last):
     return columns
 
 
-def assess_rows(rows, fresh, settings, work, status, record):
+def assess_rows(rows, settings, work, status, record):
     """Status of some rows after a sweep, from the measures of all chunks."""
     slots, measures = work.slots[rows, 0, 0], work.measures[rows][:, :, 0, 0]
     slots[:, LARGEST] = np.maximum(slots[:, LARGEST], measures[:, :, LARGEST].max(1))
@@ -133,7 +133,7 @@ def assess_rows(rows, fresh, settings, work, status, record):
     found = _Slots(slots, state)
     found.step = np.zeros_like(found.step)  # nothing is moved by momentum here
     with np.errstate(invalid="ignore"):
-        status[:] = tap._assess(found, fresh, settings, record)
+        status[:] = tap._assess(found, settings, record)
     running, stored = status == RUNNING, status == CONFIRMING
     found.write(slots, ["sweep", "settled"])
     for which, names in ((running, ENTRIES), (stored, ["confirms", "momentum"])):

@@ -25,7 +25,6 @@ from fastmf._outcomes import (
 from fastmf.priors._protocol import take
 from fastmf.reference.linear.product import unpacked
 from fastmf.reference.mean_field import groups as tap_groups
-from fastmf.reference.mean_field import groups_third as tap_groups_third
 from fastmf.reference.mean_field.units import update_units
 from fastmf.reference.units import moments
 
@@ -94,8 +93,7 @@ def tap(sweep, settings, tilt, workers, queue, record):
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
     if sweep.layers.groups:
-        of_order = tap_groups_third if settings.order == 3 else tap_groups
-        updates = of_order.updates(sweep, settings, rows)
+        updates = tap_groups.updates(sweep, settings, rows)
         return _iterate(layers, rows, updates, settings, record)
     updates = [
         partial(_update, *update, settings=settings, rows=rows)
@@ -106,18 +104,14 @@ def tap(sweep, settings, tilt, workers, queue, record):
 
 def _iterate(layers, rows, updates, settings, record):
     """Sweeps of updates until every row has ended."""
-    n_sweeps = 0
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         while len(rows.index):
             rows.start_sweep()
-            # The second sweep is the first with variances everywhere.
-            fresh = n_sweeps % settings.onsager_every == 0 or n_sweeps == 1
             for update in updates:
-                update(fresh=fresh)
-            status = _assess(rows, fresh, settings, record)
+                update()
+            status = _assess(rows, settings, record)
             _store(layers, rows, status, record)
             rows.keep((status == RUNNING) | (status == CONFIRMING))
-            n_sweeps += 1
 
 
 def _updates(layers, blocks, one_by_one):
@@ -150,7 +144,7 @@ def _joined_blocks(layers, blocks):
     return joined
 
 
-def _update(layer, matrices, bounds, rows, fresh, settings):
+def _update(layer, matrices, bounds, rows, settings):
     """New moments of some units of a layer in all rows; bounds are the first and last one."""
     (first, last), states = bounds, (rows.mean, rows.var, rows.third)
     prior = take(layer.prior, slice(first, last))
@@ -160,17 +154,17 @@ def _update(layer, matrices, bounds, rows, fresh, settings):
         part[:, source] @ matrix[:, first:last]
         for part, matrix in zip(states, matrices[: settings.order], strict=False)
     ]
-    update_units(rows, units, prior, products, settings.order, fresh)
+    update_units(rows, units, prior, products, settings.order)
 
 
-def _assess(rows, fresh, settings, record):
+def _assess(rows, settings, record):
     """Status of each row after a sweep; adapts damping and momentum."""
     rows.sweep += 1
     residual = rows.residual
     if len(record.history):
         history = np.maximum(residual, rows.var_residual)
         record.history[rows.index, rows.sweep - 1] = history
-    status = _verdict(rows, fresh, settings, record)
+    status = _verdict(rows, settings, record)
     stored, before = status == CONFIRMING, {name: getattr(rows, name) for name in ADAPTED}
     lengths = np.sqrt(rows.squared_change * rows.squared_step)
     cosine = np.divide(rows.step_dot, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -210,7 +204,7 @@ def _assess(rows, fresh, settings, record):
     return status
 
 
-def _verdict(rows, fresh, settings, record):
+def _verdict(rows, settings, record):
     """How each row has ended, RUNNING if it has not; CONFIRMING if it is to be stored."""
     confirms = rows.confirms
     tol = np.where(confirms, settings.tol, settings.tol / rows.strictness)
@@ -219,7 +213,7 @@ def _verdict(rows, fresh, settings, record):
     rows.settled = rows.residual <= np.maximum(tol, rounding)
     still = (rows.var_residual <= var_tol) & (rows.var_effect <= var_tol)
     small = (rows.residual <= rounding) | (rows.effect <= var_tol)
-    converged = rows.settled & still & small & (fresh | confirms)
+    converged = rows.settled & still & small
 
     failed = confirms & ~(converged & rows.finite)
     for part, stored in zip((rows.mean, rows.var), record.state, strict=False):

@@ -18,13 +18,13 @@ def tilt_of(field, implicit, mean, external):
     return field + implicit * mean + external
 
 
-def update_units(rows, units, prior, products, order, fresh, alone=1):
+def update_units(rows, units, prior, products, order, alone=1):
     """Update some units of all rows from their products: W' m, (W^2)' v and (W^3)' k.
 
-    Onsager terms are recomputed if `fresh`; `alone` is 0 for states of a group, and 1 for others.
+    `alone` is 0 for states of a group, and 1 for others.
     """
     mean, a, b = rows.mean[:, units], rows.a[:, units], rows.b[:, units]
-    if fresh and order >= 2:
+    if order >= 2:
         a[:] = onsager_of(products[1])
     implicit = alone * a
     b[:] = tilt_of(products[0], implicit, mean, rows.field[:, units])

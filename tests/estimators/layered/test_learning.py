@@ -1,6 +1,7 @@
 """Machines of real-valued units that learn: by enumeration, in any unit of measurement."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -212,7 +213,103 @@ def test_many_gaussian_hidden_units_on_raw_columns_begin_with_a_distribution(lac
     assert machine.score(WINE) > independent(WINE) + 1
 
 
+# --- large fields -----------------------------------------------------------------------------
+
+LARGE_FIELDS = {
+    "bernoulli": mf.Bernoulli(np.array([-50.0, 0, 90])),
+    "ising": mf.Ising(np.array([-50.0, 0, 90])),
+    "binomial": mf.Binomial(np.array([-50.0, 0, 90]), 3),
+    "ordinal": mf.Ordinal(np.array([[0.0, -70, -150], [0, 80, 0], [0, 0, 0]])),
+    "categorical": mf.Categorical([[-40.0, 0, 40], [60, -60], [0, 0, 0]]),
+    "never": mf.Categorical([[-40.0, -np.inf, 40], [60, -60], [0, 0, 0]]),
+    "spike": mf.GaussBernoulli(np.zeros(3), np.ones(3), np.array([-80.0, 0, 60])),
+}
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd", None])
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("kind", LARGE_FIELDS)
+def test_large_fields_are_left_by_steps_of_no_size(kind, depth, gradient):
+    visible = LARGE_FIELDS[kind]
+    X = np.tile([2.0, 1.0, 0.0], (60, 1))
+    if kind in ("bernoulli", "ising", "spike"):
+        X = np.tile([0.0 if kind != "ising" else -1.0, 1, 1], (60, 1))
+    n = visible.moments(0.0, 0.0)[0].size
+    sizes = [n, *[2] * depth]
+    weights = [np.zeros(pair) for pair in pairwise(sizes)]
+    hidden = [mf.Bernoulli(np.array([-220.0, 35])) for _ in weights]
+    init = mf.RBM(*weights, visible, *hidden) if depth == 1 else mf.DBM(weights, (visible, *hidden))
+    options = {"init": init, "learning_rate": 1e-12, "n_epochs": 1, "random_state": 0}
+    class_, size = (
+        (mf.GeneralizedRBM, 2) if depth == 1 else (mf.DeepBoltzmannMachine, (2, 2))
+    )  # fmt: skip
+    machine = class_(size, gradient=gradient or "tap", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the units do not fit the data
+        machine = machine.fit(X) if gradient else machine.partial_fit(X)
+    for new, old in zip(machine.model_.layers, init.layers, strict=True):
+        for found, expected in zip(new, old, strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize(("gradient", "rate"), [("tap", 0.05), ("pcd", 0.01)])
+def test_names_of_the_two_values_do_not_matter(gradient, rate):
+    """Columns copy one bit: a hidden unit that does the same has a field of minus their number."""
+    rng = np.random.default_rng(0)
+    X = (rng.integers(0, 2, (300, 1)) ^ (rng.random((300, 100)) < 0.05)).astype(float)
+    options = {"gradient": gradient, "learning_rate": rate, "batch_size": 20, "random_state": 0}
+    found = []
+    for renamed in (0, 50, 100):
+        rows = np.where(np.arange(100) < renamed, 1 - X, X)
+        machine = mf.GeneralizedRBM(2, **options).fit(rows)
+        found.append(log_likelihood(machine, rows))
+    assert min(found) > -50 and np.ptp(found) < 2
+
+
+def test_steps_that_are_too_long_are_said():
+    X = (np.random.default_rng(0).random((200, 5)) < 0.3).astype(float)
+    for dtype in (np.float32, np.float64):
+        for visible in ("bernoulli", "binomial"):  # fields that kernels move, and others
+            machine = mf.GeneralizedRBM(2, visible=visible, learning_rate=1e12)
+            with pytest.raises(FloatingPointError, match="diverged"):
+                machine.fit(X.astype(dtype))
+
+
 # --- weights of rows --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("visible", "gradient"), [("bernoulli", "tap"), ("gaussian", "exact")])
+def test_likelihoods_of_epochs_are_weighted_averages(visible, gradient):
+    """As of repeated rows, all of which are monitored; steps of no size leave a given machine."""
+    rng = np.random.default_rng(0)
+    X, weights = (rng.random((40, 4)) < 0.4) * 1.0, rng.integers(1, 9, 40)
+    X[:, 0] = np.where(weights > 4, 1 - X[:, 0], X[:, 0])
+    options = {"gradient": gradient, "learning_rate": 0.0, "n_epochs": 2, "monitor_rows": 400}
+    if visible == "bernoulli":
+        layers = mf.Bernoulli(np.array([1.0, -1, 0, 2])), mf.Bernoulli(np.zeros(2))
+        options["init"] = mf.RBM(rng.normal(size=(4, 2)), *layers)
+    options |= {"visible": visible, "n_components": 2, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        one = mf.GeneralizedRBM(**options).fit(X, sample_weight=weights)
+        other = mf.GeneralizedRBM(**options).fit(np.repeat(X, weights, axis=0))
+    for found, expected in zip(
+        one.history_["log_likelihood"], other.history_["log_likelihood"], strict=True
+    ):
+        assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_rows_of_little_weight_hardly_count_among_those_that_are_monitored():
+    X = np.r_[np.zeros((990, 3)), np.ones((10, 3))]
+    weights = np.r_[np.full(990, 1e-6), np.full(10, 1e6)]
+    units = mf.Bernoulli(np.full(3, 2.0)), mf.Bernoulli(np.zeros(1))
+    options = {"init": mf.RBM(np.zeros((3, 1)), *units), "learning_rate": 0.0, "n_epochs": 1}
+    machine = mf.GeneralizedRBM(monitor_rows=20, random_state=0, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.fit(X, sample_weight=weights)
+    expected = -3 * np.log1p(np.exp(-2.0)) / 4  # nats per unit of a row of ones
+    assert machine.history_["log_likelihood"][0] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("estimator", [mf.GeneralizedRBM, mf.DeepBoltzmannMachine])

@@ -41,7 +41,7 @@ def test_they_are_those_of_tap(name, order, n_sweeps):
         precision=tilt[1],
         tol=1e-300,
         max_iter=n_sweeps,
-        acceleration=None,
+        acceleration=False,
         log_partition=False,
     )
     parts = found.mean, found.var, found.b, found.a

@@ -27,18 +27,7 @@ def test_fixed_points_are_those_of_the_matrix_form(name, order, schedule):
     assert result.log_partition == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_lagged_onsager_terms_end_at_fixed_points(name):
-    model = MODELS[name]
-    result = mf.tap(model, onsager_every=3, tol=1e-12, max_iter=5000)
-    assert result.converged
-    form, mean, var = MatrixForm(model), joined(result.mean), joined(result.var)
-    n = len(mean)
-    again = form.moments(*form.tilts(mean, var, 2, np.zeros(n), np.zeros(n)))
-    np.testing.assert_allclose((mean, var), again, atol=1e-11)
-
-
-@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 2])
 def test_two_states_are_binary_units(order):
     rng = np.random.default_rng(3)
     weights, field, hidden = rng.normal(size=(5, 4)) / 2, rng.normal(size=5), rng.normal(size=4)
@@ -78,9 +67,6 @@ def test_labels_start_and_clamp():
     np.testing.assert_allclose(clamped.mean[1][0], model.hidden.moments(b, 0.0)[0], atol=1e-12)
     exact = model.visible.log_prob(flat[0]).sum() + model.hidden.log_partition(b, 0.0).sum()
     assert clamped.log_partition[0] == pytest.approx(exact, abs=1e-11)
-    mask = np.array([True, False, False, True])
-    by_mask = mf.tap(model, labels[:1], clamp=mask)
-    np.testing.assert_array_equal(by_mask.mean[0][0, [0, 1, 2, -1]], flat[0, [0, 1, 2, -1]])
 
 
 def test_bad_rows_are_named():
@@ -89,10 +75,10 @@ def test_bad_rows_are_named():
         mf.tap(model, [0, 4, 0, 0])
     with pytest.raises(ValueError, match="one column for each group"):
         mf.tap(model, np.zeros(5))
-    with pytest.raises(ValueError, match="all states of a group or none"):
-        mf.tap(model, FOUR.one_hot([0, 0, 0, 0]), clamp=np.arange(14) == 1)
-    with pytest.raises(ValueError, match="needs init"):
-        mf.tap(model, clamp=np.array([True, False, False, False]))
+    with pytest.raises(ValueError, match="outside the support"):
+        mf.tap(model, clamp=np.where(np.arange(14) == 1, 0.0, np.nan))
+    with pytest.raises(ValueError, match="got booleans"):
+        mf.tap(model, clamp=np.arange(14) == 1)
 
 
 def test_third_order_needs_third_cumulants():
@@ -101,13 +87,13 @@ def test_third_order_needs_third_cumulants():
         mf.Concatenated(mf.Gaussian(np.zeros(1), 2.0), FOUR),
     ):
         n_hidden = len(hidden.moments(0.0, 0.0)[0])
-        with pytest.raises(ValueError, match="order=3 needs binary or categorical units"):
+        with pytest.raises(ValueError, match="order=3 needs binary units"):
             mf.tap(mf.RBM(np.zeros((14, n_hidden)), FOUR, hidden), order=3)
 
 
 def test_tilts_do_not_depend_on_the_log_partition():
     for model in MODELS.values():
-        for order in (1, 2, 3)[: 2 if model is MODELS["gaussian"] else 3]:
+        for order in (1, 2):
             options = {"order": order, "tol": 1e-13, "max_iter": 5000}
             found = mf.tap(model, log_partition=False, **options)
             expected = mf.tap(model, **options)
@@ -124,13 +110,12 @@ def test_solvers_with_one_variance_a_unit_refuse():
         mf.SparseLinearModel(np.eye(4), np.ones(4), 1.0, units(2, 2))
 
 
-@pytest.mark.parametrize("order", [2, 3])
-def test_extreme_models_end_with_a_status(order):
+def test_extreme_models_end_with_a_status():
     strong = mf.RBM(50 * normal(14, 6), FOUR, mf.Bernoulli(normal(6)))
-    result = mf.tap(strong, 20, order=order, rng=0, max_iter=300)
+    result = mf.tap(strong, 20, rng=0, max_iter=300)
     assert np.isfinite(result.mean[0]).all()
     assert all(isinstance(message, str) and message for message in result.message)
     sums = np.add.reduceat(result.mean[0], FOUR.starts, axis=1)
     np.testing.assert_allclose(sums, 1, atol=1e-9)
     single = mf.RBM(MODELS["bernoulli"].weights.astype(np.float32), FOUR, mf.Bernoulli(normal(6)))
-    assert mf.tap(single, 3, order=order, rng=0).mean[0].dtype == np.float32
+    assert mf.tap(single, 3, rng=0).mean[0].dtype == np.float32

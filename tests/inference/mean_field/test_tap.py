@@ -1,5 +1,7 @@
 """Fixed points of mean-field equations, against enumeration, limits and published numbers."""
 
+import itertools
+
 import numpy as np
 import pytest
 from kernel_cases import Size, machines
@@ -212,19 +214,6 @@ def test_missing_values_are_those_of_the_smaller_machine():
     np.testing.assert_allclose(one.mean[0][free], other.mean[0], atol=1e-11)
     expected = other.log_partition + held @ model.visible.field[~free]
     assert one.log_partition == pytest.approx(expected, abs=1e-10)
-    mask = mf.tap(model, np.where(free, 0.5, values), clamp=~free, tol=1e-13)
-    np.testing.assert_allclose(mask.mean[0], one.mean[0], atol=1e-11)
-
-
-def test_a_mask_may_hold_units_at_means():
-    model = binary_rbm()
-    start = np.linspace(0.2, 0.8, 7)
-    held = np.arange(7) < 3
-    result = mf.tap(model, start, clamp=held)
-    assert result.converged and result.log_partition == -np.inf
-    np.testing.assert_array_equal(result.mean[0][held], start[held])
-    free = mf.tap(model, start, clamp=held, log_partition=False)
-    np.testing.assert_array_equal(free.mean[0], result.mean[0])
 
 
 # --- rows, threads, starts ----------------------------------------------------------------------
@@ -274,46 +263,32 @@ def test_types_are_kept():
         mf.tap(model, field=np.full(7, 1e300))
 
 
-@pytest.mark.parametrize("options", [{"acceleration": "immediate"}, {"onsager_every": 3}])
-def test_short_cuts_lead_to_fixed_points(options):
-    model = binary_rbm(60, 40, scale=0.5)
-    data = (np.random.default_rng(0).random((50, 60)) < 0.5).astype(float)
-    result = mf.tap(model, data, **options)
-    again = mf.tap(model, result, max_iter=2)
-    assert result.converged.all()
-    np.testing.assert_allclose(again.mean[0], result.mean[0], atol=1e-6)
-    plain = mf.tap(model, data, acceleration=None)
-    same = abs(plain.mean[0] - result.mean[0]).max(1) < 1e-5
-    assert same.mean() >= 0.98
-
-
 def slow_machine(dtype):
     """Planted patterns near the point where they lose to noise: rows crawl, and pass saddles."""
     return machines.rbm(Size(100, 50, 0), dtype, patterns=5.0, noise=4.0)
 
 
-@pytest.mark.parametrize(("acceleration", "saved"), [("immediate", 0.3), ("delayed", 0.2)])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_momentum_saves_sweeps(dtype, acceleration, saved):
+def test_momentum_saves_sweeps(dtype):
     model = slow_machine(dtype)
     starts = machines.data(model, 100)
-    plain, result = (mf.tap(model, starts, acceleration=a) for a in (None, acceleration))
+    plain, result = (mf.tap(model, starts, acceleration=a) for a in (False, True))
     assert plain.converged.all() and result.converged.all()
-    assert result.n_iter.sum() < (1 - saved) * plain.n_iter.sum()
+    assert result.n_iter.sum() < 0.8 * plain.n_iter.sum()
     assert len(np.unique(plain.mean[0].round(2), axis=0)) > 1
     close = 1e-5 if dtype == "float64" else 1e-3
     assert (abs(plain.mean[0] - result.mean[0]).max(1) < close).mean() >= 0.98
-    again = mf.tap(model, result, acceleration=None, max_iter=100)
+    again = mf.tap(model, result, acceleration=False, max_iter=100)
     np.testing.assert_allclose(again.mean[0], result.mean[0], atol=close)
 
 
 def test_momentum_leaves_clamped_units_alone():
     model = slow_machine("float64")
     starts, rng = machines.data(model, 20), np.random.default_rng(2)
-    options = {"clamp": rng.random(starts.shape) < 0.2, "field": rng.normal(size=100)}
-    result = mf.tap(model, starts, acceleration="immediate", **options)
-    plain = mf.tap(model, starts, acceleration=None, **options)
-    held = options["clamp"]
+    held = rng.random(starts.shape) < 0.2
+    options = {"clamp": np.where(held, starts, np.nan), "field": rng.normal(size=100)}
+    result = mf.tap(model, starts, **options)
+    plain = mf.tap(model, starts, acceleration=False, **options)
     assert (result.mean[0][held] == starts[held]).all() and (result.var[0][held] == 0).all()
     np.testing.assert_allclose(result.mean[0], plain.mean[0], atol=1e-6)
     np.testing.assert_allclose(result.log_partition, plain.log_partition, atol=1e-10)
@@ -348,9 +323,6 @@ def test_oscillating_rows_are_damped_and_only_those():
     assert not any("on_failure" in m for m in undamped.message)
     result = mf.tap(model, data, max_iter=2000)
     assert result.converged.all()
-    accelerated = mf.tap(model, data, max_iter=2000, acceleration="immediate")
-    assert accelerated.converged.all()
-    np.testing.assert_allclose(accelerated.mean[0], result.mean[0], atol=1e-6)
     early = undamped.n_iter < 16
     assert (result.mean[0][early] == undamped.mean[0][early]).all()
     again = mf.tap(model, result, damping=0.95, max_iter=3)
@@ -363,7 +335,7 @@ def test_many_strong_couplings_converge():
     weights = 0.5 * rng.standard_normal((784, 16))
     model = mf.RBM(weights, mf.Bernoulli(-weights.sum(1) / 2), mf.Bernoulli(-weights.sum(0) / 2))
     data = (rng.random((30, 784)) < 0.5).astype(float)
-    options = {"acceleration": None, "log_partition": False}
+    options = {"acceleration": False, "log_partition": False}
     assert not mf.tap(model, data, damping=0.0, max_iter=300, **options).converged.any()
     result = mf.tap(model, data, log_partition=False)
     assert result.converged.all()
@@ -375,13 +347,7 @@ def test_many_strong_couplings_converge():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extreme_weights_stay_finite(scale, dtype):
     model = binary_rbm(scale=scale, dtype=dtype)
-    for order, acceleration in (
-        (1, None),
-        (2, None),
-        (3, None),
-        (2, "immediate"),
-        (3, "immediate"),
-    ):
+    for order, acceleration in itertools.product((1, 2, 3), (False, True)):
         options = {"order": order, "acceleration": acceleration}
         result = mf.tap(model, np.eye(7), max_iter=60, **options)
         for part in (*result.mean, *result.var, *result.b, *result.a, result.residual):
@@ -476,9 +442,8 @@ NAN, INF = np.nan, np.inf
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"max_iter": 2.5}, TypeError, "max_iter must be an integer"),
         ({"max_iter": 10**30}, ValueError, "max_iter must be below"),
-        ({"onsager_every": 0}, ValueError, "onsager_every"),
         ({"n_threads": 0}, ValueError, "n_threads"),
-        ({"acceleration": "anderson"}, ValueError, "acceleration"),
+        ({"acceleration": "anderson"}, TypeError, "acceleration"),
     ],
 )
 def test_bad_input(options, error, words):
@@ -491,7 +456,7 @@ def test_bad_model():
         mf.tap(W2)
     bounded = mf.TruncatedGaussian(np.zeros(2), 1.0, 0.0, 1.0)
     for visible in (bounded, mf.Gaussian(np.zeros(2), 1.0)):
-        with pytest.raises(ValueError, match="order=3 needs binary or categorical"):
+        with pytest.raises(ValueError, match="order=3 needs binary units"):
             mf.tap(mf.RBM(W2 / 9, visible, bounded), order=3)
 
 
@@ -505,7 +470,7 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
     X = (rng.random((230, 60)) < 0.3).astype(float)
     hidden = conditional_moments(model, X, order)
     for n_sweeps in (1, 2, 5):
-        options = {"max_iter": n_sweeps, "acceleration": None, "log_partition": False}
+        options = {"max_iter": n_sweeps, "acceleration": False, "log_partition": False}
         expected = mf.tap(model, X, order=order, **options)
         for n_threads in (1, 2):
             found = sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads)

@@ -58,7 +58,7 @@ def test_data_held_at_the_bottom():
     """The posterior over the hidden layers, and log p~(x): Tramel et al. (2018), Appendix E."""
     dbm = random_dbm((5, 4, 3), scale=0.5)
     X = (np.random.default_rng(0).random((6, 5)) < 0.5).astype(float)
-    held = mf.tap(dbm, X, clamp=np.ones((6, 5), bool))
+    held = mf.tap(dbm, X, clamp=X)
     assert held.converged.all()
     np.testing.assert_array_equal(held.mean[0], X)
     hidden = mf.RBM(dbm.weights[1], *dbm.layers[1:])

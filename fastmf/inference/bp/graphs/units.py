@@ -286,8 +286,6 @@ def _checked_clamp(prior, clamp):
     clamp = check.rows("clamp", clamp, n_units(prior), np.float64, missing=True)
     if clamp is None or np.isnan(clamp).all():
         return clamp
-    if clamp.dtype == bool:
-        raise ValueError("clamp must have the values of clamped units and NaN for free ones.")
     held = ~np.isnan(clamp)
     x = np.where(held, clamp, 0).astype(prior[0].dtype if len(parts_of(prior)) == 1 else float)
     check_clamped_groups(prior, x, held)
