@@ -70,7 +70,57 @@ def test_score_samples_is_near_the_exact_log_likelihood():
     machine = quick(n_epochs=5).fit(X, Y)
     log_partition = [exact(machine.model_.given(x)).log_partition for x in X]
     expected = -machine.model_.free_energy(Y, X) - log_partition
-    np.testing.assert_allclose(machine.score_samples(X, Y), expected, atol=1e-3)
+    np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_hidden", [3, 40])
+def test_score_samples_sums_the_smaller_side(n_hidden):
+    """Hidden units, or labels, that copy a bit: belief propagation is nats off."""
+    rng, n_labels = np.random.default_rng(0), 43 - n_hidden
+    weights = 4 + rng.normal(size=(n_labels, n_hidden))
+    inputs = rng.normal(size=(n_labels, 2)), rng.normal(size=(n_hidden, 2))
+    model = CRBM(weights, *inputs, -weights.sum(1) / 2, -weights.sum(0) / 2)
+    X, Y = rng.normal(size=(20, 2)), (rng.random((20, n_labels)) < 0.5).astype(int)
+    machine = ConditionalRBM(n_hidden, init=model, n_epochs=0).fit(X, Y)
+    b, c = X @ inputs[0].T + model.visible_bias, X @ inputs[1].T + model.hidden_bias
+    of_labels = (Y * b).sum(1) + np.logaddexp(0, Y @ weights + c).sum(1)
+    if n_hidden > 3:
+        b, c, weights = c, b, weights.T
+    states = np.array(list(itertools.product((0, 1), repeat=3)))
+    logs = c @ states.T + np.logaddexp(0, states @ weights.T + b[:, None]).sum(2)
+    expected = of_labels - np.logaddexp.reduce(logs, axis=1)
+    np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("objective", ["latent_svm", "marginal_svm"])
+def test_steps_of_structured_losses_have_the_hamming_margin(objective):
+    """A step of a tree, against differences of the hinge loss by enumeration.
+
+    The scores of many rows are near a margin of 1: a margin of 0.9 or 1.1 has other derivatives.
+    """
+    rng, shapes = np.random.default_rng(1), {"weights": (4, 1), "visible_weights": (4, 2)}
+    shapes |= {"hidden_weights": (1, 2), "visible_bias": (4,), "hidden_bias": (1,)}
+    parameters = {name: rng.normal(size=shape) / 2 for name, shape in shapes.items()}
+    X, Y = rng.normal(size=(400, 2)), (rng.random((400, 4)) < 0.5).astype(int)
+    states = np.array(list(itertools.product((0, 1), repeat=4)))
+
+    def gain(weights, visible_weights, hidden_weights, visible_bias, hidden_bias):
+        b, c = X @ visible_weights.T + visible_bias, X @ hidden_weights.T + hidden_bias
+        summed = np.maximum if objective == "latent_svm" else np.logaddexp
+        values = b @ states.T + summed(0, states @ weights + c.T).T
+        distances = (Y[:, None] != states).sum(2)
+        return (values[distances == 0] - (values + distances).max(1)).mean()
+
+    model, rate = CRBM(**parameters), 1e-3
+    options = {"n_epochs": 1, "batch_size": 400, "learning_rate": rate, "standardize": False}
+    moved = ConditionalRBM(1, objective=objective, init=model, n_sweeps=50, **options).fit(X, Y)
+    for name, shape in shapes.items():
+        found = (getattr(moved.model_, name) - parameters[name]) / rate
+        for unit in np.ndindex(shape):
+            step = np.zeros(shape)
+            step[unit] = 1e-6
+            up, down = (gain(**parameters | {name: parameters[name] + d}) for d in (step, -step))
+            assert found[unit] == pytest.approx((up - down) / 2e-6, abs=1e-6), name
 
 
 def test_decoding(learned):
