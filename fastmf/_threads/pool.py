@@ -12,6 +12,10 @@ class Pool:
     """
 
     def __init__(self):
+        self.forget()
+
+    def forget(self):
+        """Start anew in a forked child process: no thread survives but the one that forks."""
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "fastmf")
 
     def run(self, function, arguments, n_threads, stop=lambda: None):

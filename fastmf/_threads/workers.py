@@ -121,7 +121,7 @@ _blas = _BLAS()
 _pool = Pool()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.__init__)
+    os.register_at_fork(after_in_child=_pool.forget)
     os.register_at_fork(
         before=_blas.hold, after_in_parent=_blas.release, after_in_child=_blas.forget
     )
