@@ -95,7 +95,7 @@ def test_the_page_has_the_table(script):
 def test_asv_tracks_every_row(script, benchmark, monkeypatch):
     tracked = benchmark["FirstCall"]()
     assert list(tracked.params) == list(script.ROWS)
-    seconds = script.Seconds(5.0, 1.0, None, 0.3, 0.6)
+    seconds = script.Seconds(5.0, 1.0, None, 0.3, None, 0.6)
     benchmark["measure"] = lambda row: seconds
     found = tracked.setup_cache()
     name = tracked.params[0]
