@@ -43,7 +43,7 @@ long long fastmf_signals[64];
 # Symbols that code may refer to: those of the linker, of the C library and of its mathematics.
 ALLOWED = re.compile(
     r"_GLOBAL_OFFSET_TABLE_|fastmf_signals|NRT_MemInfo_(alloc_aligned|call_dtor)|_?(mem(cpy|set|move)|bzero|sched_yield|"
-    r"(exp|log|log1p|expm1|sqrt|pow|sin|cos|tanh?|floor|ceil|erfc?|lgamma|fmod|round|rint)f?)"
+    r"(exp2?|log|log10|log2|log1p|expm1|sqrt|pow|sin|cos|tanh?|floor|ceil|erfc?|lgamma|fmod|round|rint)f?)"
 )
 
 
@@ -274,6 +274,8 @@ def undefined(path):
     """Symbols that an object refers to, and that neither C nor its mathematics has."""
     lines = subprocess.run(["nm", "-u", path], capture_output=True, text=True, check=True).stdout
     names = (line.split()[-1] for line in lines.splitlines() if line.strip())
+    if sys.platform == "darwin":  # where all symbols of C begin with it
+        names = (name.removeprefix("_") for name in names)
     return [name for name in names if not ALLOWED.fullmatch(name)]
 
 
