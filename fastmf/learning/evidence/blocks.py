@@ -130,17 +130,6 @@ def with_joins(task, max_joins):
     return with_parts(task, parts)
 
 
-def with_small_patterns(task):
-    """The task whose blocks keep patterns of few features."""
-    parts = [
-        part._replace(blocks=part.blocks._replace(deepens=False))
-        if isinstance(part.blocks, FoundBlocks)
-        else part
-        for part in task.parts
-    ]
-    return with_parts(task, parts)
-
-
 def without_cut_blocks(task, results):
     """The task whose blocks are cut that would include more features than patterns do.
 
