@@ -33,6 +33,8 @@ SEARCH_TOL, RELATIVE_TOL = 4e-4, 1e-2
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
 MAX_EP_ITER = 100
+# Schedule of results that begin with fixed points of coefficients and latent variables in turn.
+IN_TURN = "in turn"
 # Prior precision of a latent variable, uniform on a half-line but for that.
 LATENT_PRECISION = 1e-10
 # Smallest precision of a site, in units of the prior's, where negative ones do not converge.
@@ -442,10 +444,17 @@ def fixed_points(task, here, starts=None, n_threads=None):
 def part_solution(part, here, start=None, robust=True, **options):
     """A fixed point of a part of a task, by `robust_solution` or `solution_from`."""
     model, blocks = part.model(here), part.blocks
-    if model.has_latent and options["schedule"] in ("auto", "parallel"):
-        start, blocks = latent_start(model, start, blocks, options)
     solve = robust_solution if robust else solution_from
-    return solve(model, start, blocks=blocks, **options)
+    if not model.has_latent or options["schedule"] not in ("auto", "parallel"):
+        return solve(model, start, blocks=blocks, **options)
+    if start is None or start.schedule != IN_TURN:
+        whole = blocks._replace(max_joins=0) if isinstance(blocks, FoundBlocks) else blocks
+        result = solution_from(model, start, blocks=whole, **options)
+        if result.converged:
+            return result
+    start, blocks = latent_start(model, start, blocks, options)
+    result = solve(model, start, blocks=blocks, **options)
+    return replace(result, schedule=IN_TURN) if result.converged else result
 
 
 def search_tolerance(X, noise_variance):
