@@ -8,13 +8,13 @@ from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed_estimate import AnnealedEstimate
 from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.lower_bound import (
     MAX_LACKING,
     lower_bound,
     spread_states,
     starts_at,
 )
-from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.annealing import (
     Path,

@@ -13,10 +13,9 @@ from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_importance_sampling, check_annealed
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
-from fastmf.inference.mean_field.exact_check import is_small
+from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking
-from fastmf.inference.mean_field.second_solutions import is_discrete
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.categories import MAX_ENUMERATED_STATES
@@ -24,6 +23,7 @@ from fastmf.models import exact
 from fastmf.models._couplings import has_forbidden
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
+from fastmf.models._quick_elimination import is_small
 from fastmf.models.exact import MAX_LAYER_UNITS
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of

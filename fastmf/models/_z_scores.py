@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtr, ndtr, ndtri
 
+from fastmf._common.arguments import doubles
 from fastmf.models._moments import blocks_of, factor
 
 # A share above this is said to the user; and features of this probability, together with those that
@@ -287,7 +288,7 @@ def _squared(z, blocks):
 
 
 def _checked(z, n, names):
-    z = np.asarray(z, np.float64)
+    z = doubles("z", z)
     if z.ndim != 1 or not len(z):
         raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
     if (wrong := np.flatnonzero(~np.isfinite(z))).size:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.arguments import doubles
 from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
@@ -58,7 +59,7 @@ class FromMoments:
         array([ 2., -1.])
         """
         blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
-        moment = np.asarray(moment, np.float64)
+        moment = doubles("moment", moment)
         n_features = sum(len(units) for units, _ in blocks)
         if moment.shape != (n_features,):
             raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
@@ -206,13 +207,12 @@ class FromMoments:
             mean[self._unpenalised] = 0
             var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
             matrices, parts = self._matrices_of_point(k), []
-            pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
-            for (units, X), (_, inverse) in pairs:
+            for units, X in self._parts():
                 precision = np.full(len(units), unit**2 / self._point_slab[k])
                 part = FittedPart(
                     units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
                     mean[units], var[units], labels[units], self._point_sites[k][:, units],
-                    matrices[: n_elements(labels[units])], inverse,
+                    matrices[: n_elements(labels[units])],
                 )  # fmt: skip
                 parts.append(part)
                 y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]

@@ -22,11 +22,13 @@ from fastmf.estimators.sparse_regression._rows import (
     mean_and_deviation_of_rows,
 )
 from fastmf.estimators.sparse_regression._spike_slab import (
+    MIN_LOG_ODDS,
     SpikeSlabEstimator,
     by_blocks,
     matrices_of,
     moments_of,
     sites_of,
+    zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import projection_of, without_columns
 from fastmf.learning.evidence import Hyperparameters, Regression
@@ -295,7 +297,10 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         best, ratio = points[0].hyperparameters, unit / self._scale
         members = [moments_of(task, point) for point in points]
         means, variances, included = (np.array(m) for m in zip(*members, strict=True))
-        self._set_known(flat, means, variances, included)
+        excluded = zero_columns(task)
+        self._set_known(flat, means, variances, included, excluded)
+        odds = np.array([p.hyperparameters.log_odds for p in points])[:, task.groups]
+        odds[:, excluded] = MIN_LOG_ODDS
         mean = weights @ means
         spread = weights @ (means - mean) ** 2
         coefficients = mean * ratio
@@ -317,7 +322,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
                 "weights": weights,
                 "noise": np.array([p.hyperparameters.noise_variance for p in points]) * unit**2,
                 "slab": np.array([p.hyperparameters.slab_variance for p in points]) * unit**2,
-                "odds": np.array([p.hyperparameters.log_odds for p in points])[:, task.groups],
+                "odds": odds,
                 "coef": means * ratio,
                 "sites": np.array([sites_of(task, point) for point in points]),
                 "matrices": np.concatenate([matrices_of(point) for point in points]),

@@ -5,7 +5,7 @@ The equations of messages, cavities, beliefs and the Bethe free energy of an RBM
 rows that do not converge handed to `_fallbacks`. Graphs are those of `graphs`.
 """
 
-import functools
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,11 +34,14 @@ from fastmf.inference.bp.beliefs import beliefs_of, decoded, log_messages, pair_
 from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
+from fastmf.inference.bp.layer_loops import LayerLoops
 from fastmf.inference.bp.layer_solutions import propagate_from_starts
-from fastmf.inference.bp.reliability import MAX_SWEEPS, N_STARTS, BeliefsCheck
-from fastmf.inference.fixed_point import with_check, with_solutions
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
+from fastmf.inference.fixed_point import Question, with_check, with_solutions
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli, Categorical
 from fastmf.special import sigmoid_pair
@@ -221,20 +224,8 @@ def belief_propagation(
     those of `n_starts` rows with messages for a row, one row after another.
     A fixed point without preference, as of a ferromagnet without a field, need not be stable.
 
-    Reading `reliable` or `message` of the result of sum-product checks converged rows. Where exact
-    sums are quick (tables of 2^23 entries, or a layer of about 15 units), it says whether the log-
-    partition is within 1 nat of them, and probabilities within 0.05 on average and 0.2 each.
-    Elsewhere (not of an RBM with categorical units) rows are flagged if their log-partition is
-    below a naive mean-field bound; if the next term of the loop series (`loop_correction`) exceeds
-    1 nat; if 20 starts lead elsewhere (up to 20,000 coupled pairs); and on a graph if messages
-    settle with damping only, or naive mean field has a solution elsewhere, unless no start leads
-    there and the next term is below 0.05 nats. Of two-valued units the second order counts, too:
-    rows are flagged if random perturbations of messages grow (spin glass), if both orders exceed 1
-    nat or, where the first is negative, change probabilities by more than 0.05 on average or 0.2
-    each. Without exact sums 7 of 960 random graphs of 14 to 25 units were wrong and reliable (18
-    without the second order), and 22 right and flagged (20); of 510 others 7 (10) and 12 (11). Of
-    50 digits, half of each free in an RBM of 16 hidden units learned from MNIST, 36 are reliable,
-    within 0.25 nats; of the 14 flagged 10 are off by 0.4 to 6 nats. See `Beliefs.unique`.
+    Reading `reliable` or `message` of the result of sum-product compares converged rows with exact
+    sums or other methods: see `FixedPoint.reliable`, and `Beliefs.unique`.
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing long
     after the beliefs have stopped; the undamped sweep that confirms convergence sets them to their
@@ -308,13 +299,17 @@ def belief_propagation(
 
 def _checked(found, model, fields, stable=None):
     """The same `Beliefs` with what is computed when it is read."""
-
-    def several(*given):
-        return _from_starts(BPOptions(n_starts=N_STARTS, max_iter=MAX_SWEEPS, rng=0), *given)
-
-    check = BeliefsCheck(model, fields, stable, several if stable is None else None)
-    found.__dict__["_loops"] = check.corrections
-    return with_check(found, check)
+    mixed = partial(belief_propagation, n_starts=N_CHECKED_STARTS, max_iter=MAX_CHECK_SWEEPS, rng=0)
+    found.__dict__["_loops"] = LayerLoops(model)
+    sizes = model.weights.shape
+    parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
+    n_rows = max(len(np.atleast_2d(part)) for part in parts)
+    field = np.hstack([np.broadcast_to(f, (n_rows, n)) for f, n in zip(parts, sizes, strict=True)])
+    tilt = Tilt(
+        field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool)
+    )
+    mixed = mixed if stable is None else None
+    return with_check(found, Question(model, tilt, True, mixed, stable))
 
 
 def _from_starts(options, model, fields, n_rows):
@@ -373,7 +368,7 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
         if record.history.size:
             mark_cycles(record)
         if options.on_failure == "minimise":
-            search = functools.partial(_from_assignments, n_threads=options.n_threads)
+            search = partial(_from_assignments, n_threads=options.n_threads)
             minimise(units, record, ratios, settings.tol, search)
         pairs = kept = None
         if options.pairwise:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import generator
+from fastmf.inference.mean_field.discrete_units import extreme_starts, is_discrete
 from fastmf.inference.mean_field.naive_bound import (
     N_BOUND_SWEEPS,
     layout_of_checks,
@@ -32,7 +33,6 @@ from fastmf.inference.mean_field.naive_bound import (
     naive_solutions,
     sides_of,
 )
-from fastmf.inference.mean_field.second_solutions import extreme_starts, is_discrete
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine

@@ -6,18 +6,14 @@ import numpy as np
 import scipy
 
 from fastmf._common import html
-from fastmf._common.arguments import count, flag, number, real_array
-from fastmf._common.progress import followed
+from fastmf._common.arguments import number
+from fastmf.inference.fixed_point import FixedPoint, some_rows
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
-from fastmf.inference.mean_field._rows import drawn_starts
-from fastmf.inference.mean_field.tap import tap
 from fastmf.models._layered import is_integrated
 
 # Keys by which rows are compared first: number of single units, and units per average.
 KEY_UNITS, AVERAGED_UNITS = 8, 32
-# Starts between two signs of progress, and options that may have a row for each start.
-_FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
 # Solutions in the table of notebooks.
 MAX_SHOWN = 10
 # Points of the line between two solutions at which the log-partition is evaluated; the scale of
@@ -38,6 +34,8 @@ class Solutions(NamedTuple):
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)
         For each start the index of the solution that it reached, -1 if none that is here.
+    fixed_points : FixedPoint, optional
+        The solver's results, a row for each solution, from which `reliable` and `message` are read.
 
     Examples
     --------
@@ -57,6 +55,20 @@ class Solutions(NamedTuple):
     log_partition: np.ndarray
     converged: np.ndarray
     members: np.ndarray
+    fixed_points: object = None
+
+    @property
+    def reliable(self):
+        """Whether each solution passes the checks of its solver, or None: see `FixedPoint`.
+
+        A solution is judged as a solution, whatever its weight.
+        """
+        return None if self.fixed_points is None else self.fixed_points.reliable
+
+    @property
+    def message(self):
+        """How the solver ended at each solution and, where it is not `reliable`, why; or None."""
+        return None if self.fixed_points is None else self.fixed_points.message
 
     @property
     def counts(self):
@@ -99,78 +111,6 @@ class Solutions(NamedTuple):
         return html.section("Solutions", html.table(rows), html.table(largest, header))
 
 
-def solutions(model, starts=1000, *, merge_tol=1e-2, verbose=False, **options):
-    """Distinct mean-field solutions of a model, by `tap` from many starts.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    starts : int or array of shape (n_starts, n_units)
-        Data, or so many samples of the uncoupled units of the first layer (by `rng`, default 0).
-    merge_tol : float, default 1e-2
-        Solutions are the same if no mean of the first layer differs by more, and no variance by
-        more than twice that (relative to the variance where it exceeds 1).
-    verbose : bool, default False
-        Whether to show on stderr how many starts are done.
-    **options
-        Options of `fastmf.tap`: order, tol, max_iter, n_threads, rng and so on.
-
-    Returns
-    -------
-    Solutions
-
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
-    >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
-    >>> found = mf.evaluation.solutions(ferromagnet, starts)
-    >>> len(found.free_energy), np.sort(found.counts)  # up and down
-    (2, array([ 5, 15]))
-    """
-    if isinstance(starts, int | np.integer) and "rng" not in options:
-        options["rng"] = 0
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer):
-        starts = np.atleast_2d(real_array("starts", starts))
-    else:
-        starts = count("starts", starts)
-    if flag("verbose", verbose) and options.keys().isdisjoint(_OPTIONS_OF_ROWS):
-        if isinstance(starts, int | np.integer):
-            starts = drawn_starts(model, starts, options["rng"])
-        parts = [starts[k : k + _FOLLOWED_STARTS] for k in range(0, len(starts), _FOLLOWED_STARTS)]
-        what = f"parts of {_FOLLOWED_STARTS} starts"
-        reached = [_Reached.of(tap(model, part, **options)) for part in followed(parts, what, True)]
-        return distinct_solutions(_Reached.joined(reached), merge_tol)
-    return distinct_solutions(tap(model, starts, **options), merge_tol)
-
-
-class _Reached(NamedTuple):
-    """Parts of the rows of a `FixedPoint` that `distinct_solutions` reads."""
-
-    mean: tuple
-    var: tuple
-    log_partition: np.ndarray
-    converged: np.ndarray
-
-    @classmethod
-    def of(cls, found):
-        layers = [x if isinstance(x, tuple) else (x,) for x in (found.mean, found.var)]
-        return cls(*layers, found.log_partition, found.converged)
-
-    @classmethod
-    def joined(cls, parts):
-        layers = [
-            tuple(map(np.concatenate, zip(*(part[k] for part in parts), strict=True)))
-            for k in (0, 1)
-        ]
-        return cls(*layers, *(np.concatenate([part[k] for part in parts]) for k in (2, 3)))
-
-
 def distinct_solutions(reached, merge_tol=1e-2):
     """The distinct ones among fixed points, as `Solutions`.
 
@@ -184,7 +124,9 @@ def distinct_solutions(reached, merge_tol=1e-2):
     -------
     Solutions
     """
-    return solutions_of(reached, *distinct(reached, merge_tol))
+    rows, members = distinct(reached, merge_tol)
+    points = some_rows(reached, rows) if isinstance(reached, FixedPoint) else None
+    return solutions_of(reached, rows, members)._replace(fixed_points=points)
 
 
 def solutions_of(reached, rows, members):

@@ -230,3 +230,19 @@ def test_models_of_moments_and_summaries():
         np.testing.assert_allclose(found.energies[-1], expected.energies[-1], atol=1e-6)
     w = np.random.default_rng(0).normal(size=(3, 8))
     np.testing.assert_allclose(ours.energy(w), rows.energy(w))
+
+
+@pytest.mark.parametrize(
+    "moments, name",
+    [
+        (([[1e308, 0], [0, 1e308]], [1.0, 1.0], 1.0, 10), "gram"),
+        (([[10**400, 0], [0, 1]], [1.0, 1.0], 1.0, 10), "gram"),
+        ((np.eye(2), [10**400, 1], 1.0, 10), "moment"),
+        ((np.eye(2), [1.0, 1.0], 10**400, 10), "y_square"),
+    ],
+)
+def test_moments_that_overflow_are_refused(moments, name):
+    with pytest.raises(ValueError, match=f"{name} must .* 1.8e308"):
+        mf.SpikeSlabRegressor().fit_moments(*moments)
+    with pytest.raises(ValueError, match="z must be below"):
+        mf.SpikeSlabRegressor().fit_summary([10**400, 1], np.eye(2), 100)

@@ -55,6 +55,23 @@ def test_posterior_of_all_patterns(seed, n, correlation):
     assert abs(found.log_evidence - evidence) < 0.03
 
 
+@pytest.mark.parametrize("n, correlation, strength", [(5, 0.8, 30), (5, 0.6, 300), (8, 0.9, 8)])
+def test_effects_beyond_doubt_against_sums_of_logarithms(n, correlation, strength):
+    """Log-odds of hundreds and thousands of nats, of both signs, as all patterns give them."""
+    estimate, C = estimates(n, correlation, 3)
+    estimate = estimate + strength * np.sqrt(C.diagonal()) * (np.arange(n) % 3 > 0)
+    logs, patterns = [], np.array(list(itertools.product([0.0, 1.0], repeat=n)))
+    for pattern in patterns:
+        logs.append(multivariate_normal.logpdf(estimate, np.zeros(n), C + np.diag(pattern)))
+    logs = np.array(logs)[:, None]
+    included = np.logaddexp.reduce(np.where(patterns > 0, logs, -np.inf))
+    excluded = np.logaddexp.reduce(np.where(patterns > 0, -np.inf, logs))
+    found = Whitened.of(estimate, C).posterior()
+    np.testing.assert_allclose(found.log_odds, included - excluded, rtol=1e-6, atol=1e-6)
+    cauchy = Whitened.of(estimate, C).posterior(slab="cauchy")
+    assert (cauchy.probability[np.arange(n) % 3 > 0] > 0.99).all()
+
+
 def test_independent_estimates_have_closed_forms():
     """One effect at a time: log-odds are those of two normal densities, whatever their size."""
     estimate, errors = np.array([0.0, 1.0, -3.0, 40.0]), np.array([0.1, 0.5, 1.0, 0.2])

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference.mean_field.exact_check import eliminated
 from fastmf.models._elimination import Tables
+from fastmf.models._quick_elimination import eliminated
 
 
 class Eliminated(NamedTuple):
@@ -33,7 +33,7 @@ def eliminated_units(units, max_entries, plans):
     units : GraphUnits
         With one row at most.
     max_entries, plans
-        As for `fastmf.inference.mean_field.exact_check.eliminated`.
+        As for `fastmf.models._quick_elimination.eliminated`.
 
     Returns
     -------

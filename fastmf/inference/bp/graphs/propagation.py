@@ -16,7 +16,7 @@ from fastmf.inference.bp._kernel_arguments import ROUNDINGS
 from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graphs.moves import forest_moves
-from fastmf.inference.bp.graphs.results import graph_beliefs, state_beliefs
+from fastmf.inference.bp.graphs.results import graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
 from fastmf.inference.bp.graphs.tree_bound import tree_bound
@@ -27,8 +27,8 @@ from fastmf.inference.bp.graphs.trees import (
     spanning_tree,
 )
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.bp.reliability import MAX_SWEEPS as MAX_START_SWEEPS
-from fastmf.inference.bp.reliability import N_STARTS
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 
@@ -89,19 +89,17 @@ def _propagate(options, units, init):
         solved, probability = tree_reweighted(options, units, n_rows or 1, init)
     else:
         solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
-    others = partial(_from_several, options, units)
-    return graph_beliefs(options, units, solved, probability, n_rows is None, others=others)
+    mixed = partial(_mixed, options)
+    return graph_beliefs(options, units, solved, probability, n_rows is None, mixed=mixed)
 
 
-def _from_several(options, units, row, beliefs):
-    """Log-partition, probabilities of states and stability of a row from several starts."""
+def _mixed(options, model, field=None, clamp=None):
+    """The `GraphBeliefs` of mixtures of fixed points, with which one start is compared."""
     options = replace(
-        options, n_starts=N_STARTS, rng=0, max_iter=min(options.max_iter, MAX_START_SWEEPS),
-        pairwise=False, messages=False, history=False, damping=None,
+        options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, pairwise=False,
+        messages=False, history=False, damping=None, spectral_radius=False,
     )  # fmt: skip
-    here = units.row(row)
-    solved, several = propagate_from_starts(options, here, 1, _solver, beliefs)
-    return solved.log_partition[0], state_beliefs(here, solved)[0], several.stable[0]
+    return propagate_on_graph(options, model, field, clamp, None)
 
 
 def _common(n_rows, n_starts):

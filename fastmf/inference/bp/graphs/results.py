@@ -6,10 +6,11 @@ import numpy as np
 
 from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
+from fastmf.inference.bp.graphs.loops import LoopTerms
 from fastmf.inference.bp.graphs.radius import spectral_radius
-from fastmf.inference.bp.graphs.reliability import GraphCheck
 from fastmf.inference.bp.graphs.starts import returned_messages
-from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
+from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
+from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
@@ -18,7 +19,7 @@ NONE_FOUND = (
 )
 
 
-def graph_beliefs(options, units, solved, probability, single, several=None, others=None):
+def graph_beliefs(options, units, solved, probability, single, several=None, mixed=None):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`.
 
     Parameters
@@ -31,8 +32,8 @@ def graph_beliefs(options, units, solved, probability, single, several=None, oth
     single : bool
     several : Several, optional
         Results of the starts of each row.
-    others : callable, optional
-        As `several` of `GraphCheck`.
+    mixed : callable, optional
+        As for `Question`.
     """
     dtype, record = units.model.dtype, solved.record
     mean, var, b, labels = _units(units, solved)
@@ -84,10 +85,22 @@ def graph_beliefs(options, units, solved, probability, single, several=None, oth
         else:
             points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
             with_solutions(found, several.solutions, single)
-        rows_check = GraphCheck(units, record["damping"], points, of_pairs, stable, others)
-        found.__dict__["_loops"] = rows_check.corrections
-        return with_check(found, rows_check)
+        found.__dict__["_loops"] = LoopTerms(units, points, of_pairs)
+        if units.is_forest:  # exact
+            return with_check(found, all_right)
+        return with_check(found, Question(units.model, _tilt_of(units), True, mixed, stable))
     return found
+
+
+def all_right(answer):
+    """The check of rows that are exact."""
+    return [""] * np.size(answer.converged)
+
+
+def _tilt_of(units):
+    """The `Tilt` of the rows of a graph."""
+    clamp = np.full((1, units.model.n_units), np.nan) if units.clamp is None else units.clamp
+    return Tilt(units.field, np.zeros((1, units.model.n_units)), ~np.isnan(clamp))
 
 
 def fixed_points_of(units, solved):

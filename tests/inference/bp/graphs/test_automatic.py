@@ -5,7 +5,8 @@ import pytest
 from graph_models import Graph, cyclic, forests
 
 import fastmf as mf
-from fastmf.inference.bp.graphs import automatic, reliability
+from fastmf.inference.bp.graphs import automatic
+from fastmf.inference.checks import exact_sums
 
 
 def test_small_graphs_are_exact():
@@ -48,7 +49,8 @@ def test_layers():
 
 def test_several_starts_where_tables_are_large(monkeypatch):
     monkeypatch.setattr(automatic, "MAX_TABLE_ENTRIES", 1)
-    monkeypatch.setattr(reliability, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(exact_sums, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(exact_sums, "MAX_NUMBERS", 1)
     couplings = (np.ones((10, 10)) - np.eye(10)) / 2
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(10, 0.02)))
     found, exact = mf.belief_propagation(model, algorithm="auto"), mf.exact(model)
