@@ -82,11 +82,6 @@ def mean_and_deviation(name, columns, centred, weights=None):
 
     Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
     differences to the first row: else their rounding errors would grow with the number of rows.
-
-    Raises
-    ------
-    ValueError
-        If variances overflow or underflow.
     """
     shape = columns.shape[1:]
     columns = columns.reshape(len(columns), -1)

@@ -189,25 +189,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         return (X - self._offset) / self._scale
 
     def _solution(self, task, start, fixed, *, centred=False, average=False):
-        """Hyper-parameters with their fixed points, the best ones first, and their weights.
-
-        Parameters
-        ----------
-        task : Regression, Loci or Classification
-        start : Hyperparameters
-        fixed : Hyperparameters of bool
-        centred : bool, default False
-            Whether the constant was projected out of the rows.
-        average : bool, default False
-            Whether to return those on a grid, too.
-
-        Returns
-        -------
-        task : Regression, Loci or Classification
-            With the blocks that were used: those found in the data may have been cut.
-        list of GridPoint
-        array of shape (n_points,)
-        """
+        """Hyper-parameters with their fixed points, the best ones first, and their weights."""
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))

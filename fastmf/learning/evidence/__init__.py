@@ -332,20 +332,6 @@ def latent_start(model, start, blocks, options):
     Given sites exp(l u - t u^2 / 2) of the latent variables u, the coefficients are those of a
     regression of l / t with noise of variance 1 + 1 / t. Its fixed points, in turn with new sites
     of u, converge in a few rounds where all sites at once move in circles.
-
-    Parameters
-    ----------
-    model : SparseLinearModel
-    start : ExpectationPropagation or None
-    blocks : FoundBlocks, int array or None
-    options : dict
-        Options of the solver.
-
-    Returns
-    -------
-    ExpectationPropagation
-        Fixed point of the coefficients, with the sites of all units.
-    FoundBlocks, int array or None
     """
     (prior, latent), n = model.prior.parts, model.X.shape[1]
     mean, var = latent.moments(np.zeros(len(model.X)), np.ones(len(model.X)))
@@ -411,19 +397,7 @@ class FixedPoints(NamedTuple):
 
 
 def fixed_points(task, here, starts=None, n_threads=None):
-    """Fixed points with these hyper-parameters, near given ones if there are any.
-
-    Parameters
-    ----------
-    task : Regression, Loci or Classification
-    here : Hyperparameters
-    starts : tuple of ExpectationPropagation, optional
-    n_threads : int, optional
-
-    Returns
-    -------
-    FixedPoints
-    """
+    """Fixed points with these hyper-parameters, near given ones if there are any."""
     results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
     gradient = np.zeros(2 + n_groups)
     options = {"max_iter": MAX_EP_ITER, "n_threads": n_threads}

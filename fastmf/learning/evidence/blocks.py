@@ -49,21 +49,7 @@ def has_blocks(task):
 
 
 def with_blocks(task, blocks, start=None, n_threads=None):
-    """The task with blocks in all of its parts.
-
-    Parameters
-    ----------
-    task : Regression, Loci or Classification
-    blocks : "auto", None or array of shape (n_features,)
-        Labels of features that have a site together. A part has its own blocks.
-    start : Hyperparameters, optional
-        Hyper-parameters of the fit that finds features which seem to have effects, for "auto".
-    n_threads : int, optional
-
-    Returns
-    -------
-    Regression, Loci or Classification
-    """
+    """The task with blocks in all of its parts."""
     parts, n_features = [], len(task.groups)
     auto = isinstance(blocks, str) and blocks == "auto"
     if not (blocks is None or auto):

@@ -148,28 +148,7 @@ def which_are_free(fixed, n_groups):
 
 
 def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=None, report=None):
-    """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
-
-    Parameters
-    ----------
-    task : Regression, Loci or Classification
-    start : Hyperparameters
-    fixed : Hyperparameters of bool
-        Which ones are not learned.
-    priors : ParameterPriors, optional
-        Their log-density is added to the evidence (MAP-II in place of ML-II).
-    max_iter : int
-        Fixed points, after the first one.
-    n_threads : int, optional
-    report : callable, optional
-        report(k, value) is called with the number of a fixed point, and minus the log-density.
-
-    Returns
-    -------
-    Hyperparameters
-    tuple of ExpectationPropagation, or None
-        Fixed points of the parts of the task near these hyper-parameters; None if all are fixed.
-    """
+    """Hyper-parameters of largest evidence, and fixed points near them; None if all are fixed."""
     search = _Search(task, start, fixed, priors, n_threads)
     free = search.free
     if not free.any():
