@@ -26,10 +26,11 @@ from fastmf.priors._protocol import parts_of
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
 # Tolerance of the fixed points during the search: at most this, and this fraction of the standard
-# error of a coefficient if all others were known. With little noise a larger one would be of the
-# order of the standard errors: a state then passes for the fixed point of the next noise variance,
-# too, and the evidence seems to grow as the noise falls, down to its bound.
-SEARCH_TOL, RELATIVE_TOL = 4e-4, 1e-2
+# error of a coefficient if all others were known. With little noise a tolerance of the order of the
+# standard errors would let a state pass for the fixed point of the next noise variance, too, and
+# the evidence would seem to grow as the noise falls, down to its bound. The evidence is stationary
+# in the sites, so that its error is of second order.
+SEARCH_TOL, RELATIVE_TOL = 1.2e-3, 3e-2
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
 MAX_EP_ITER = 100
