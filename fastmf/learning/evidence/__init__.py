@@ -8,6 +8,7 @@ derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato
     and log-odds      units under their priors alone
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import column_squares
 from fastmf.inference.ep.block_partition import FoundBlocks
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
-from fastmf.inference.fixed_point import replaced
 from fastmf.inference.gaussian.blocks import inverse_with, labels_of
 from fastmf.models import SparseLinearModel
 from fastmf.models.sparse_linear import with_gram
@@ -340,7 +340,7 @@ def latent_start(model, start, blocks, options):
     if isinstance(blocks, FoundBlocks):
         start, blocks = start or blocks.lead, blocks._replace(lead=None)
     if start is not None:
-        sites, start = start.sites[:, n:], replaced(start, sites=start.sites[:, :n])
+        sites, start = start.sites[:, n:], replace(start, message="", sites=start.sites[:, :n])
     # Rows that stand for several equal ones are multiples of one by the root of their number.
     weights, n_left, residuals = np.sqrt(model.row_weights), options["max_iter"], []
     while n_left > 0 and (sites[1] > 0).all():
@@ -373,7 +373,7 @@ def latent_start(model, start, blocks, options):
             break
     if start is None:
         return None, blocks
-    return replaced(start, sites=np.concatenate([start.sites, sites], axis=1)), blocks
+    return replace(start, message="", sites=np.concatenate([start.sites, sites], axis=1)), blocks
 
 
 class FixedPoints(NamedTuple):
@@ -429,7 +429,7 @@ def part_solution(part, here, start=None, robust=True, **options):
             return result
     start, blocks = latent_start(model, start, blocks, options)
     result = solve(model, start, blocks=blocks, **options)
-    return replaced(result, schedule=IN_TURN) if result.converged else result
+    return replace(result, schedule=IN_TURN, message="converged") if result.converged else result
 
 
 def search_tolerance(X, noise_variance):
