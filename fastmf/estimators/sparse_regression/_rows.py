@@ -83,11 +83,6 @@ def mean_and_deviation(name, columns, centred, weights=None):
     Deviations of the order of rounding in double precision are 0, so that constant columns are; all
     values of single precision that differ are told apart. Means are computed from differences to
     the first row: else their rounding errors would grow with the number of rows.
-
-    Raises
-    ------
-    ValueError
-        If variances overflow or underflow.
     """
     shape = columns.shape[1:]
     columns = columns.reshape(len(columns), -1)
