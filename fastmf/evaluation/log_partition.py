@@ -17,17 +17,15 @@ from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.sampling.categories import MAX_ENUMERATED_STATES
+from fastmf.inference.missing.layered import enumerable
 from fastmf.models import exact
 from fastmf.models._couplings import has_forbidden
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
 from fastmf.models._quick_elimination import is_small
 from fastmf.models.boltzmann import check_machine
-from fastmf.models.exact import MAX_LAYER_UNITS
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of
-from fastmf.priors._queries import number_of_states
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 # Largest tables of graphs that are summed by default, and draws of units in one annealing up to
@@ -154,8 +152,8 @@ def log_partition_report(
     n_chains, n_steps : int
         Numbers of chains and steps of annealed importance sampling.
     include_exact : bool, optional
-        Whether to sum exactly, which is done first. Default: if the smaller layer (of a DBM, the
-        even or the odd layers) has at most 16 two-valued units; up to 20 are possible, in a minute.
+        Whether to sum exactly, which is done first. Default: if the states of the smaller layer (of
+        a DBM, of the even or the odd layers), times the units of the other, are at most 2^24.
         A BoltzmannMachine is summed where that takes no more than some seconds: up to about 25
         units that are all coupled, and graphs of small width, such as forests, of any size.
     include_estimates : bool, optional
@@ -298,7 +296,7 @@ def _exact_value(model, include_exact):
     if include_exact:
         return exact(model, averages=False).log_partition
     if isinstance(model, Layered):
-        return exact(model, averages=False).log_partition if _has_small_layer(model) else None
+        return exact(model, averages=False).log_partition if enumerable(model) else None
     priors = parts_of(model.prior)
     if not (all(map(has_log_prob, priors)) and is_discrete(model.prior)):
         return None
@@ -341,11 +339,3 @@ def _corrected(model, solutions, found, missed):
     values = solutions.log_partition[found] + added.mean()
     values[: len(largest)] += added - added.mean()
     return float(np.logaddexp.reduce(values) - np.log1p(-missed))
-
-
-def _has_small_layer(model):
-    """Whether the states of a layer are few."""
-    model = model.bipartite()
-    layers = zip(model.layers, model.weights.shape, strict=True)
-    counts = [number_of_states(prior) for prior, n in layers if n <= MAX_LAYER_UNITS]
-    return min(counts, default=np.inf) <= MAX_ENUMERATED_STATES

@@ -205,7 +205,7 @@ class LayeredMachine(
 
     def _warn_of_mean_field(self, X, found):
         """Warn if hidden layers given some rows of data have other sums by annealing."""
-        rows = np.linspace(0, len(X) - 1, min(10, len(X))).astype(int)
+        rows = np.linspace(0, X.shape[0] - 1, min(10, X.shape[0])).astype(int)
         some = states(self.visible_, X[rows], self.model_.dtype)
         if exact_given(self.model_, some[:1]).exact.all():
             return

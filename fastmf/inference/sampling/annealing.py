@@ -237,11 +237,11 @@ def annealed_model(model, starts, rng):
     return zeros_and_ones(model), starts, values
 
 
-def annealed_samples(model, data, n_steps, rng, n_threads=None):
+def annealed_samples(model, data, n_steps, rng, n_threads=None, share=MATCHING):
     """Chains that are annealed from independent units to a model, with resampling."""
     (machine, shift), starts, values = annealed_model(model, data, rng)
     path = Path.of(machine, shift, len(data), rng, n_threads)
-    base = base_between(path, neutral_base(machine, bool(values)), starts)
+    base = base_between(path, neutral_base(machine, bool(values)), starts, share)
     leg = path.forward(base, np.linspace(0, 1, n_steps + 1))
     ends = leg.ends[:, : data.shape[1]]
     if values:
@@ -335,10 +335,10 @@ def neutral_base(model, two_valued):
     return [np.zeros(n_units(prior), model.dtype) for prior in model.layers]
 
 
-def base_between(path, neutral, samples):
+def base_between(path, neutral, samples, share=MATCHING):
     """Tilts as near to those that give the means of samples as to those of units without bias."""
     tilts = path.matched(neutral, samples)
-    return [c + c.dtype.type(MATCHING) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
+    return [c + c.dtype.type(share) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
 
 
 def matched(model, neutral, samples):
