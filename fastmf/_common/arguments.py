@@ -25,6 +25,14 @@ def number(name, value, low, high, *, below=False):
     return value
 
 
+def doubles(name, value):
+    """`value` as an array of float64; ValueError if an integer is too large for it."""
+    try:
+        return np.asarray(value, np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} must be below 1.8e308 in size, got a larger number.") from None
+
+
 def proper_fraction(name, value):
     """`value` as a float between 0 and 1, which it is not."""
     if not 0 < number(name, value, 0, 1) < 1:

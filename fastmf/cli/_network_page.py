@@ -163,16 +163,17 @@ class Page:
         found = self.machine.stability(
             self.options.bootstraps, rng=self.options.seed, verbose=not self.options.quiet
         )
-        rows = [
-            (f"{share:.0%}", np.mean(found.strength[k]), np.quantile(found.strength[k], 0.05),
-             np.mean(found.expected_influence[k]), np.quantile(found.expected_influence[k], 0.05))
-            for k, share in enumerate(found.dropped)
-        ]  # fmt: skip
-        header = "rows dropped", "strength", "5%", "expected influence", "5%"
+        rows, of_both = [], (found.strength, found.expected_influence)
+        for k in np.flatnonzero(found.converged.any(1)):
+            exists = found.converged[k]
+            figures = [(np.mean(r[k, exists]), np.quantile(r[k, exists], 0.05)) for r in of_both]
+            rows.append((f"{found.dropped[k]:.0%}", exists.mean(), *figures[0], *figures[1]))
+        header = "rows dropped", "with a maximum", "strength", "5%", "expected influence", "5%"
         text = (
             "Correlations with the centralities of all rows when some are dropped, means and 5% "
-            f"quantiles. Stability coefficients: strength {found.coefficient():.2g}, expected "
-            f"influence {found.coefficient('expected_influence'):.2g}."
+            "quantiles of the samples that have a maximum, whose share is in the second column. "
+            f"Stability coefficients: strength {found.coefficient():.2g}, expected influence "
+            f"{found.coefficient('expected_influence'):.2g}."
         )
         self.add("Stability", text, (header, rows))
 

@@ -14,10 +14,11 @@ from fastmf.evaluation.effective_couplings import effective_couplings
 from fastmf.evaluation.inference_data import to_inference_data
 from fastmf.evaluation.landscape import Tracker, isomap
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
+from fastmf.evaluation.many_starts import solutions
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
 from fastmf.evaluation.trajectory import TrajectoryAnnealing
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.inference.mean_field.solutions import Solutions, solutions
+from fastmf.inference.mean_field.solutions import Solutions
 from fastmf.learning.training.averaging import IterateAverage
 
 __all__ = [

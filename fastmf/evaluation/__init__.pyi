@@ -1,8 +1,9 @@
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from fastmf import FixedPoint
 from fastmf._common.signatures import Array, Path, Rng
 from fastmf.models import DBM, RBM, BoltzmannMachine
 
@@ -47,6 +48,11 @@ class Solutions(NamedTuple):
     log_partition: Array
     converged: Array
     members: Array
+    fixed_points: FixedPoint | None = None
+    @property
+    def reliable(self) -> Any: ...
+    @property
+    def message(self) -> Any: ...
     @property
     def counts(self) -> Array: ...
     @property
@@ -147,6 +153,7 @@ def solutions(
     model: RBM | DBM | BoltzmannMachine,
     starts: int | ArrayLike = 1000,
     *,
+    solver: Literal["tap", "relaxed_bp", "adaptive_tap"] = "tap",
     merge_tol: float = 0.01,
     verbose: bool = False,
     **options: Any,

@@ -1,7 +1,8 @@
 """The result of a solver."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,34 @@ from fastmf._common.html import counts, extent, number, section, table
 
 # Between the message of a row that converged and the reasons not to trust it.
 BUT = ", but not reliable: "
+
+# The function judge(answer, question) of `with_check`. The package of all solvers appends it, so
+# that no solver imports checks.
+JUDGES: list = []
+
+
+class Question(NamedTuple):
+    """What a `FixedPoint` answers, for the judge of its `reliable`.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    tilt : Tilt
+        With one row or one for each row of the answer, units in the order of `model.bipartite()`.
+    whole : bool
+        Whether rows are answers for the whole model, having no starts of their own.
+    mixed : callable, optional
+        mixed(model, **tilts): a `FixedPoint` of mixtures of the solver's fixed points; None for
+        adaptive TAP, and for rows that are such mixtures.
+    stable : list of bool, optional
+        Of rows that are such mixtures: whether they have a stable fixed point.
+    """
+
+    model: object
+    tilt: tuple
+    whole: bool
+    mixed: Callable | None = None
+    stable: list | None = None
 
 
 class _Message:
@@ -108,16 +137,24 @@ class FixedPoint:
 
     @property
     def reliable(self):
-        """Whether each row passes the checks of its solver, or None if there are none.
+        """Whether each row agrees with exact sums or other methods, or None if that is not known.
 
-        bool, bool array (n_rows,) or None. False: the row has not converged, or what it says
-        contradicts a check; the reason stands in `message`. The checks are made when this or
-        `message` is first read: see the notes of `fastmf.tap`.
+        bool, bool array (n_rows,) or None. False: the row has not converged, or a check contradicts
+        it; the reason stands in `message`. Checks are made when one of them is first read.
+
+        Answers agree if their log-partitions differ by at most 1 nat, and means by at most 0.05 of
+        the range of a unit on average and 0.2 of one (4 standard deviations of unbounded units).
+        Exact sums decide where they take up to some 0.5 s for all rows. Elsewhere a row must agree
+        with belief propagation with single units held at each of their values, and where that does
+        not settle, or units are not discrete, with the mixture from 20 starts and `adaptive_tap`.
+        A row with `init` is compared with `adaptive_tap`, or belief propagation, from its means, as
+        it may be one solution of several. None: the checks would take longer than about 0.5 s, or
+        no method takes such units. See `fastmf.inference.checks` and the guide.
         """
         reasons = self._reasons()
         if reasons is None:
             return None
-        passed = np.array([not why for why in reasons]) & np.atleast_1d(self.converged)
+        passed = np.array([not why for why in reasons]) & self._judged()
         return passed if np.ndim(self.converged) else passed[0]
 
     def _reasons(self):
@@ -125,12 +162,20 @@ class FixedPoint:
         known = self.__dict__
         if "_known_reasons" not in known:
             check = known.pop("_check", None)
-            reasons = None if check is None else check(self)
+            if isinstance(check, Question):
+                reasons = JUDGES[0](self, check)
+            else:
+                reasons = None if check is None else check(self)
             if reasons is not None:
-                converged = np.atleast_1d(self.converged)
-                reasons = [why if ok else "" for why, ok in zip(reasons, converged, strict=True)]
+                reasons = [
+                    why if ok else "" for why, ok in zip(reasons, self._judged(), strict=True)
+                ]
             known["_known_reasons"] = reasons
         return known["_known_reasons"]
+
+    def _judged(self):
+        """Rows that are checked: those that have converged."""
+        return np.atleast_1d(self.converged)
 
     def __getstate__(self):
         """Everything but a check that has not been made, which has the model."""
@@ -170,14 +215,9 @@ def ending_of(found):
 
 
 def with_check(found, check):
-    """The same `FixedPoint`, with a check that is made when its `reliable` is read.
+    """Let `reliable` of a `FixedPoint` ask a `Question`, or call check(answer), when it is read.
 
-    Parameters
-    ----------
-    found : FixedPoint
-    check : callable
-        check(found) returns a list with the reason why each row is not reliable, "" if it is; or
-        None if nothing can be checked.
+    Both give the reason why each row is not reliable, "" if it is, or None if that is not known.
     """
     found.__dict__["_check"] = check
     return found
@@ -201,19 +241,37 @@ def trace_of(record):
     return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
 
 
-def stacked(first, second):
-    """The rows of one `FixedPoint` and then those of another, of the same model.
+def stacked(*parts):
+    """The rows of several `FixedPoint`, of the same model and tilts, one after another.
 
-    Neither has history or solutions.
+    None has history or solutions. The question is that of the first.
     """
 
-    def stack(name, a, b):
-        if name in ("history", "solutions") or a is None or b is None:
+    def stack(name):
+        values = [getattr(part, name) for part in parts]
+        if name in ("history", "solutions") or any(x is None for x in values):
             return None
-        if isinstance(a, tuple):
-            return tuple(np.concatenate(pair) for pair in zip(a, b, strict=True))
-        return np.concatenate([a, b])
+        if isinstance(values[0], tuple):
+            return tuple(map(np.concatenate, zip(*values, strict=True)))
+        return np.concatenate(values)
 
-    first, second = replaced(first), replaced(second)
-    names = [field.name for field in fields(FixedPoint)]
-    return FixedPoint(*(stack(name, getattr(first, name), getattr(second, name)) for name in names))
+    check, parts = parts[0].__dict__.get("_check"), [replaced(part) for part in parts]
+    joined = FixedPoint(*(stack(field.name) for field in fields(FixedPoint)))
+    return with_check(joined, check if isinstance(check, Question) else None)
+
+
+def some_rows(answer, rows):
+    """A `FixedPoint` of some rows, with their question."""
+
+    def chosen(x):
+        return tuple(part[rows] for part in x) if isinstance(x, tuple) else x[rows]
+
+    names = ("mean", "var", "b", "a", "log_partition", "converged", "n_iter", "residual")
+    values = {name: getattr(answer, name) for name in names} | {"message": ending_of(answer)}
+    part = FixedPoint(**{k: None if x is None else chosen(x) for k, x in values.items()})
+    question = answer.__dict__.get("_check")
+    if isinstance(question, Question):
+        tilt = question.tilt
+        tilt = tilt._make(x[rows] if len(x) > 1 else x for x in tilt)
+        with_check(part, question._replace(tilt=tilt))
+    return part

@@ -12,7 +12,7 @@ from scipy import linalg, sparse
 from scipy.linalg.lapack import dpstrf
 from scipy.sparse.csgraph import connected_components
 
-from fastmf._common.arguments import number
+from fastmf._common.arguments import doubles, number
 
 # Rounding of a matrix of moments, relative to its diagonal, in double precision; and in the product
 # with its factor, beyond which the matrix was not positive semidefinite.
@@ -90,8 +90,7 @@ def rows_of(gram, moment, rounding=MOMENT_ROUNDING):
 
 def checked_moments(gram, moment, y_square, n):
     """A matrix and a vector of float64, and two numbers, or an error that says what is wrong."""
-    gram = np.asarray(gram, np.float64)
-    moment = np.asarray(moment, np.float64)
+    gram, moment = doubles("gram", gram), doubles("moment", moment)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
         raise ValueError(f"gram must be a square matrix, X'X, got shape {gram.shape}.")
     if moment.shape != gram.shape[:1]:
@@ -99,6 +98,10 @@ def checked_moments(gram, moment, y_square, n):
     for name, value in {"gram": gram, "moment": moment}.items():
         if not np.isfinite(value).all():
             raise ValueError(f"{name} must be finite, got NaN or infinity.")
+        if (largest := abs(value).max(initial=0)) > np.sqrt(np.finfo(float).max):
+            raise ValueError(
+                f"{name} must have squares below 1.8e308, got {largest:g}: take larger units."
+            )
     diagonal = gram.diagonal()
     if (diagonal < 0).any():
         raise ValueError(f"gram must have no negative squares, got {diagonal.min():g}.")
@@ -170,14 +173,14 @@ def blocks_of(matrix, name="gram"):
     list of (int array, array)
     """
     if isinstance(matrix, (list, tuple)) and len(matrix) and np.ndim(matrix[0]) == 2:
-        parts = [np.asarray(part, np.float64) for part in matrix]
+        parts = [doubles(name, part) for part in matrix]
         for k, part in enumerate(parts):
             if part.ndim != 2 or part.shape[0] != part.shape[1]:
                 raise ValueError(f"{name}[{k}] must be a square matrix, got shape {part.shape}.")
         ends = np.cumsum([len(part) for part in parts])
         return [(np.arange(e - len(part), e), part) for e, part in zip(ends, parts, strict=True)]
     if not sparse.issparse(matrix):
-        matrix = np.asarray(matrix, np.float64)
+        matrix = doubles(name, matrix)
         dense = matrix.ndim != 2 or np.count_nonzero(matrix) > MAX_BLOCK_DENSITY * matrix.size
         if dense or matrix.shape[0] != matrix.shape[1]:
             return [(np.arange(len(matrix)) if matrix.ndim else np.zeros(0, int), matrix)]

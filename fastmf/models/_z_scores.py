@@ -1,14 +1,22 @@
 """Rows from summary statistics: z-scores of single features, their correlations and n.
 
 With standardised features and target the moments are X'X = n R and X'y = n r, with r the
-correlations of features and target, r^2 = z^2 / (n - 2 + z^2). R may be of other rows than z. Then
-z has parts that no effects explain: with u_i, l_i the eigenvectors and eigenvalues of R
+correlations of features and target, r^2 = z^2 / (n - 2 + z^2). Printed z-scores are rounded, and R
+may be of other rows than z, so that with effects b
 
-    variance of u_i'z  =  t l_i^2 + (1 - s) l_i + s
+    z  ~  N(sqrt(n) R b, noise variance * ((1 - s) R + s I))
 
-has, beside the polygenic effects t and noise of covariance R, a share s that is no correlation of
-these features. s is estimated by maximum likelihood (for t = 0 see Zou, Carbonetto, Wang & Stephens
-2022), and where it is not small (1 - s) R + s I takes the place of R.
+has a share s of its variance that no correlation explains: a floor under the noise where R has
+small eigenvalues (for s = 0 and s = 1 see Zou, Carbonetto, Wang & Stephens 2022). With u_i, l_i the
+eigenvectors and eigenvalues of R, the rows
+
+    sqrt(n) l_i / sqrt(v_i) u_i',  v_i = (1 - s) l_i + s,  with targets  u_i'z / sqrt(v_i)
+
+are a regression with this likelihood. s is estimated by maximum likelihood, where effects give
+u_i'z the variance t l_i^2 sum_j u_ij^2 z_j^2 + v_i, with t at most 1, which is that of one effect.
+s is 0 unless another value is likelier by Schwarz's criterion. The sign of a score is turned if
+that makes it likelier, given the other scores, by a factor of the square of their number: with a
+prior probability of 1 / p of a wrong sign, the posterior odds are then p.
 
 Whatever the effects are, scores are not smaller than noise alone would make them: z'z is at least
 about p, with the deviation of p / (number of independent features) chi-squared variables. What is
@@ -18,18 +26,19 @@ smaller was no z-score: a p-value, or a coefficient.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtr, ndtr
+from scipy.special import chdtr, ndtr, ndtri
 
-from fastmf.models._moments import blocks_of, factor, rows_of
+from fastmf._common.arguments import doubles
+from fastmf.models._moments import blocks_of, factor
 
-# A share below this is the rounding of printed z-scores; one above is said to the user.
-ROUNDING_SHARE, NOTABLE_SHARE = 1e-3, 0.02
-# Smallest eigenvalue of a factorised R: that of correlations printed with some digits.
-MIN_ROUNDING = 1e-10
-# Distance of a z-score from what the others say, and size of both, for a wrong sign.
-FLIP_DEVIATIONS, FLIP_SIZE, MAX_FLIPS = 4.0, 2.0, 20
-# Nats by which a share must be likelier than the smallest one.
-MIN_GAIN = 4.0
+# A share above this is said to the user; and features of this probability, together with those that
+# correlate by more than this, whose scores are as small as chance makes them.
+NOTABLE_SHARE = 0.02
+PROBABLE, MIN_NEAR = 0.95, 0.5
+# Smallest eigenvalue of R that is not rounding, and smallest difference of z of copies.
+CORRELATION_ROUNDING = 1e-10
+# Values among which the likeliest ones are sought: of the share s, and of t.
+SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
 # Probability of z-scores of no effects to be as small as those given, below which they are none;
 # and the probability of one score to be between 0 and 1, as p-values are.
 MIN_NULL_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, float(ndtr(1.0) - ndtr(0.0))
@@ -46,6 +55,9 @@ class Summary(NamedTuple):
         The features of every block.
     rows : list of (array, array)
         Rows and their target.
+    blocks : list of arrays
+        Correlations.
+    z : array of shape (n_features,)
     share : float
         Largest share s of a block: 0 if R fits z.
     flipped : int array
@@ -56,33 +68,65 @@ class Summary(NamedTuple):
 
     units: list
     rows: list
+    blocks: list
+    z: np.ndarray
     share: float
     flipped: np.ndarray
     remarks: list
 
-    def message(self):
+    def message(self, names=None):
         """Text about a mismatch and other remarks, or None."""
-        return " ".join([*self._mismatch(), *self.remarks]) or None
+        return " ".join([*self._mismatch(names), *self.remarks]) or None
 
-    def _mismatch(self):
-        if self.share <= NOTABLE_SHARE and not len(self.flipped):
-            return
+    def _mismatch(self, names):
         faults = []
-        if self.share > 0:
+        if self.share > NOTABLE_SHARE:
             faults.append(
-                f"{self.share:.2g} of the variance of z is not of correlations R, which was drawn "
-                "to the identity by as much"
+                f"{self.share:.2g} of the variance of z is not of correlations R, and was taken "
+                "for noise"
             )
         if len(self.flipped):
-            listed = ", ".join(map(str, self.flipped[:10]))
-            faults.append(f"the z-scores of features {listed} have the wrong sign")
-        yield (
-            f"R does not fit z: {', and '.join(faults)}. Give the R of the rows of z, and check "
-            "the coding of the features."
-        )
+            faults.append(
+                f"the z-scores of {listed(self.flipped, names)} have the wrong sign, and were "
+                "turned"
+            )
+        if faults:
+            yield (
+                f"R does not fit z: {', and '.join(faults)}. Give the R of the rows of z, and "
+                "check the coding of the features."
+            )
+
+    def message_of_hidden(self, included, noise_variance, names=None):
+        """Text about features that are in although no score near them exceeds chance, or None."""
+        hidden, limit = [], largest_by_chance(len(self.z)) * np.sqrt(noise_variance)
+        for units, block in zip(self.units, self.blocks, strict=True):
+            near = abs(block) > MIN_NEAR
+            own = included[units]
+            certain = near @ own > PROBABLE
+            small = np.where(near, abs(self.z[units]), 0).max(1) < limit
+            hidden += [*units[certain & small & (own >= np.where(near, own, 0).max(1))]]
+        if hidden:
+            return (
+                f"{listed(hidden, names)} seem to have effects, alone or with correlated "
+                f"features, although no z-score of these is beyond {limit:.2g}, as chance makes "
+                "them: they follow from differences of z-scores that R says are alike. Check "
+                "that z and R are of the same rows and coding."
+            )
 
 
-def summary_of(z, R, n):
+def listed(units, names=None):
+    """Text that names the first of some features."""
+    named = [str(unit if names is None else names[unit]) for unit in units[:10]]
+    more = f" and {len(units) - 10} more" if len(units) > 10 else ""
+    return f"features {', '.join(named)}{more}" if len(units) > 1 else f"feature {named[0]}"
+
+
+def largest_by_chance(p):
+    """The |z| that one of p independent scores without effects is expected to exceed."""
+    return -float(ndtri(0.5 / p))
+
+
+def summary_of(z, R, n, names=None):
     """Rows with the moments of z-scores, correlations and a number of rows.
 
     Parameters
@@ -90,40 +134,106 @@ def summary_of(z, R, n):
     z : array of shape (n_features,)
     R : array, list of arrays (blocks), or SciPy sparse matrix
     n : float
+    names : list of str, optional
+        Names of the features for messages.
 
     Returns
     -------
     Summary
     """
-    z, n = _checked(z, n)
+    z, n = _checked(z, n, names)
     # In the range of R, if that is of the same rows; z itself is not.
     z = z * np.sqrt(n / (n - 2 + z * z))
     blocks = blocks_of(R, "R")
     if sum(len(units) for units, _ in blocks) != len(z):
         total = sum(len(units) for units, _ in blocks)
         raise ValueError(f"R must have as many rows as z has elements, {len(z)}, got {total}.")
-    for _, block in blocks:
-        _check_correlations(block)
-    remarks = [*too_small(z, blocks), *_rounded(z, blocks)]
+    for units, block in blocks:
+        _check_correlations(block, units, names)
+    remarks = [*too_small(z, blocks), *_rounded(z, blocks), *_squared(z, blocks)]
     rows, share, flipped = [], 0.0, []
     for units, block in blocks:
-        own, found, wrong = mismatch(z[units], block)
-        share, flipped = max(share, found), [*flipped, *units[wrong]]
-        if found > ROUNDING_SHARE:
-            block = (1 - found) * block + found * np.eye(len(own))
-        X, y = _rows(block, own / np.sqrt(n))
-        # Features explain at most all of y. (Blocks together may seem to explain more, if they are
-        # not quite uncorrelated in these rows.)
-        if (explained := float(y @ y)) > 1 + 1e-9:
-            y, share = y / np.sqrt(explained), max(share, 1 - 1 / explained)
-        rows.append((np.sqrt(n) * X, np.sqrt(n) * y))
-    units = [units for units, _ in blocks]
-    return Summary(units, rows, share, np.array(sorted(flipped), int), remarks)
+        scores = Scores.of(z[units], block)
+        scores, wrong = scores.with_right_signs()
+        own = scores.maximum()[1]
+        share, flipped = max(share, own), [*flipped, *units[wrong]]
+        rows.append(scores.rows(own, n))
+    units, blocks = zip(*blocks, strict=True)
+    return Summary(units, rows, blocks, z, share, np.array(sorted(flipped), int), remarks)
+
+
+class Scores(NamedTuple):
+    """Scores of a block, and the eigenvectors of its correlations.
+
+    Parameters
+    ----------
+    z : array of shape (n_features,)
+    values : array of shape (rank,)
+    vectors : array of shape (rank, n_features)
+    """
+
+    z: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+
+    @classmethod
+    def of(cls, z, R):
+        """Scores of features with these correlations."""
+        return cls(z, *_eigen(R))
+
+    def noise(self, share):
+        """Variances of noise along the eigenvectors."""
+        return (1 - share) * self.values + share
+
+    def maximum(self):
+        """The likeliest variances along the eigenvectors, and share of no correlation."""
+        projected = self.vectors @ self.z
+        rest = self.z - projected @ self.vectors
+        rest[abs(rest) < CORRELATION_ROUNDING * abs(self.z).max()] = 0
+        # Copies with equal scores say nothing: the same rows have the same scores.
+        n_rest = min(len(self.z) - len(self.values), np.count_nonzero(rest))
+        shares = SHARES if n_rest else np.append(0, SHARES)
+        effects = np.square(self.vectors) @ np.square(self.z) * self.values**2
+        minus = np.empty((len(EFFECTS), len(shares)))
+        for k, t in enumerate(EFFECTS):
+            variances = t * effects + self.noise(shares[:, None])
+            minus[k] = (np.log(variances) + projected**2 / variances).sum(1) / 2
+        if n_rest:
+            minus += (n_rest * np.log(shares) + rest @ rest / shares) / 2
+        best = int(np.argmin(minus.min(0)))
+        if minus[:, 0].min() - minus[:, best].min() < np.log(1 + len(self.z)) / 2:
+            best = 0
+        share = shares[best]
+        return EFFECTS[np.argmin(minus[:, best])] * effects + self.noise(share), share
+
+    def with_right_signs(self):
+        """The scores, signs turned that contradict the other scores, and their features."""
+        z, turned = self.z.copy(), np.zeros(len(self.z), bool)
+        while not turned.all():
+            variances, share = self._replace(z=z).maximum()
+            share = max(share, CORRELATION_ROUNDING)
+            shrunk = (1 / variances - 1 / share)[:, None] * self.vectors
+            precision = 1 / share + (self.vectors * shrunk).sum(0)
+            solved = z / share + (self.vectors @ z) @ shrunk
+            # Nats that the other sign of a score gains, given the other scores.
+            gain = np.where(turned, 0, 2 * z * (solved - precision * z))
+            worst = int(np.argmax(gain))
+            if gain[worst] <= 2 * np.log(1 + len(z)):
+                break
+            z[worst] *= -1
+            turned[worst] = True
+        return self._replace(z=z), np.flatnonzero(turned)
+
+    def rows(self, share, n):
+        """Rows and target of a regression with this likelihood."""
+        deviations = np.sqrt(self.noise(share))
+        X = (np.sqrt(n) * self.values / deviations)[:, None] * self.vectors
+        return X, self.vectors @ self.z / deviations
 
 
 def too_small(z, blocks):
     """Text about values that are too small for z-scores, if they are."""
-    n_independent = len(z) ** 2 / sum(float(np.square(block).sum()) for _, block in blocks)
+    n_independent = _n_independent(blocks)
     probability, kind = float(chdtr(n_independent, n_independent * np.mean(z * z))), "coefficients"
     if (z >= 0).all() and (z <= 1).all() and z.any():
         # Between 0 and 1, and the smallest one as near to 0 as it is, as p-values of effects are.
@@ -137,6 +247,12 @@ def too_small(z, blocks):
             "Give z = coefficient / standard error, or sign(coefficient) * "
             "scipy.stats.norm.isf(p_value / 2)."
         )
+
+
+def _n_independent(blocks):
+    """Number of independent features with as large a sum of squared correlations."""
+    n = sum(len(units) for units, _ in blocks)
+    return n**2 / sum(float(np.square(block).sum()) for _, block in blocks)
 
 
 def _rounded(z, blocks):
@@ -157,23 +273,52 @@ def _rounded(z, blocks):
         )
 
 
-def _checked(z, n):
-    z = np.asarray(z, np.float64)
+def _squared(z, blocks):
+    """Text about squares of correlations, if R seems to hold them."""
+    limit = largest_by_chance(len(z))
+    if any(block.min() < 0 for _, block in blocks) or not z.min() < -limit < limit < z.max():
+        return
+    # Correlations of independent features in some rows are as often negative as positive.
+    n_pairs = sum(n * (n - 1) / 2 for n in (_n_independent([own]) for own in blocks))
+    if 0.5**n_pairs < MIN_NULL_PROBABILITY:
+        yield (
+            "R has no negative element, although z has large values of both signs: if R holds "
+            "squared correlations, r^2, give r."
+        )
+
+
+def _checked(z, n, names):
+    z = doubles("z", z)
     if z.ndim != 1 or not len(z):
         raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
-    if not np.isfinite(z).all():
-        raise ValueError(f"z must be finite, got {z[~np.isfinite(z)][0]} for a feature.")
+    if (wrong := np.flatnonzero(~np.isfinite(z))).size:
+        raise ValueError(
+            f"z must be finite, got {z[wrong[0]]} for {listed(wrong, names)}: give coefficient / "
+            "standard error where a p-value was rounded to 0, and leave features without a score "
+            "out of z and R."
+        )
     n = np.asarray(n)
+    if n.shape == z.shape and n.dtype.kind in "iuf":
+        least, most = n.argmin(), n.argmax()
+        raise ValueError(
+            f"n must be one number of rows for all features, got {n[least]:g} for "
+            f"{listed([least], names)} and {n[most]:g} for {listed([most], names)}: leave features "
+            "of much fewer rows out of z and R, and give the median of n."
+        )
     if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
         raise ValueError(f"n must be a number of rows above 2, got {n!s:.40}.")
     return z, float(n)
 
 
-def _check_correlations(R):
+def _check_correlations(R, units, names):
     if R.ndim != 2 or R.shape[0] != R.shape[1]:
         raise ValueError(f"R must be a square matrix of correlations, got shape {R.shape}.")
-    if not np.isfinite(R).all():
-        raise ValueError("R must be finite, got NaN or infinity.")
+    if (missing := (~np.isfinite(R)).sum(1)).any():
+        worst = units[missing == missing.max()]
+        raise ValueError(
+            f"R must be finite, got NaN or infinity at {listed(worst, names)}, as for features "
+            "that are constant: leave these out of z and R."
+        )
     if abs(R.diagonal() - 1).max() > 1e-3:
         raise ValueError(
             "R must have ones on its diagonal, as correlations do: for covariances use fit_moments."
@@ -182,82 +327,17 @@ def _check_correlations(R):
         raise ValueError("R must be symmetric, of correlations between -1 and 1.")
 
 
-def _rows(R, r):
-    """Rows and target with these correlations, negative eigenvalues of which are cut."""
+def _eigen(R):
+    """Positive eigenvalues of R, and their vectors in rows."""
     try:
-        return rows_of(R, r, MIN_ROUNDING)[:2]
-    except ValueError:
-        values, projected, vectors = _eigen(r, R)
-        return np.sqrt(values)[:, None] * vectors, projected / np.sqrt(values)
-
-
-def mismatch(z, R):
-    """The share of z that is not of correlations R, and features of the wrong sign.
-
-    Returns
-    -------
-    array of shape (n_features,)
-        z, with what the others say in the place of scores of the wrong sign.
-    float
-    int array
-    """
-    z = z.copy()
-    values, _, vectors = _eigen(z, R)
-    # Precisions of z under noise of nearly this covariance, without effects.
-    shrunk = (1 / (values + ROUNDING_SHARE) - 1 / ROUNDING_SHARE)[:, None] * vectors
-    diagonal = 1 / ROUNDING_SHARE + (vectors * shrunk).sum(0)
-    flipped = []
-    while len(flipped) < MAX_FLIPS:
-        solved = z / ROUNDING_SHARE + (vectors @ z) @ shrunk
-        expected, distance = z - solved / diagonal, abs(solved) / np.sqrt(diagonal)
-        large = np.minimum(abs(expected), abs(z)) > FLIP_SIZE
-        wrong = np.where(large & (expected * z < 0), distance, 0)
-        worst = int(np.argmax(wrong))
-        if wrong[worst] <= FLIP_DEVIATIONS:
-            break
-        flipped.append(worst)
-        z[worst] = expected[worst]
-    return z, _share(z, values, vectors), np.array(sorted(set(flipped)), int)
-
-
-def _share(z, values, vectors):
-    """The share of z that is not of the correlations with these eigenvalues and vectors."""
-    from scipy.optimize import minimize  # costs more than all else at import
-
-    projected = vectors @ z
-    rest, n_rest = max(float(z @ z - projected @ projected), 0.0), len(z) - len(values)
-
-    def minus_likelihood(x):
-        t, s = np.exp(x)
-        s = min(s, 1.0)
-        variance = t * values**2 + (1 - s) * values + s
-        return (
-            np.log(variance).sum() + (projected**2 / variance).sum() + n_rest * x[1] + rest / s
-        ) / 2
-
-    starts = [(a, b) for a in (-7.0, 0.0) for b in (-12.0, -5.0, -1.0)]
-    bounds = [(-20.0, 20.0), (np.log(1e-9), 0.0)]
-    found = min(
-        (minimize(minus_likelihood, start, bounds=bounds, method="L-BFGS-B") for start in starts),
-        key=lambda result: result.fun,
-    )
-    share = float(np.exp(found.x[1]))
-    none = minus_likelihood([found.x[0], np.log(ROUNDING_SHARE)])
-    return share if share > ROUNDING_SHARE and none - found.fun > MIN_GAIN else 0.0
-
-
-def _eigen(z, R):
-    """Positive eigenvalues of R, products of z with their vectors, and the vectors in rows."""
-    try:
-        X, _ = factor(R, MIN_ROUNDING)
-        if len(X) < len(z):
+        X, _ = factor(R, CORRELATION_ROUNDING)
+        if len(X) < len(R):
             values, left = np.linalg.eigh(X @ X.T)
-            kept = values > MIN_ROUNDING
-            values = values[kept]
-            vectors = (left[:, kept].T @ X) / np.sqrt(values)[:, None]
-            return values, vectors @ z, vectors
+            positive = values > CORRELATION_ROUNDING
+            values = values[positive]
+            return values, (left[:, positive].T @ X) / np.sqrt(values)[:, None]
     except ValueError:
         pass  # eigenvalues below 0 are cut
     values, vectors = np.linalg.eigh(R)
-    kept = values > MIN_ROUNDING
-    return values[kept], z @ vectors[:, kept], vectors[:, kept].T
+    positive = values > CORRELATION_ROUNDING
+    return values[positive], vectors[:, positive].T

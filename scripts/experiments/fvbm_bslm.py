@@ -33,9 +33,9 @@ import fastmf as mf
 from fastmf.inference.sampling.spins import sample
 from fastmf.learning.pseudo_likelihood.binary import solvers
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.existence import existence
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.existence import decided
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -63,7 +63,7 @@ def one_draw(d, options, rng):
     begin = time.perf_counter()
     best = newton(objective, starting_point(objective, "minorant"))
     newton_seconds = time.perf_counter() - begin
-    exists = existence(objective, best.parameters).exists
+    exists = decided(objective, best.parameters).exists
     errors = [((fit.parameters - truth) ** 2).mean() for fit in fits]
     sweeps = sum(len(fit.history) for fit in fits)
     row = {

@@ -187,13 +187,17 @@ def first_steps(X, options):
         yield done / len(X), machine.model_
 
 
+# Arrays of `Solutions`.
+STORED = "visible", "hidden", "free_energy", "log_partition", "converged", "members"
+
+
 def followed(epoch, model, X, X_test, options, folder):
     """Solutions and measures of a model, from their file if there is one."""
     path = folder / f"found-{epoch:g}.npz"
     if path.exists():
         with np.load(path) as file:
             values = dict(file)
-        landscape = Solutions(*(values.pop(name) for name in Solutions._fields))
+        landscape = Solutions(*(values.pop(name) for name in STORED))
         return Found(epoch, landscape, **{name: float(value) for name, value in values.items()})
     starts, threads = X[: options.starts], {"n_threads": options.threads}
     landscape = solutions(model, starts, tol=options.tol, **threads)
@@ -211,7 +215,7 @@ def followed(epoch, model, X, X_test, options, folder):
             "error": annealed.error,
             "pseudo": mf.pseudo_log_likelihood(model, X_test[:PSEUDO_ROWS]).mean(),
         }
-    np.savez(path, **landscape._asdict(), **values)
+    np.savez(path, **{name: getattr(landscape, name) for name in STORED}, **values)
     free_energy, counts = landscape.free_energy, landscape.counts
     print(
         f"epoch {epoch:g}: {len(free_energy)} solutions, "

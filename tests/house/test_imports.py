@@ -56,6 +56,7 @@ ROOMS = {
         "ep": ("fixed_point", "gaussian", "mean_field"),
         "sampling": ("mean_field",),
         "missing": ("mean_field", "sampling"),
+        "checks": ("bp", "ep", "mean_field"),
     },
     "learning": {
         "training": (),
@@ -79,7 +80,7 @@ FOLDERS = {"inference/bp/graphs": {"belief_propagation", "bounds"}}
 LIMITS = {
     None: (19, 76, 10),
     "kernels": (7, 8, 3),
-    "inference": (7, 10, 4),
+    "inference": (8, 13, 5),
     "learning": (6, 3, 2),
     "estimators": (5, 5, 3),
 }

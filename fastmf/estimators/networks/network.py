@@ -268,6 +268,7 @@ class Network:
             whole, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
             lambda parameters: self._coupling_factor * parameters[first:],
             np.arange(len(pairs[0])), pairs, self._penalty_l1, self._tol,
+            float(self.existence_seconds),
         )  # fmt: skip
 
     def _edge_estimates(self, errors, scale=None):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.progress import followed
+from fastmf.estimators.networks.resampling import warn_of_refits
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
 from fastmf.learning.pseudo_likelihood.resampling import Refits
 from fastmf.learning.pseudo_likelihood.selection import maximum
@@ -29,7 +30,8 @@ class PermutationTest(NamedTuple):
     p_value : array of shape (n_features, n_features)
         Two-sided p-values of single couplings, not adjusted for their number; 1 on the diagonal.
     converged : float
-        Share of the permutations whose maxima were found.
+        Share of the permutations whose maxima were found. All others are left out of the p-values,
+        which are then exact for the permutations under which both maxima exist.
     """
 
     n: int
@@ -57,8 +59,8 @@ class PooledRows(NamedTuple):
     starts : int array of shape (n_pairs,)
         First of the couplings of each pair of features.
     pairs : tuple of int arrays of shape (n_pairs,)
-    l1, tol : float
-        Penalty and tolerance of the fits.
+    l1, tol, seconds : float
+        Penalty and tolerance of the fits, and limit of time of proofs that their maxima exist.
     """
 
     objective: CompositeLikelihood
@@ -70,6 +72,7 @@ class PooledRows(NamedTuple):
     pairs: tuple
     l1: float
     tol: float
+    seconds: float
 
     def norms(self, couplings):
         """Norms of the couplings of each pair of features: moduli, where there is one."""
@@ -93,7 +96,7 @@ def permutation_test(rows, n, rng, verbose=False):
     whole, n_first = rows.objective, int(rows.of_first.sum())
     with few_blas_threads(whole.n_parameters):
         pooled = maximum(whole, whole.independent(), rows.tol).parameters
-        refits = Refits(whole, pooled, rows.l1, rows.tol)
+        refits = Refits(whole, pooled, rows.l1, rows.tol, rows.seconds)
 
         def differences(of_a):
             fits = [refits.maximum(k * rows.weight + 0.0) for k in (of_a, rows.counts - of_a)]
@@ -107,12 +110,14 @@ def permutation_test(rows, n, rng, verbose=False):
             for _ in followed(range(n), "permutations", verbose)
         ]
     norms, strengths, stopped = map(np.array, zip(*found, strict=True))
+    share, stopped = float(stopped.mean()), warn_of_refits(stopped)
+    norms, strengths = norms[stopped], strengths[stopped]
     p_value = np.ones((whole.n_units, whole.n_units))
     p_value[rows.pairs] = p_value.T[rows.pairs] = _p_value(norms >= delta)
     largest = delta.max()
     return PermutationTest(
         n, float(largest), float(_p_value(norms.max(1) >= largest)), float(strength),
-        float(_p_value(abs(strengths) >= abs(strength))), p_value, float(stopped.mean()),
+        float(_p_value(abs(strengths) >= abs(strength))), p_value, share,
     )  # fmt: skip
 
 

@@ -211,9 +211,9 @@ class PottsNetwork:
         )  # fmt: skip
         contrasts, sets, pairs = objective.contrasts()
         starts = np.array([one[0] for one in sets])
-        l1, tol = 0.0, min(float(self.tol), 1e-5)
+        options = 0.0, min(float(self.tol), 1e-5), float(self.existence_seconds)
         return PooledRows(
-            objective, counts, of_first, weights, contrasts.dot, starts, pairs, l1, tol
+            objective, counts, of_first, weights, contrasts.dot, starts, pairs, *options
         )
 
     def _edge_estimates(self, errors, scale=None):

@@ -3,10 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, real_array
 from fastmf._common.progress import followed
+from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import features_frame
 from fastmf.estimators.common.runs import generator_of
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
@@ -64,7 +66,8 @@ class Stability(NamedTuple):
     dropped : array of shape (n_shares,)
         Shares of the rows that are dropped.
     strength, expected_influence : array of shape (n_shares, n)
-        Correlation over features with the values of all rows, for each sample.
+        Correlation over features with the values of all rows, for each sample; NaN where the
+        maximum of a sample was not found, as it may not exist.
     converged : bool array of shape (n_shares, n)
     """
 
@@ -87,7 +90,8 @@ class Stability(NamedTuple):
         Returns
         -------
         float
-            Zero if none of the shares is small enough.
+            Zero if none of the shares is small enough. A sample without a maximum has not reached
+            the correlation.
         """
         reached = (getattr(self, name) >= correlation).mean(1) >= probability
         enough = np.logical_and.accumulate(reached[np.argsort(self.dropped)])
@@ -159,7 +163,8 @@ class Resampling:
                 f"{what} is for maxima without Firth's penalty: fit with penalty=None, and another "
                 "solver."
             )
-        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
+        seconds = float(self.existence_seconds)
+        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol, seconds)
 
     def bootstrap(self, n=1000, rng=0, verbose=False):
         """Estimates of rows that are drawn with replacement.
@@ -184,9 +189,15 @@ class Resampling:
 
         Notes
         -----
-        Samples are weights of the distinct rows, and each fit starts at the estimate. Where rare
-        values make the maximum of some samples infinite, give a penalty `l2`. Couplings that were
-        selected by "ebic" are those of all samples.
+        Samples are weights of the distinct rows, and each fit starts at the estimate. Where values
+        are rare some samples have no maximum, and their couplings are those at which the solver
+        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
+        that were selected by "ebic" are those of all samples.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the maximum of some samples does not exist or was not found.
 
         Examples
         --------
@@ -210,7 +221,7 @@ class Resampling:
         couplings, field = np.empty((n, d, d)), np.empty((n, self._objective.n_fields))
         for k, fit in enumerate(fits):
             couplings[k], field[k] = self._objective.unpacked(fit.parameters)
-        return Bootstrap(couplings, field, np.array([fit.stopped for fit in fits]))
+        return Bootstrap(couplings, field, warn_of_refits([fit.stopped for fit in fits]))
 
     def _row_weights(self):
         """Weights of the rows of the objective."""
@@ -265,7 +276,20 @@ class Resampling:
                     found[0, i, k] = _correlation(abs(couplings).sum(0), abs(whole).sum(0))
                     found[1, i, k] = _correlation(couplings.sum(0), whole.sum(0))
                     converged[i, k] = fit.stopped
+        found[:, ~warn_of_refits(converged)] = np.nan
         return Stability(dropped, *found, converged)
+
+
+def warn_of_refits(converged):
+    """Which refits have a maximum, an array; warns unless all have."""
+    converged = np.array(converged)
+    if not converged.all():
+        warn_user(
+            f"{(~converged).sum()} of {converged.size} samples of the rows have no maximum, or it "
+            "was not found: where a rare value is missing couplings grow without bound; leave out "
+            "these samples (`converged`), or fit with a penalty l2.", ConvergenceWarning,
+        )  # fmt: skip
+    return converged
 
 
 def _correlation(x, y):

@@ -13,7 +13,7 @@ from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import Resampling
 from fastmf.estimators.pseudo_likelihood._machine import ItemMachine
 from fastmf.estimators.pseudo_likelihood._observed import KINDS_OF_WEIGHTS, MISSING
-from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
+from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_NEWTON_PARAMETERS
 from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
@@ -25,7 +25,7 @@ SELECTIONS = ("ebic", "cv")
 class CompositeMachine(Resampling, Network, ItemMachine):
     """Base of machines whose `_objective` is a `CompositeLikelihood`.
 
-    A subclass gives `_existence`, of an estimate; `_items`, the rows as scores and their
+    A subclass gives `_items`, the rows as scores and their
     thresholds; and `_item_name`, what warnings call its items.
     """
 
@@ -105,6 +105,11 @@ class CompositeMachine(Resampling, Network, ItemMachine):
         if self._completions is None:
             return self._objective
         return self._objective.reweighted(self._completions.likely_weights)
+
+    def _existence(self, parameters):
+        """`Existence` of the maximum, from where a solver stopped."""
+        objective, seconds = self._likely_objective(), float(self.existence_seconds)
+        return decided(objective, parameters, self._penalty_l1, seconds)
 
     def _keep_fit(self, found, max_iter):
         """Attributes of a `Fit`, and a warning where it is no maximum."""

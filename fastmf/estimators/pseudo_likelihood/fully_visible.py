@@ -17,12 +17,7 @@ from fastmf.estimators.pseudo_likelihood._spins import to_spins, two_categories
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows, distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.existence import (
-    existence,
-    existence_in_graph,
-    existence_with_firth,
-)
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.existence import Existence, unique_with_firth
 from fastmf.learning.pseudo_likelihood.fit import (
     TOLERANCE_ROWS,
     few_blas_threads,
@@ -343,21 +338,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self._keep_fit(found, options["max_iter"])
 
     def _existence(self, parameters):
-        objective = self._likely_objective()
         if self.penalty == "firth":
-            return existence_with_firth(objective)
-        if objective.edges is not None and not self._penalty_l1:
-            return existence_in_graph(objective, parameters)
-        if not self._penalty_l1:
-            return existence(objective, parameters, float(self.existence_seconds))
-        # With penalised couplings only the fields of constant units can grow without end.
-        constant = objective.rows.constant_units()
-        if self.l2 or not len(constant):
-            return Existence(True)
-        return Existence(
-            False, tuple(map(int, constant)),
-            "no maximum exists: units are constant; leave them out or give a ridge penalty l2",
-        )  # fmt: skip
+            return unique_with_firth(self._likely_objective())
+        return super()._existence(parameters)
 
     def _invert(self, solver):
         objective = self._objective

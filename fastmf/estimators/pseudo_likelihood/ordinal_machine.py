@@ -12,11 +12,10 @@ from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._item_categories import item_categories
 from fastmf.estimators.pseudo_likelihood._observed import observed
 from fastmf.estimators.pseudo_likelihood._ordinal_machine import BaseOrdinalMachine
-from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, no_maximum
+from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
-from fastmf.learning.pseudo_likelihood.ordinal.existence import existence, unbounded, unseen
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS
 
 
@@ -221,14 +220,10 @@ class OrdinalMachine(BaseOrdinalMachine):
         self._keep_fit(found, max_iter)
 
     def _existence(self, parameters):
-        objective = self._likely_objective()
-        if not self._penalty_l1:
-            found = existence(objective, parameters, float(self.existence_seconds))
-        else:  # penalised couplings are finite
-            items = () if self.l2_field else unbounded(objective)
-            message = "thresholds of items grow without end; merge categories, or give l2_field"
-            found = no_maximum(message, items) if len(items) else Existence(True)
-        empty = unseen(objective)
+        found = super()._existence(parameters)
+        thresholds, frequencies = self._objective.thresholds, self._objective.frequencies
+        there = np.arange(thresholds.width)[:, None] < thresholds.n_categories
+        empty = np.argwhere((there & (frequencies == 0)).T)
         if found.exists is False and self.thresholds == "free" and len(empty):
             if not self.l2_field:
                 found = found._replace(message=self._empty_categories(empty))

@@ -12,18 +12,14 @@ from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._observed import check_terms, summable
 from fastmf.estimators.pseudo_likelihood._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.available import available
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
 from fastmf.learning.pseudo_likelihood.missing import Completions, expectation_maximisation
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
-from fastmf.learning.pseudo_likelihood.potts.errors import DampedObjective, DenseObjective
-from fastmf.learning.pseudo_likelihood.potts.existence import (
-    existence,
-    existence_in_graph,
-    existence_of_available,
-)
+from fastmf.learning.pseudo_likelihood.potts.errors import DampedObjective
+from fastmf.learning.pseudo_likelihood.potts.existence import decided as decided_of_data
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
@@ -295,9 +291,7 @@ class PottsMachine(BasePottsMachine):
     def _existence(self, data, absent, estimate):
         """Whether there is a maximum."""
         penalties, seconds = (float(self.l2), float(self.l2_field)), float(self.existence_seconds)
-        if absent is None:
-            return existence(data, *penalties, bool(self.symmetric), seconds, estimate)
-        return existence_in_graph(data, *penalties, absent, seconds)
+        return decided_of_data(data, penalties, estimate, seconds, bool(self.symmetric), absent)
 
     def _by_newton(self, objective, start=None):
         """`Fit` of a `DampedObjective`, by default from uncoupled positions."""
@@ -319,8 +313,8 @@ class PottsMachine(BasePottsMachine):
         found = self._by_newton(objective)
         value = objective.log_likelihood(found.parameters)
         self.log_pseudo_likelihood_ = float(value / objective.total)
-        whole = DenseObjective(*rows, *options)
-        self.existence_ = existence_of_available(whole, found.parameters)
+        seconds = float(self.existence_seconds)
+        self.existence_ = decided(objective, found.parameters, seconds=seconds)
         estimate = self._estimate(objective, found.parameters)
         return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
 
@@ -350,15 +344,12 @@ class PottsMachine(BasePottsMachine):
 
     def _warn(self, stopped):
         message = self.existence_.message
-        if self.existence_.units:
-            named = ", ".join(str(i) for i in self.existence_.units[:10])
-            message += f" (positions {named}{', ...' if len(self.existence_.units) > 10 else ''})"
-            if self.n_missing_ and self.missing == "absent":
-                message += (
-                    f"; {self.n_missing_} labels are missing, and rows without a label are told "
-                    "from others: missing='em' takes them as unknown"
-                )
-        elif not stopped:
+        if self.existence_.units and self.n_missing_ and self.missing == "absent":
+            message += (
+                f"; {self.n_missing_} labels are missing, and rows without a label are told from "
+                "others: missing='em' takes them as unknown"
+            )
+        elif not self.existence_.units and not stopped:
             message = (
                 f"stopped after {len(self.history_)} iterations before `tol` was reached: raise "
                 "max_iter or give a larger tol" + (f"; {message}" if message else "")

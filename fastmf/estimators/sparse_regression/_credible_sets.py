@@ -1,10 +1,11 @@
 """Credible sets of features: the smallest ones that hold an effect with a given probability.
 
-The features of correlated blocks that hold effects are taken together, with their cavity at the
-fixed point of expectation propagation, and their inclusion patterns are searched
-(`fastmf.inference.ep.inclusion_patterns`). Signals are told apart pattern by pattern: the most
-probable feature leads, and each pattern's feature that correlates most with it, by more than
-`MIN_LINK`, is where the signal is in that pattern; what is left makes the next signal.
+Features that correlate, or share a block, are a component. Its likelihood, given all other features
+as expectation propagation has them, is that of a sparse linear model of its own, over whose
+inclusion patterns there are sums or chains (`fastmf.inference.ep.inclusion_patterns`). Signals are
+told apart pattern by pattern: the most probable feature leads, and each pattern's feature that
+correlates most with it, by more than `MIN_LINK`, is where the signal is in that pattern; the
+remaining features make the next signal.
 """
 
 from typing import NamedTuple
@@ -13,14 +14,17 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from fastmf.inference.ep.inclusion_patterns import Patterns, cavity_of, search_patterns
-from fastmf.inference.gaussian.blocks import Blocks, members_of
+from fastmf.inference.ep.inclusion_patterns import inclusion_patterns
+from fastmf.inference.gaussian.blocks import Blocks, inverse_with, members_of
+from fastmf.models import SparseLinearModel
+from fastmf.priors import GaussBernoulli
 
 # Correlation from which on features may have the same effect, or depend on each other's.
 MIN_LINK = 0.5
-# Inclusion probability from which on a feature links its block to others; and is in patterns, of
-# which there are at most so many features.
-LINKS, IN_PATTERNS, MAX_PATTERN_FEATURES = 1e-3, 1e-6, 300
+# The likeliest features that are linked, for the memory of their correlations; the sum of the
+# inclusion probabilities of features that are not linked is smaller if fewer are enough. Features
+# that are not linked count as independent.
+MAX_LINKED, MAX_UNLINKED_SUM = 4000, 1e-3
 
 
 class CredibleSet(NamedTuple):
@@ -64,8 +68,8 @@ class FittedPart(NamedTuple):
     sites : array of shape (2, n_units)
     matrices : array
         Elements of the matrices of the sites of blocks, in the order of `Blocks`, and more.
-    inverse : object
-        The covariance of the Gaussian with sites.
+    likelihood : tuple, optional
+        Rows (X, y) of noise variance 1 whose likelihood takes the place of latent variables.
     """
 
     units: np.ndarray
@@ -79,26 +83,29 @@ class FittedPart(NamedTuple):
     labels: np.ndarray
     sites: np.ndarray
     matrices: np.ndarray
-    inverse: object
+    likelihood: tuple | None = None
 
-    def with_blocks_of(self, units):
-        """Units with all others of their blocks, ascending."""
-        return np.flatnonzero(np.isin(self.labels, self.labels[units]))
+    def model(self):
+        """The sparse linear model of the part."""
+        X, y = self.likelihood or (self.X, self.y)
+        prior = GaussBernoulli(np.zeros(len(self.mean)), self.precision, self.log_odds)
+        return SparseLinearModel(X, y, self.noise_variance, prior)
 
-    def patterns(self, units, active):
-        """Inclusion patterns of some units of whole blocks; others of them are zero."""
-        matrix = np.diag(self.sites[1, units])
+    def rest(self):
+        """The Gaussian of all units by which a component sees the others."""
+        model, matrix = self.model(), np.maximum(self.sites[1], self.precision)
         blocks = Blocks(members_of(self.labels), len(self.labels))
-        for M, members in zip(blocks.matrices(self.matrices), blocks.by_size, strict=True):
-            for T, own in zip(M, members, strict=True):
-                if np.isin(own[0], units):
-                    place = np.searchsorted(units, own)
-                    matrix[np.ix_(place, place)] = T
-        covariance = self.inverse.covariance(units)
-        g, P = cavity_of(covariance, self.mean[units], self.sites[0, units], matrix)
-        kept = np.searchsorted(units, active)
-        prior = self.log_odds[active], self.precision[active]
-        return search_patterns(g[kept], P[np.ix_(kept, kept)], *prior)
+        elements = self.matrices[: blocks.squares[-1]].copy()
+        # Sites of negative precision make cavities of other blocks improper: no site is wider than
+        # the slab.
+        for T, units in zip(blocks.matrices(elements), blocks.by_size, strict=True):
+            values, vectors = np.linalg.eigh(T)
+            values = np.maximum(values, self.precision[units])
+            T[:] = vectors * values[:, None] @ np.swapaxes(vectors, 1, 2)
+        inverse = inverse_with(model, self.labels, np.stack([self.sites[0], matrix]), elements)
+        # The linear term of the likelihood at the mean, not a difference of large sites.
+        residual = (model.y - model.prediction(self.mean)) / self.noise_variance
+        return _Rest(model, inverse, blocks, matrix, elements, residual)
 
     def correlations(self, units):
         """Correlations of the columns of some units."""
@@ -108,18 +115,47 @@ class FittedPart(NamedTuple):
         return columns.T @ columns
 
 
+class _Rest(NamedTuple):
+    """The Gaussian of a part with bounded sites: see `FittedPart.rest`."""
+
+    model: SparseLinearModel
+    inverse: object
+    blocks: Blocks
+    precision: np.ndarray
+    elements: np.ndarray
+    residual: np.ndarray
+
+    def component(self, part, units, active):
+        """The sparse linear model of active units, other units of their blocks being zero."""
+        sites = np.diag(self.precision[units])
+        for M, members in zip(
+            self.blocks.matrices(self.elements), self.blocks.by_size, strict=True
+        ):
+            for T, own in zip(M, members, strict=True):
+                if np.isin(own[0], units):
+                    place = np.searchsorted(units, own)
+                    sites[np.ix_(place, place)] = T
+        precision = np.linalg.inv(self.inverse.covariance(units)) - sites
+        linear = precision @ part.mean[units]
+        linear += np.asarray(self.model.X[:, units].T @ self.residual, np.float64)
+        place = np.searchsorted(units, active)
+        values, vectors = np.linalg.eigh(precision[np.ix_(place, place)])
+        proper = values > len(values) * np.finfo(float).eps * values[-1]
+        roots, vectors = np.sqrt(values[proper]), vectors[:, proper]
+        prior = GaussBernoulli(np.zeros(len(active)), part.precision[active], part.log_odds[active])
+        y = vectors.T @ linear[place] / roots
+        return SparseLinearModel((vectors * roots).T, y, 1.0, prior)
+
+
+def linked(included):
+    """The likeliest features, without the unlikeliest whose probabilities have a small sum."""
+    order = np.argsort(-included, kind="stable")
+    tail = np.cumsum(included[order][::-1])[::-1]
+    return np.sort(order[tail > MAX_UNLINKED_SUM][:MAX_LINKED])
+
+
 def components_of(part, units):
-    """Units with their blocks, joined where likely ones correlate.
-
-    Parameters
-    ----------
-    part : FittedPart
-    units : int array
-
-    Returns
-    -------
-    list of int array
-    """
+    """Units, joined where they correlate or share a block: a list of int arrays."""
     if not len(units):
         return []
     labels, near = part.labels[units], abs(part.correlations(units)) > MIN_LINK
@@ -128,73 +164,57 @@ def components_of(part, units):
     links = coo_array((np.ones(len(first), bool), (labels[first], labels[second])), (n, n))
     _, component = connected_components(links, directed=False)
     of_units = component[labels]
-    return [part.with_blocks_of(units[of_units == k]) for k in np.unique(of_units)]
+    return [units[of_units == k] for k in np.unique(of_units)]
 
 
-def joint_patterns(parts, weights, included, units):
-    """Inclusion patterns of units of whole blocks, averaged over values of the hyper-parameters.
+def joint_patterns(parts, rests, weights, included, units):
+    """Patterns of a component at each value of the hyper-parameters, and their weights."""
+    whole = np.flatnonzero(np.isin(parts[0].labels, parts[0].labels[units]))
+    return [
+        (weight, inclusion_patterns(rest.component(part, whole, units), included[units], weight))
+        for part, rest, weight in zip(parts, rests, weights, strict=True)
+    ]
 
-    Parameters
-    ----------
-    parts : list of FittedPart
-        One for each value.
-    weights : array of shape (n_values,)
-    included : array of shape (n_units,)
-        Inclusion probabilities.
-    units : int array
 
-    Returns
-    -------
-    int array of shape (n,)
-        The units in patterns: the others are nearly surely zero.
-    Patterns
+def probability_of_any(members, chosen, included):
+    """Probability that one of the chosen features is not zero.
+
+    At least the largest of their inclusion probabilities, and at most the sum.
     """
-    probable = units[included[units] > IN_PATTERNS]
-    if len(probable) > MAX_PATTERN_FEATURES:
-        probable = np.sort(probable[np.argsort(-included[probable])[:MAX_PATTERN_FEATURES]])
-    members = [part.patterns(units, probable) for part in parts]
-    return probable, Patterns.mixed(members, weights)
+    found = sum(weight * patterns.any_of(chosen) for weight, patterns in members)
+    return float(np.clip(found, included[chosen].max(), min(included[chosen].sum(), 1.0)))
 
 
-def credible_sets(part, found, coverage):
-    """The credible sets among some units.
-
-    Parameters
-    ----------
-    part : FittedPart
-    found : tuple
-        Units and their patterns, as of `joint_patterns`.
-    coverage : float
-
-    Returns
-    -------
-    list of CredibleSet
-        Sets of features, by their number in the model.
-    """
-    units, patterns = found
-    R, left, sets = abs(part.correlations(units)), patterns.included.copy(), []
-    probability = patterns.probability
+def credible_sets(part, units, members, included, coverage):
+    """The credible sets among the units of a component, by their number in the model."""
+    R, sets, included = abs(part.correlations(units)), [], included[units]
+    remaining = [patterns.included.copy() for _, patterns in members]
     while True:
-        marginal = probability @ left
+        marginal = sum(
+            weight * (patterns.probability @ own)
+            for (weight, patterns), own in zip(members, remaining, strict=True)
+        )
         lead = int(np.argmax(marginal))
-        near = R[lead] > MIN_LINK
-        near[lead] = True
-        likeness = np.where(left & near, R[lead] + (np.arange(len(units)) == lead), -1.0)
-        place, exists = np.argmax(likeness, axis=1), (left & near).any(1)
-        at = np.bincount(place[exists], probability[exists], len(units))
+        likeness = np.where(R[lead] > MIN_LINK, R[lead], -1.0)
+        likeness[lead] = 2.0
+        at = sum(
+            weight * patterns.places(own, likeness)
+            for (weight, patterns), own in zip(members, remaining, strict=True)
+        )
         total = at.sum()
         if not total >= coverage:
             return sets
         order = np.argsort(-np.round(at, 6), kind="stable")  # copies in their order
-        size = int(np.searchsorted(np.cumsum(at[order]), coverage - 1e-9)) + 1
+        held = np.minimum(np.cumsum(at[order]), np.cumsum(included[order]))
+        size = int(np.searchsorted(held, coverage - 1e-9)) + 1
+        if size > np.count_nonzero(at):
+            continue
         own = order[:size]
         sets.append(
             CredibleSet(
                 features=part.units[units[own]],
-                probability=min(patterns.any_of(own), 1.0),
+                probability=probability_of_any(members, own, included),
                 coverage=min(float(at[own].sum() / total), 1.0),
                 purity=float(R[np.ix_(own, own)].min()) if size > 1 else 1.0,
             )
         )
-        rows = np.flatnonzero(exists)
-        left[rows, place[rows]] = False

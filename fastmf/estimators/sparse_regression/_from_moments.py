@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.arguments import doubles
 from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
@@ -58,7 +59,7 @@ class FromMoments:
         array([ 2., -1.])
         """
         blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
-        moment = np.asarray(moment, np.float64)
+        moment = doubles("moment", moment)
         n_features = sum(len(units) for units, _ in blocks)
         if moment.shape != (n_features,):
             raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
@@ -93,14 +94,14 @@ class FromMoments:
         -----
         UserWarning
             If R does not fit z, scores have the wrong sign, z are too small for z-scores, as
-            p-values are, or R seems to be rounded to one decimal.
+            p-values are, R seems to be rounded to one decimal or to hold squares, or a feature
+            whose z-score chance explains seems to have an effect.
 
         Notes
         -----
         `mismatch_` is the share s of the variance of z that is no correlation of the features, by
-        maximum likelihood; (1 - s) R + s I takes the place of R, and negative eigenvalues are cut.
-        Above s = 0.02 the noise is not learned: its variance is that of y. What the others say
-        takes the place of scores of the wrong sign.
+        maximum likelihood: the noise of z has covariance (1 - s) R + s I, negative eigenvalues
+        are cut, and scores of the wrong sign are turned. Rounding of z and R is such a share.
 
         Examples
         --------
@@ -111,12 +112,19 @@ class FromMoments:
         array([1., 0., 0.])
         """
         names = _names("R", R, "z", z)
-        found = _z_scores.summary_of(z, R, n)
-        if (message := found.message()) is not None:
+        found = _z_scores.summary_of(z, R, n, names)
+        if (message := found.message(names)) is not None:
             warn_user(message)
-        return self._fit_parts(found.units, found.rows, float(n), float(n), names, found)
+        self._fit_parts(found.units, found.rows, float(n), float(n), names)
+        self.mismatch_ = found.share
+        included = self.inclusion_probability_.copy()
+        included[self._unpenalised] = 0
+        message = found.message_of_hidden(included, self.noise_variance_, names)
+        if message is not None:
+            warn_user(message)
+        return self
 
-    def _fit_parts(self, units, rows, y_square, n, names, summary=None):
+    def _fit_parts(self, units, rows, y_square, n, names):
         """Fit to rows with the moments of the data, of independent parts of the features."""
         self.n_features_in_ = sum(map(len, units))
         self.__dict__.pop("feature_names_in_", None)
@@ -145,16 +153,10 @@ class FromMoments:
         task = parts[0]
         if len(parts) > 1 or (units[0] != np.arange(len(units[0]))).any():
             task = Loci(tuple(parts), tuple(units), groups)
-        # Effects that no R explains must not be learned as absence of noise.
-        hold_noise = summary is not None and summary.share > _z_scores.NOTABLE_SHARE
-        fit = self._fit_task(
-            task, n_groups, 0.0, unit, flat,
-            centred=self.fit_intercept, hold_noise=hold_noise,
-        )  # fmt: skip
+        fit = self._fit_task(task, n_groups, 0.0, unit, flat, centred=self.fit_intercept)
         self._keep([fit], True)
         self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])
         self._keep_noises(n, self.fit_intercept)
-        self.mismatch_ = 0.0 if summary is None else summary.share
         return self
 
     def _keep_parts(self, parts):
@@ -205,13 +207,12 @@ class FromMoments:
             mean[self._unpenalised] = 0
             var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
             matrices, parts = self._matrices_of_point(k), []
-            pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
-            for (units, X), (_, inverse) in pairs:
+            for units, X in self._parts():
                 precision = np.full(len(units), unit**2 / self._point_slab[k])
                 part = FittedPart(
                     units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
                     mean[units], var[units], labels[units], self._point_sites[k][:, units],
-                    matrices[: n_elements(labels[units])], inverse,
+                    matrices[: n_elements(labels[units])],
                 )  # fmt: skip
                 parts.append(part)
                 y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]

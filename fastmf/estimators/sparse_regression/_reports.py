@@ -7,10 +7,11 @@ from fastmf._common.arguments import count, generator, proper_fraction
 from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.sparse_regression._chain_check import reason_of_parts
 from fastmf.estimators.sparse_regression._credible_sets import (
-    LINKS,
     components_of,
     credible_sets,
     joint_patterns,
+    linked,
+    probability_of_any,
 )
 from fastmf.estimators.sparse_regression._unpenalised import columns_of
 from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
@@ -114,7 +115,8 @@ class Reports:
         Notes
         -----
         From joint probabilities of the features that correlate by more than 0.5, or share a block;
-        others are independent at the fixed point of expectation propagation.
+        others are independent at the fixed point of expectation propagation. It is at least the
+        largest of their inclusion probabilities, and at most the sum.
 
         Examples
         --------
@@ -155,8 +157,9 @@ class Reports:
         Maller et al. (2012); Wang, Sarkar, Carbonetto & Stephens (2020). Sets follow from joint
         probabilities of inclusion patterns, not from sums of inclusion probabilities: features
         that correlate by more than 0.5 may share an effect, and each effect has its own set. One
-        whose probability is below the coverage, wherever it is, has none. Unpenalised features and
-        those of prior inclusion 1 are in no set.
+        whose probability is below the coverage, wherever it is, has none. The probability of a set
+        is at most the sum of its inclusion probabilities. Unpenalised features and those of prior
+        inclusion 1 are in no set.
 
         Examples
         --------
@@ -232,32 +235,43 @@ class Reports:
         weights = np.array([weight for weight, _ in found])
         return [parts for _, parts in found], weights / weights.sum()
 
-    def _components(self, target, included, wanted):
-        """For each part and component of it: parts of all values, weights, and patterns."""
+    def _components(self, target, included, worth):
+        """The part, units, patterns and inclusion probabilities of components that are worth it."""
         values, weights = self._values(target)
+        free = np.setdiff1d(linked(included), self._unpenalised)
         for parts in zip(*values, strict=True):
-            part, own = parts[0], included[parts[0].units]
-            chosen = np.isin(part.units, wanted) & (part.log_odds[: len(own)] < ALWAYS)
-            own = np.append(own, np.zeros(len(part.labels) - len(own)))
+            part, rests = parts[0], None
+            own, n = included[part.units], len(part.units)
+            chosen = np.isin(part.units, free) & (part.log_odds[:n] < ALWAYS)
             for units in components_of(part, np.flatnonzero(chosen)):
-                yield part, joint_patterns(parts, weights, own, units)
+                if worth(part.units[units]):
+                    rests = rests or [value.rest() for value in parts]
+                    yield part, units, joint_patterns(parts, rests, weights, own, units), own
 
     def _any(self, target, included, wanted):
         """Probability that one of these features is not zero."""
-        certain = included[wanted] >= 1
-        if certain.any():
+        if included[wanted].max() >= 1:
             return 1.0
-        none = 1.0
-        for part, (units, patterns) in self._components(target, included, wanted):
-            none *= 1 - patterns.any_of(np.isin(part.units[units], wanted))
-        return 1 - none
+        none, alone = 1.0, np.isin(np.arange(len(included)), wanted)
+
+        def worth(features):
+            return alone[features].sum() > 1
+
+        for part, units, members, own in self._components(target, included, worth):
+            chosen = np.flatnonzero(alone[part.units[units]])
+            none *= 1 - probability_of_any(members, chosen, own[units])
+            alone[part.units[units]] = False
+        return float(1 - none * np.prod(1 - included[alone]))
 
     def _sets(self, target, included, coverage):
         """The credible sets of a target."""
-        likely = np.setdiff1d(np.flatnonzero(included > LINKS), self._unpenalised)
+
+        def worth(features):
+            return included[features].sum() >= coverage
+
         sets = []
-        for part, found in self._components(target, included, likely):
-            sets += credible_sets(part, found, coverage)
+        for part, units, members, own in self._components(target, included, worth):
+            sets += credible_sets(part, units, members, own, coverage)
         return sorted(sets, key=lambda found: int(found.features.min()))
 
     def _draws(self, target, n, rng, n_sweeps):

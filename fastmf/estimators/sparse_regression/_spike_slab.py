@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import count, iteration, one_of, positive, real_array
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
-from fastmf._common.stored_columns import StoredColumns
+from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
@@ -403,13 +403,13 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             )
         return n_rows - found.rank
 
-    def _set_known(self, flat, means, variances, included):
+    def _set_known(self, flat, means, variances, included, excluded):
         """Fill in moments of unpenalised features, but for variances, and of those left out."""
-        columns, excluded = self._unpenalised, self._excluded()
+        columns = self._unpenalised
+        variances[:, excluded], included[:, excluded] = 0.0, 0.0
         means[:, columns] = 0
         means[:, columns] = flat - means @ self._gain.T
         variances[:, columns], included[:, columns] = 0.0, 1.0
-        variances[:, excluded], included[:, excluded] = 0.0, 0.0
 
     # --- prior inclusion ------------------------------------------------------------------------
 
@@ -469,6 +469,14 @@ def moments_of(task, point):
             included = sigmoid(prior.tilted_log_odds(result.b[own], result.a[own]))
         moments[:, units] = result.mean[:n], result.var[:n], included[:n]
     return moments
+
+
+def zero_columns(task):
+    """A mask of the features that are zero in all rows: constant, or left out."""
+    zero = np.empty(len(task.groups), bool)
+    for part, units in zip(task.parts, task.units, strict=True):
+        zero[units] = column_squares(part.X)[: len(part.groups)] == 0
+    return zero
 
 
 def sites_of(task, point):

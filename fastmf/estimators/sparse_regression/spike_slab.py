@@ -22,11 +22,13 @@ from fastmf.estimators.sparse_regression._rows import (
     mean_and_deviation_of_rows,
 )
 from fastmf.estimators.sparse_regression._spike_slab import (
+    MIN_LOG_ODDS,
     SpikeSlabEstimator,
     by_blocks,
     matrices_of,
     moments_of,
     sites_of,
+    zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import projection_of, without_columns
 from fastmf.learning.evidence import Hyperparameters, Regression
@@ -282,23 +284,23 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         task = task._replace(y=y, absent_square=absent)
         return self._fit_task(task, n_groups, center, unit, flat, centred=self.fit_intercept)
 
-    def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False, hold_noise=False):
+    def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False):
         """The fitted attributes for standardised data of y = center + unit * (standardised y).
 
         `flat` are the coefficients of y on the unpenalised features.
         """
         shape = task.total_rows, len(task.groups)
         start, fixed = self._hyperparameters(shape, unit, n_groups)
-        if hold_noise and self.noise_variance is None:
-            start = start._replace(noise_variance=1.0)
-            fixed = fixed._replace(noise_variance=True)
         task, points, weights = self._solution(
             task, start, fixed, centred=centred, average=self.average_parameters
         )
         best, ratio = points[0].hyperparameters, unit / self._scale
         members = [moments_of(task, point) for point in points]
         means, variances, included = (np.array(m) for m in zip(*members, strict=True))
-        self._set_known(flat, means, variances, included)
+        excluded = zero_columns(task)
+        self._set_known(flat, means, variances, included, excluded)
+        odds = np.array([p.hyperparameters.log_odds for p in points])[:, task.groups]
+        odds[:, excluded] = MIN_LOG_ODDS
         mean = weights @ means
         spread = weights @ (means - mean) ** 2
         coefficients = mean * ratio
@@ -320,7 +322,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
                 "weights": weights,
                 "noise": np.array([p.hyperparameters.noise_variance for p in points]) * unit**2,
                 "slab": np.array([p.hyperparameters.slab_variance for p in points]) * unit**2,
-                "odds": np.array([p.hyperparameters.log_odds for p in points])[:, task.groups],
+                "odds": odds,
                 "coef": means * ratio,
                 "sites": np.array([sites_of(task, point) for point in points]),
                 "matrices": np.concatenate([matrices_of(point) for point in points]),

@@ -16,6 +16,7 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     by_blocks,
     matrices_of,
     moments_of,
+    zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
 from fastmf.inference.gaussian.blocks import inverse_with
@@ -210,7 +211,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         best, (result,) = point.hyperparameters, point.found.results
         mean, variance, included = moments = moments_of(task, point)
         flat = slice(len(mean), len(mean) + len(columns))
-        moments[:, self._excluded()] = 0
+        moments[:, zero_columns(task)] = 0
         moments[:, columns] = result.mean[flat], result.var[flat], np.ones(len(columns))
         coefficients = mean / self._scale
         constant = result.mean[flat.stop] if self.fit_intercept else 0.0
@@ -307,14 +308,20 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         n_others, n = len(self._others), self.n_features_in_
         odds = self.prior_inclusion_[self._group_of]
         odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)
+        odds[self.inclusion_probability_ == 0] = -NEVER_ZERO
         moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
         moments[:, self._unpenalised] = 0
         labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
+        # A latent variable with the site exp(t u - T u^2 / 2) and noise of variance 1.
+        t, T = self.sites_[:, n + n_others :]
+        T = np.maximum(T, np.finfo(float).tiny)
+        y = np.sqrt(self._row_weights / (T * (1 + T))) * t
+        likelihood = self._rows * np.sqrt(T / (1 + T))[:, None], y
         part = FittedPart(
             np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
             np.append(np.full(n, 1 / self.slab_variance_), self._others),
             *np.concatenate([moments, self._flat_moments], axis=1), labels,
-            self.sites_[:, : n + n_others], self._site_matrices, self._inverse(),
+            self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
         yield 1.0, [part]
 

@@ -16,20 +16,7 @@ which is the sum of the terms of all cycles to first order. By the formula of Ih
 
 with a row of H for each state. H is the Hessian of the Bethe free energy in other coordinates: it
 is positive definite at minima, and only there.
-
-A single cycle has log(1 + r) for the trace r, of which c = -log(1 - r) is the first order only. For
-two-valued units the difference is c of the squares of M, -log(1 - r^2). Of frustrated graphs of 14
-to 25 units the error of Bethe's log-partition lies between c(M) and c(M) - c(M^2), near their mean.
-There is no c(M^2) where random perturbations of messages grow along the walks (de Almeida &
-Thouless 1978).
-
-Derivatives of c by the fields add to the beliefs b: with s = sqrt(b (1 - b)) and R = H^-1,
-
-    db = s R s^-1 dc/du,    dc/du = sum_ij G_ij dM_ij/du,    u = log(b / (1 - b)),
-    G_ij = n M - (R_ii + R_jj) n^2 M + R_ij n^2 (1 + M^2),    n = 1 / (1 - M^2).
 """
-
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array
@@ -41,10 +28,6 @@ from fastmf._threads.workers import one_blas_thread
 MAX_DENSE, MAX_ROWS, MAX_NONZEROS = 2000, 100_000, 1_000_000
 # Largest singular value of a pair that is not certain, and smallest standard deviation.
 MAX_CORRELATION, SMALLEST_DEVIATION = 1 - 1e-9, 1e-10
-# Units up to which H is inverted for changes of beliefs, and step of log-odds in differences.
-MAX_CHANGED, LOG_ODDS_STEP = 1000, 1e-4
-# Derivatives by correlations, relative to their terms, that are rounding errors.
-CANCELLATION = 1e-13
 
 
 @one_blas_thread()
@@ -145,79 +128,6 @@ def spin_correlations(p, q, exponents, edges):
     return 2 * a * x * y / np.maximum(one + a * (x * x + y * y) + root, 1e-300)
 
 
-class SpinLoops(NamedTuple):
-    """Terms of cycles of two-valued units.
-
-    Parameters
-    ----------
-    first : float
-        c(M): NaN where the fixed point is no minimum of the Bethe free energy.
-    both : float
-        c(M) - c(M^2) / 2, by both orders: NaN where random perturbations grow, too.
-    changes : array of shape (n_units,), or None
-        Changes by these of the probabilities of the upper values; None if they are not known.
-    """
-
-    first: float
-    both: float
-    changes: np.ndarray | None
-
-
-@one_blas_thread()
-def loops_of_spins(p, q, exponents, edges):
-    """The `SpinLoops` of a fixed point; None if the graph is too large.
-
-    Parameters
-    ----------
-    p, q, exponents, edges
-        As for `spin_correlations`.
-    """
-    correlations, sizes = spin_correlations(p, q, exponents, edges), np.ones(len(p), int)
-    first, squares = (loop_correction(sizes, edges, m) for m in (correlations, correlations**2))
-    if first is None:
-        return None
-    both, changes = first - squares / 2, None
-    if np.isfinite(both) and len(p) <= MAX_CHANGED:
-        response, by_first = _inverse_and_derivatives(edges, correlations, len(p))
-        _, by_squares = _inverse_and_derivatives(edges, correlations**2, len(p))
-        by_log_odds = _by_log_odds(by_first - correlations * by_squares, p, q, exponents, edges)
-        deviations = np.sqrt(p * q)
-        by_log_odds /= np.maximum(deviations, SMALLEST_DEVIATION)
-        changes = deviations * (response @ by_log_odds)
-    return SpinLoops(first, both, changes)
-
-
-def _inverse_and_derivatives(edges, m, n_units):
-    """The inverse of H, and the derivatives of c by the correlations."""
-    (i, j), n = edges.T, 1 / (1 - m * m)
-    hessian = np.eye(n_units)
-    np.add.at(hessian, (edges.T, edges.T), n * m * m)
-    hessian[i, j] = hessian[j, i] = -n * m
-    inverse = np.linalg.inv(hessian)
-    own, both = inverse[i, i] + inverse[j, j], inverse[i, j]
-    terms = np.array([n * m, -own * n * n * m, both * n * n * (1 + m * m)])
-    derivatives = terms.sum(0)
-    # The terms of a pair that is in no cycle cancel, and are large where it is nearly certain.
-    is_rounding = abs(derivatives) < CANCELLATION * abs(terms).sum(0)
-    return inverse, np.where(is_rounding, 0.0, derivatives)
-
-
-def _by_log_odds(by_correlations, p, q, exponents, edges):
-    """Derivatives by the log-odds of units, from those by the correlations of pairs."""
-    out, n = np.zeros(len(p)), len(p)
-    for end in (0, 1):
-        # The same units once more, shifted.
-        pairs = edges + n * (np.arange(2) == end)
-        ends = []
-        for step in (LOG_ODDS_STEP, -LOG_ODDS_STEP):
-            total = p * np.exp(step) + q
-            p_q = np.append(p, p * np.exp(step) / total), np.append(q, q / total)
-            ends.append(spin_correlations(*p_q, exponents, pairs))
-        slopes = by_correlations * (ends[0] - ends[1]) / (2 * LOG_ODDS_STEP)
-        out += np.bincount(edges[:, end], slopes, n)
-    return out
-
-
 def state_covariances(beliefs, pairs, edges, sizes):
     """Normalised covariances of pairs of units with states, table after table.
 
@@ -238,3 +148,11 @@ def state_covariances(beliefs, pairs, edges, sizes):
     a, b = first[edges[edge, 0]] + a, first[edges[edge, 1]] + b
     both = root[a] * root[b]
     return np.where(both > SMALLEST_DEVIATION, pairs / np.maximum(both, 1e-300) - both, 0.0)
+
+
+def log_weights_of(found, row):
+    """Logarithms of the weights of the fixed points of a row."""
+    if found.solutions is None:
+        return np.zeros(1)
+    several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+    return np.log(several.weights)

@@ -17,6 +17,8 @@ from scipy.special import logsumexp
 from fastmf.inference.mean_field.solutions import Solutions, merge
 from fastmf.special import softplus
 
+# Sweeps from each of the starts with which one start is compared.
+MAX_CHECK_SWEEPS = 200
 # Fixed points no probability of which differs by more are the same.
 MERGE_TOL = 1e-2
 # Standard deviation of the changes of log-messages at fixed points that are solved again.

@@ -13,7 +13,6 @@ from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.adaptive_check import AdaptiveCheck
 from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
 from fastmf.inference.ep.result import (
     ExpectationPropagation,
@@ -23,16 +22,15 @@ from fastmf.inference.ep.result import (
 )
 from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
-from fastmf.inference.fixed_point import replaced, with_check
+from fastmf.inference.fixed_point import Question, replaced, with_check
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
@@ -92,14 +90,6 @@ def adaptive_tap(
     parallel schedule does not converge, whatever the damping; then "auto" descends on the energy,
     for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
     cost per iteration, of which ten to fifty are needed.
-    Checks behind `reliable` are exact sums where these are quick, as for `tap`. Elsewhere rows are
-    compared with a naive mean-field bound; without `init` with the mixture of the fixed points that
-    other starts lead to (up to some 200 x 200 units), from which they may differ by 1 nat, and by
-    0.05 of the range of their means on average; and pairs of discrete units, each corrected alone,
-    may change the log-partition by 1 nat and means by 0.15 of their range, 0.03 on average (Opper,
-    Paquet & Winther 2013; Cseke & Heskes 2011; up to 2048 binary units a row). Of 1,264 random
-    machines without exact sums 325 were wrong by the measure of these: 28 pass, by up to 0.4 nats
-    and a mean by 0.24 of its range, and 50 of 939 right ones do not.
 
     Examples
     --------
@@ -110,11 +100,8 @@ def adaptive_tap(
     >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
-    refuse_groups("adaptive_tap", getattr(model, "layers", ()), NO_COVARIANCE)
-    if not isinstance(model, BoltzmannMachine | Layered):
-        raise TypeError(
-            f"model must be a BoltzmannMachine, RBM or DBM, got {type(model).__name__}."
-        )
+    check_machine(model)
+    refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     model = dense_machine("adaptive_tap", model)
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     damping, *options = iteration(damping, tol, max_iter, n_threads)
@@ -177,8 +164,7 @@ def _solved(model, common, init, tilts, schedule, damping, history, rng):
     result = rows[0] if single else stacked_rows(rows)
     found = _in_model_type(model, result)
     whole = start is not None and init is None
-    own = AdaptiveCheck(adaptive_tap, model, common, tilt, whole)
-    return with_check(found, FixedPointCheck(tap, model, outside, False, whole, own))
+    return with_check(found, Question(model, outside, whole))
 
 
 def _in_model_type(model, result):

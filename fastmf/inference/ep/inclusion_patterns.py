@@ -1,23 +1,19 @@
-"""Which of some features are not zero together, under their common cavity.
-
-The features have the cavity exp(g'w - w'Pw / 2), as in `block_sites`, but there may be many of
-them: patterns of inclusion are not enumerated but searched. All of up to two features are weighed;
-the heaviest of each size are then extended by every other feature, until what larger patterns add
-is small.
-"""
+"""Which features of a sparse linear model are not zero together: sums over patterns, or chains."""
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.linalg import LinAlgError
 
-# Nats below the heaviest pattern, of those that are kept; patterns of each size that are extended;
-# and largest size.
-DEPTH, MAX_EXTENDED, MAX_SIZE = 14.0, 200, 30
-# Weight of the patterns of a size, relative to all, at which the search ends.
-NEGLIGIBLE = 1e-4
-# Smallest part of the precision of a feature that the others leave it.
-MIN_OWN_PRECISION = 1e-12
+from fastmf._threads.workers import one_blas_thread
+from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
+from fastmf.inference.ep.model_sums import MAX_SUMMED, summed_patterns
+
+# Steps of chains: those before they begin anew, those after it that do not count, and those that
+# do; and numbers of chains: by what a step costs.
+N_FIRST, N_BETWEEN, N_STEPS = 25, 10, 45
+MIN_CHAINS, MAX_CHAINS, STEP_COST = 20, 100, 4e6
+# Expected number of effects up to which chains are run: more of them take too long.
+MAX_EFFECTS = 40.0
 
 
 class Patterns(NamedTuple):
@@ -27,90 +23,103 @@ class Patterns(NamedTuple):
     ----------
     included : bool array of shape (n_patterns, n_features)
     probability : array of shape (n_patterns,)
+    posterior : InclusionPosterior, optional
+        Of patterns that were drawn: where each effect is given the others.
     """
 
     included: np.ndarray
     probability: np.ndarray
-
-    @classmethod
-    def mixed(cls, members, weights):
-        """The mixture of several, of the same features."""
-        included = np.concatenate([patterns.included for patterns in members])
-        probability = [w * p.probability for w, p in zip(weights, members, strict=True)]
-        return cls(included, np.concatenate(probability))
-
-    def inclusion(self):
-        """The inclusion probability of every feature."""
-        return self.probability @ self.included
+    posterior: object = None
 
     def any_of(self, features):
         """Probability that at least one of these features is not zero."""
         return float(self.probability @ self.included[:, features].any(1))
 
+    def places(self, remaining, likeness):
+        """Probabilities of where the signal is that is most alike; it is removed from the patterns.
 
-def cavity_of(covariance, mean, linear, precision):
-    """Linear terms and precisions of the Gaussian of some units, without their sites."""
-    marginal = np.linalg.inv(covariance)
-    marginal = (marginal + marginal.T) / 2
-    return marginal @ mean - linear, marginal - precision
+        Parameters
+        ----------
+        remaining : bool array of shape (n_patterns, n_features)
+            Features of each pattern that are of no other signal; changed in place.
+        likeness : array of shape (n_features,)
+            Features of negative values are not of this signal.
+
+        Returns
+        -------
+        array of shape (n_features,)
+        """
+        values = np.where(remaining, likeness, -1.0)
+        place, rows = np.argmax(values, axis=1), np.flatnonzero(values.max(1) > 0)
+        place, probability = place[rows], self.probability[rows]
+        remaining[rows, place] = False
+        if self.posterior is None:
+            return np.bincount(place, probability, len(likeness))
+        # Many features may have the effect of a pattern: each gets its conditional probability,
+        # or the next of the pattern that is more alike.
+        values[rows, place] = -1.0
+        following = np.argmax(values[rows], axis=1)
+        others, columns = self.included[rows], np.arange(len(likeness))
+        others[np.arange(len(rows)), place] = False
+        keys = np.packbits(np.hstack([others, columns == following[:, None]]), axis=1)
+        _, first, row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        weights, following = np.bincount(row.ravel(), probability, len(first)), following[first]
+        log_weights = self.posterior.one_more(others[first])
+        log_weights[:, likeness < 0] = -np.inf
+        shares = np.exp(log_weights - log_weights.max(1, keepdims=True))
+        shares *= (weights / shares.sum(1))[:, None]
+        passed = likeness < values[rows[first], following][:, None]
+        at = np.where(passed, 0.0, shares).sum(0)
+        return at + np.bincount(following, (shares * passed).sum(1), len(at))
 
 
-def search_patterns(linear, precision, log_odds, slab_precision):
-    """The inclusion patterns of spike-and-slab units under a cavity.
+def inclusion_patterns(model, included, share=1.0):
+    """Patterns of all features: a sum over all, or those of chains; independent if these take long.
 
     Parameters
     ----------
-    linear : array of shape (n,)
-    precision : array of shape (n, n)
-    log_odds, slab_precision : array of shape (n,)
-        Log-odds of the prior, and precisions of its slabs of mean 0.
-
-    Returns
-    -------
-    Patterns
+    model : SparseLinearModel
+    included : array of shape (n_features,)
+        Inclusion probabilities.
+    share : float
+        Share of `MAX_CHAINS`.
     """
-    n = len(linear)
-    own, Q = log_odds + np.log(slab_precision) / 2, precision + np.diag(slab_precision)
-    kept, level = [((), 0.0)], [((), 0.0)]
-    total = top = 0.0
-    for size in range(1, min(n, MAX_SIZE) + 1):
-        found = {}
-        for pattern, weight in level:
-            weights = weight + _extensions(pattern, linear, Q) + own
-            for j in np.flatnonzero(weights > top - DEPTH if size > 1 else weights > -np.inf):
-                found[tuple(sorted((*pattern, int(j))))] = float(weights[j])
-        if not found:
-            break
-        level = sorted(found.items(), key=lambda item: -item[1])
-        kept += level
-        values = np.array(list(found.values()))
-        top, added = max(top, level[0][1]), np.logaddexp.reduce(values)
-        total = np.logaddexp(total, added)
-        if size > 1 and added < total + np.log(NEGLIGIBLE):
-            break
-        # All single ones are extended: two may be likely only together.
-        level = level if size == 1 else level[:MAX_EXTENDED]
-    kept = [item for item in kept if item[1] > top - DEPTH]
-    included = np.zeros((len(kept), n), bool)
-    for row, (pattern, _) in zip(included, kept, strict=True):
-        row[list(pattern)] = True
-    weights = np.exp(np.array([weight for _, weight in kept]) - top)
-    return Patterns(included, weights / weights.sum())
+    n, rng = len(included), np.random.default_rng(0)
+    if n <= MAX_SUMMED:
+        patterns, probability, _ = summed_patterns(model, np.zeros(n, bool))
+        return Patterns(patterns, probability)
+    if included.sum() > MAX_EFFECTS:
+        patterns = rng.random((MAX_CHAINS * N_STEPS, n)) < included
+        return Patterns(patterns, np.full(len(patterns), 1 / len(patterns)))
+    prior = model.prior
+    parameters = prior.log_odds, prior.precision, prior.field
+    posterior = InclusionPosterior.of(model.X, model.y, model.noise_variance, *parameters)
+    with one_blas_thread(n):
+        chains = settled_chains(posterior, included, share * MAX_CHAINS)
+        patterns = chains.draw(N_STEPS)
+    return Patterns(patterns, np.full(len(patterns), 1 / len(patterns)), posterior)
 
 
-def _extensions(pattern, linear, Q):
-    """Gains of the log-weight of a pattern by every other unit, but for the prior's part."""
-    members, diagonal = list(pattern), Q.diagonal()
-    rest, along = diagonal.copy(), linear.copy()
-    if members:
-        try:
-            lower = np.linalg.cholesky(Q[np.ix_(members, members)])
-        except LinAlgError:
-            return np.full(len(linear), -np.inf)
-        whitened = np.linalg.solve(lower, np.column_stack([Q[members], linear[members]]))
-        rest -= (whitened[:, :-1] ** 2).sum(0)
-        along -= whitened[:, -1] @ whitened[:, :-1]
-    proper = rest > MIN_OWN_PRECISION * abs(diagonal)
-    proper[members] = False
-    rest = np.where(proper, rest, 1.0)
-    return np.where(proper, along * along / rest / 2 - np.log(rest) / 2, -np.inf)
+def settled_chains(posterior, included, max_chains=MAX_CHAINS):
+    """Chains over patterns, half of which began at the likely features, and half at none.
+
+    They begin anew at patterns that were found, by their weights.
+    """
+    cost = len(included) * (1 + included.sum())
+    n_chains = 2 * int(np.clip(STEP_COST / cost, MIN_CHAINS, max(MIN_CHAINS, max_chains)) / 2)
+    likely = _proper_start(posterior, np.flatnonzero(included > 0.5))
+    starts = [likely, np.empty(0, np.int64)] * (n_chains // 2)
+    chains = ModelChains(posterior, starts, np.random.default_rng(0))
+    chains.run(N_FIRST)
+    chains.begin_anew()
+    chains.run(N_BETWEEN)
+    return chains
+
+
+def _proper_start(posterior, likely):
+    """Likely features, without copies of others among them."""
+    start = np.empty(0, np.int64)
+    for j in likely[np.argsort(-(posterior.h[likely] ** 2))]:
+        _, larger = posterior.extended(start[None], np.array([len(start)]))
+        start = np.append(start, j) if np.isfinite(larger[0, j]) else start
+    return start

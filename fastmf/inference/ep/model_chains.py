@@ -18,6 +18,8 @@ import numpy as np
 
 # Smallest part of the precision of a feature that others leave it: below, it is a copy of them.
 INDEPENDENT_PART = 1e-10
+# Numbers in arrays of patterns with one feature more.
+MAX_EXTENDED_NUMBERS = 1 << 22
 
 
 class InclusionPosterior(NamedTuple):
@@ -67,6 +69,15 @@ class InclusionPosterior(NamedTuple):
             Q, self.h[~always] - along[:, -1] @ along[:, :-1], self.weight[~always]
         )
         return rest, float(log_weight + self.weight[always].sum())
+
+    def one_more(self, included):
+        """Log-weights of patterns, bool (n, n_features), with each feature more: see `extended`."""
+        sizes = included.sum(1)
+        patterns = np.argsort(~included, axis=1, kind="stable")[:, : max(sizes.max(initial=0), 1)]
+        step = max(1, int(MAX_EXTENDED_NUMBERS / (included.shape[1] * (1 + patterns.shape[1]))))
+        parts = [slice(first, first + step) for first in range(0, len(sizes), step)]
+        found = [self.extended(patterns[part], sizes[part])[1] for part in parts]
+        return np.concatenate([np.empty((0, included.shape[1])), *found])
 
     def extended(self, patterns, sizes):
         """Log-weights of patterns, and of each with one feature more.
@@ -139,6 +150,16 @@ class ModelChains:
             inclusion += self._move()
             self._grow_or_shrink()
         return inclusion / n_steps
+
+    def draw(self, n_steps):
+        """The patterns of all chains after every step, bool (n_steps * n_chains, n_features)."""
+        included = np.zeros((n_steps, len(self.sizes), len(self._posterior.h)), bool)
+        for patterns in included:
+            self._move()
+            self._grow_or_shrink()
+            row, place = np.nonzero(np.arange(self.patterns.shape[1]) < self.sizes[:, None])
+            patterns[row, self.patterns[row, place]] = True
+        return included.reshape(-1, included.shape[2])
 
     def log_weight(self):
         """Logarithm of the sum of the weights of all patterns visited: a lower bound."""

@@ -20,7 +20,9 @@ MAX_SUMMED = 16
 
 
 def summed_patterns(model, always):
-    """Inclusion probabilities, and the log of the sum of the weights, against that of none.
+    """All patterns, their probabilities, and the log of the sum of their weights.
+
+    The weight of the pattern of no feature is 1.
 
     Parameters
     ----------
@@ -31,7 +33,8 @@ def summed_patterns(model, always):
 
     Returns
     -------
-    array of shape (n_features,)
+    bool array of shape (n_patterns, n_features)
+    array of shape (n_patterns,)
     float
     """
     prior, n = model.prior, model.n_features
@@ -61,7 +64,7 @@ def summed_patterns(model, always):
         total, target, columns = taken, left, others
     total = total - np.einsum("ki,ki->k", target, target) / 2
     log_weight = np.logaddexp.reduce(total)
-    probability, inclusion = np.exp(total - log_weight), np.ones(n)
-    for place, j in enumerate(order[always.sum() :]):
-        inclusion[j] = probability.reshape(-1, 2, 2**place)[:, 1].sum()
-    return inclusion, float(log_weight + none)
+    patterns = np.ones((len(total), n), bool)
+    free = order[always.sum() :]
+    patterns[:, free] = np.arange(len(total))[:, None] >> np.arange(len(free)) & 1
+    return patterns, np.exp(total - log_weight), float(log_weight + none)

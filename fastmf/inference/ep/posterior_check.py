@@ -19,7 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
+from fastmf.inference.ep.inclusion_patterns import (
+    MAX_CHAINS,
+    MAX_EFFECTS,
+    N_STEPS,
+    settled_chains,
+)
+from fastmf.inference.ep.model_chains import InclusionPosterior
 from fastmf.inference.ep.model_sums import MAX_SUMMED, summed_patterns
 from fastmf.priors.spike_and_slab import ALWAYS, GaussBernoulli
 from fastmf.special import sigmoid
@@ -28,12 +34,6 @@ from fastmf.special import sigmoid
 MAX_DIFFERENCE, SIGNIFICANT_ERRORS, EVIDENCE_MARGIN = 0.1, 3.0, 0.1
 # Features that chains may include, and the expected number of effects among the others at most.
 MAX_CANDIDATES, MAX_LEFT_OUT = 400, 1.0
-# Steps of chains: those before they begin anew, those after it that do not count, and those that
-# do; and numbers of chains: by what a step costs.
-N_FIRST, N_BETWEEN, N_STEPS = 25, 10, 45
-MIN_CHAINS, MAX_CHAINS, STEP_COST = 20, 100, 4e6
-# Expected number of effects up to which chains are run: more of them take too long.
-MAX_EFFECTS = 40.0
 
 
 class Comparison(NamedTuple):
@@ -77,24 +77,18 @@ def compared(model, included, max_chains=MAX_CHAINS):
     if units is None:
         return None
     if len(units) == len(included) and np.count_nonzero(~always) <= MAX_SUMMED:
-        inclusion, log_weight = summed_patterns(model, always)
+        patterns, probability, log_weight = summed_patterns(model, always)
         units = np.flatnonzero(~always)
-        return Comparison(units, inclusion[units], np.zeros(len(units)), log_weight)
+        inclusion = probability @ patterns[:, units]
+        return Comparison(units, inclusion, np.zeros(len(units)), log_weight)
     parameters = (part[units] for part in (prior.log_odds, prior.precision, prior.field))
     posterior = InclusionPosterior.of(model.X[:, units], model.y, model.noise_variance, *parameters)
     posterior, constant = posterior.given(always[units])
     units = units[~always[units]]
-    size = included[units].sum()
-    if size > MAX_EFFECTS or not len(units):
+    if included[units].sum() > MAX_EFFECTS or not len(units):
         return None
-    n_chains = int(np.clip(STEP_COST / (len(units) * (1 + size)), MIN_CHAINS, max_chains))
-    likely = _proper_start(posterior, np.flatnonzero(included[units] > 0.5))
-    starts = [likely, np.empty(0, np.int64)] * (n_chains // 2)
-    chains = ModelChains(posterior, starts, np.random.default_rng(0))
     with one_blas_thread(len(units)):
-        chains.run(N_FIRST)
-        chains.begin_anew()
-        chains.run(N_BETWEEN)
+        chains = settled_chains(posterior, included[units], max_chains)
         inclusion = chains.run(N_STEPS)
     error = inclusion.std(0, ddof=1) / np.sqrt(len(inclusion))
     return Comparison(units, inclusion.mean(0), error, chains.log_weight() + constant)
@@ -110,15 +104,6 @@ def _candidates(model, included, always):
     order = np.argsort(-score, kind="stable")
     left_out = included[order[MAX_CANDIDATES:]].sum()
     return None if left_out > MAX_LEFT_OUT else np.sort(order[:MAX_CANDIDATES])
-
-
-def _proper_start(posterior, likely):
-    """Likely features, without copies of others among them."""
-    start = np.empty(0, np.int64)
-    for j in likely[np.argsort(-(posterior.h[likely] ** 2))]:
-        _, larger = posterior.extended(start[None], np.array([len(start)]))
-        start = np.append(start, j) if np.isfinite(larger[0, j]) else start
-    return start
 
 
 def reason_of(found, included):

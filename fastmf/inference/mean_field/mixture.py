@@ -6,37 +6,22 @@ from types import SimpleNamespace
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.inference.fixed_point import ending_of, replaced, with_check, with_solutions
-from fastmf.inference.mean_field.naive_bound import random_starts
-from fastmf.inference.mean_field.reliability import check_at_tilts
-from fastmf.inference.mean_field.second_solutions import extreme_starts, has_many_values
+from fastmf.inference.fixed_point import Question, ending_of, replaced, with_check, with_solutions
+from fastmf.inference.mean_field._rows import start_and_tilt
+from fastmf.inference.mean_field.discrete_units import extreme_starts, has_many_values
+from fastmf.inference.mean_field.naive_bound import layout_of_checks, random_starts
 from fastmf.inference.mean_field.solutions import distinct, solutions_of
 
 # Standard deviations by which means are moved from solutions, which are then solved again.
 SPREAD = 1e-2
-# Solutions of smaller weight are not checked.
-MIN_WEIGHT = 0.05
-NO_SOLUTION = "no start leads to a stable solution, and this one is that of the first start"
+# Starts of the mixtures with which answers are compared.
+N_CHECKED_STARTS = 20
 NAMES = "mean", "var", "b", "a"
 
 
 def mixture_of_starts(solve, model, starts, tilts, options):
     """The `FixedPoint` of mixtures of the solutions of each row.
 
-    Parameters
-    ----------
-    solve : callable
-        `fastmf.tap`.
-    model : RBM, DBM or BoltzmannMachine
-    starts : tuple (init, n_starts, rng)
-        As for `tap`.
-    tilts : tuple (field, precision, clamp)
-        As for `tap`.
-    options : dict
-        All other options.
-
-    Notes
-    -----
     Solutions are solved again from means a hundredth of a standard deviation away: those that these
     leave are unstable, and no answer.
     """
@@ -45,23 +30,30 @@ def mixture_of_starts(solve, model, starts, tilts, options):
         raise ValueError("n_starts: not available with init.")
     n_starts, rng = check.count("n_starts", n_starts), check.generator(rng)
     tilts = dict(zip(("field", "precision", "clamp"), tilts, strict=True))
-    if not options["log_partition"] or options["history"]:
+    if not options.get("log_partition", True) or options.get("history"):
         raise ValueError("n_starts: needs log_partition=True and history=False.")
     parts = [p for x in tilts.values() for p in (x if isinstance(x, tuple) else (x,))]
     lengths = {len(p) for p in parts if np.ndim(p) == 2}
     rows = []
     for k in range(max(lengths, default=1)):
-        own = options | {name: _row(x, k) for name, x in tilts.items()}
+        own = options | {name: _row(x, k) for name, x in tilts.items() if x is not None}
         rows.append(_mixed_row(partial(solve, model, **own), _starts(model, n_starts, rng), rng))
     found = _joined(rows) if lengths else rows[0][0]
     with_solutions(found, [row[1] for row in rows], not lengths)
-    return with_check(found, partial(_reasons, solve, model, tuple(tilts.values()), rows))
+    stable = [row[2] for row in rows]
+    return with_check(found, Question(model, tilt_of(model, **tilts), True, stable=stable))
 
 
-def _reasons(solve, model, tilts, rows, found):
-    """Reason why each row is not reliable, by exact sums or by those of its solutions."""
-    known = check_at_tilts(solve, model, tilts, whole=True).by_exact_sums(found)
-    return [row[2]() if why is None else why for why, row in zip(known, rows, strict=True)]
+def mixture(solve, n_starts, model, **tilts):
+    """The mixture of the solutions from random starts, of a solver with no options left."""
+    tilts = [tilts.get(name) for name in ("field", "precision", "clamp")]
+    return mixture_of_starts(solve, model, (None, n_starts, 0), tilts, {})
+
+
+def tilt_of(model, field=None, precision=None, clamp=None):
+    """The `Tilt` of tilts as users pass them, as a `Question` has it."""
+    layout = layout_of_checks(model)
+    return start_and_tilt(model, layout, None, field, precision, clamp, None)[1]
 
 
 def _starts(model, n_starts, rng):
@@ -79,25 +71,26 @@ def _row(x, k):
 
 
 def _mixed_row(solve, starts, rng):
-    """The mixture of a row, its `Solutions`, and a function with the reason not to trust it."""
+    """The mixture of a row, its `Solutions`, and whether one of them is stable."""
     first = solve(starts, rng=rng)
     kept, members = _stable_ones(first)
     if len(kept):
         means, variances = (_of(getattr(first, name), lambda x: x[kept]) for name in NAMES[:2])
         layered = isinstance(means, tuple)
         pairs = zip(*((means, variances) if layered else ((means,), (variances,))), strict=True)
-        moved = tuple(_moved(mean, var, rng) for mean, var in pairs)
+        moved = tuple(moved_from(mean, var, rng) for mean, var in pairs)
         ends = solve((moved if layered else moved[0], variances))
         rows, then = _stable_ones(ends)
         if len(rows):
             members = np.where(members < 0, -1, then[members])
             found, solutions = _mixture(ends, rows, members)
-            return found, solutions, partial(_reason, ends, rows, solutions)
+            return found, solutions, True
     rows, members = np.zeros(1, int), np.full(len(first.converged), -1)
-    return *_mixture(first, rows, members), lambda: NO_SOLUTION
+    return *_mixture(first, rows, members), False
 
 
-def _moved(mean, var, rng):
+def moved_from(mean, var, rng):
+    """Means a hundredth of a standard deviation away, which leave an unstable solution."""
     noise = SPREAD * np.sqrt(np.maximum(var, 0)) * rng.standard_normal(mean.shape)
     return (mean + noise).astype(mean.dtype)
 
@@ -145,15 +138,6 @@ def _mixture(ends, rows, members):
         message=ending_of(ends)[rows[0]],
     )
     return found, solutions
-
-
-def _reason(ends, rows, solutions):
-    """Why one of the solutions of some weight is not reliable; "" if all are."""
-    reasons, weights = ends._reasons(), solutions.weights
-    if reasons is None:
-        return ""
-    chosen = [reasons[r] for r, w in zip(rows, weights, strict=True) if w >= MIN_WEIGHT]
-    return next(filter(None, chosen), "")
 
 
 def _joined(rows):

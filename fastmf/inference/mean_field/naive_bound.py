@@ -18,10 +18,9 @@ from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import as_dtype, sample
-from fastmf.priors._queries import two_values
 
-# Random starts of naive mean field of a check, and sweeps from each.
-N_BOUND_STARTS, N_BOUND_SWEEPS = 8, 200
+# Sweeps of naive mean field from each start of a bound.
+N_BOUND_SWEEPS = 200
 
 
 class Sides(NamedTuple):
@@ -64,22 +63,7 @@ def layout_of_checks(model):
 
 
 def naive_bound(sides, b, tilt, values=None):
-    """Variational bound of each row, and the sum of the sizes of its terms.
-
-    Parameters
-    ----------
-    sides : Sides
-    b : array of shape (n_rows, n_units)
-    tilt : Tilt
-        With one or `n_rows` rows.
-    values : array of shape (n_rows or 1, n_units), optional
-        Values of clamped units.
-
-    Returns
-    -------
-    bound, size : array of shape (n_rows,)
-        -inf where it is not finite.
-    """
+    """Return the bounds of rows of tilts b, -inf if not finite, and sizes of their terms."""
     b = b.astype(np.float64)
     means, total, size = [], 0.0, 1.0
     for prior, units in zip(sides.priors, sides.slices, strict=True):
@@ -106,19 +90,6 @@ def terms_of_units(prior, b, field, precision, clamped, values=None):
     """Means of the units, and the terms of the bound that sum to those of the units.
 
     With b = field these are the log-partitions of the units.
-
-    Parameters
-    ----------
-    prior : unit prior
-    b, field, precision : array of shape (n_rows, n_units)
-    clamped : bool array of shape (n_rows, n_units)
-    values : array of shape (n_rows or 1, n_units), optional
-        Values of clamped units.
-
-    Returns
-    -------
-    mean : array of shape (n_rows, n_units)
-    terms : array of shape (n_rows, n_terms)
     """
     with np.errstate(invalid="ignore", over="ignore"):
         mean = prior.moments(b, precision)[0]
@@ -144,50 +115,10 @@ def random_starts(model, n_starts, rng):
 
 
 def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
-    """Naive mean field from many starts: `solutions_from` of first order, without log-partitions.
-
-    Parameters
-    ----------
-    solve, model, layout, init, tilt, values
-        As for `solutions_from`.
-    max_iter : int
-
-    Returns
-    -------
-    FixedPoint
-    """
+    """Solve naive mean field from means of the first or of all layers; tilts are as in a layout."""
     # Blocks of a dense machine are coupled, colours of a sparse one are not.
     dense = not isinstance(model, Layered) and not issparse(model.couplings)
     options = {"schedule": "sequential" if dense else "blocked", "max_iter": max_iter}
-    means = init if isinstance(init, tuple) else (init,)
-    starts = means, tuple(np.zeros_like(part) for part in means)
-    return solutions_from(
-        solve, model, layout, starts, tilt, values, order=1, log_partition=False, **options
-    )
-
-
-def solutions_from(solve, model, layout, init, tilt, values, **options):
-    """Solutions from many starts, with tilts in the order of a layout.
-
-    Parameters
-    ----------
-    solve : callable
-        `fastmf.tap`, of whose results this is a check.
-    model : RBM, DBM or BoltzmannMachine
-    layout : Layout
-    init : pair of tuples of arrays of shape (n_starts, n_units)
-        Means and variances, of the first layer or of all layers.
-    tilt : Tilt
-        With one or `n_starts` rows.
-    values : array of shape (n_starts or 1, n_units)
-        Values of clamped units.
-    **options
-        Options of `fastmf.tap`.
-
-    Returns
-    -------
-    FixedPoint
-    """
     clamp = np.where(tilt.clamped, values, np.nan)
     for name, part, used in (
         ("field", tilt.field, tilt.field.any()),
@@ -197,51 +128,8 @@ def solutions_from(solve, model, layout, init, tilt, values, **options):
         if used:
             rows = part[0] if len(part) == 1 else part
             options[name] = layout.split(rows.astype(model.dtype))
-    starts = tuple(tuple(part.astype(model.dtype) for part in parts) for parts in init)
-    if len(starts[0]) == 1:
+    means = tuple(x.astype(model.dtype) for x in (init if isinstance(init, tuple) else (init,)))
+    starts = means, tuple(np.zeros_like(part) for part in means)
+    if len(means) == 1:  # of the first layer
         starts = tuple(parts[0] for parts in starts)
-    return solve(model, starts, **options)
-
-
-def best_bound(solve, model, starts, tilt, values):
-    """Largest bound that naive mean field of one row finds, and the size of its terms.
-
-    Parameters
-    ----------
-    solve, model, starts, tilt, values
-        As for `bounds_from`.
-
-    Returns
-    -------
-    bound, size : float
-    """
-    _, bounds, sizes = bounds_from(solve, model, starts, tilt, values)
-    return bounds[bounds.argmax()], sizes[bounds.argmax()]
-
-
-def bounds_from(solve, model, starts, tilt, values):
-    """Solutions of naive mean field of one row, their bounds, and the sizes of the terms of these.
-
-    Parameters
-    ----------
-    solve, model, tilt, values
-        As for `naive_solutions`; one row of tilts and values.
-    starts : array of shape (n_starts, n_units)
-        Starts of the first layer.
-
-    Returns
-    -------
-    FixedPoint
-    bounds, sizes : array of shape (n_starts,)
-    """
-    layout, sides = layout_of_checks(model), sides_of(model)
-    found = naive_solutions(solve, model, layout, starts, tilt, values, N_BOUND_SWEEPS)
-    b = found.b if isinstance(found.b, tuple) else (found.b,)
-    b = layout.join(b, np.zeros((len(starts), layout.n_units)))
-    return found, *naive_bound(sides, b, tilt, values)
-
-
-def starts_elsewhere(model, mean):
-    """Starts of the first layer that do not depend on means, and one at the opposite of these."""
-    starts, pair = random_starts(model, N_BOUND_STARTS, 0), two_values(model.layers[0])
-    return np.vstack([starts, sum(pair) - mean]) if pair else starts
+    return solve(model, starts, order=1, log_partition=False, **options)

@@ -11,17 +11,18 @@ i (its cavity):
 TAP follows by expanding the messages around the marginals.
 """
 
+from functools import partial
+
 import numpy as np
 
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.fixed_point import with_check
+from fastmf.inference.fixed_point import Question, with_check
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field.reliability import FixedPointCheck
-from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
 from fastmf.kernels.mean_field.relaxed_bp import (
     LayerView,
     RelaxedBPSettings,
@@ -31,6 +32,7 @@ from fastmf.kernels.mean_field.relaxed_bp import (
 from fastmf.kernels.mean_field.relaxed_bp import relaxed_bp as solve_rows
 from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
@@ -92,7 +94,6 @@ def relaxed_bp(
     where TAP evaluates them once for each unit; each thread holds 4 n_visible n_hidden numbers,
     whatever the number of rows. The Bethe estimate is not stationary in the messages, so that its
     derivative by a coupling is not a function of the marginals as it is in TAP.
-    Checks behind `reliable` are those of `tap`: exact sums where these are quick, else bounds.
 
     Examples
     --------
@@ -103,8 +104,9 @@ def relaxed_bp(
     >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
+    check_machine(model)
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
-    refuse_groups("relaxed_bp", getattr(model, "layers", ()), NO_COVARIANCE)
+    refuse_groups("relaxed_bp", model.layers, NO_COVARIANCE)
     model = dense_machine("relaxed_bp", model)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
@@ -137,7 +139,8 @@ def relaxed_bp(
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
     found = result(layout, record, log_partition, single=n_rows is None)
-    return with_check(found, FixedPointCheck(tap, model, tilt, False, init is None))
+    mixed = partial(mixture, relaxed_bp, N_CHECKED_STARTS)
+    return with_check(found, Question(model, tilt, init is None, mixed))
 
 
 def _layer_views(model):

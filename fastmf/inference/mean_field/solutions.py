@@ -6,18 +6,14 @@ import numpy as np
 import scipy
 
 from fastmf._common import html
-from fastmf._common.arguments import count, flag, number, real_array
-from fastmf._common.progress import followed
+from fastmf._common.arguments import number
+from fastmf.inference.fixed_point import FixedPoint, some_rows
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
-from fastmf.inference.mean_field._rows import drawn_starts
-from fastmf.inference.mean_field.tap import tap
 from fastmf.models._layered import is_integrated
 
 # Keys by which rows are compared first: number of single units, and units per average.
 KEY_UNITS, AVERAGED_UNITS = 8, 32
-# Starts between two signs of progress, and options that may have a row for each start.
-_FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
 # Solutions in the table of notebooks.
 MAX_SHOWN = 10
 # Points of the line between two solutions at which the log-partition is evaluated; the scale of
@@ -38,6 +34,8 @@ class Solutions(NamedTuple):
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)
         For each start the index of the solution that it reached, -1 if none that is here.
+    fixed_points : FixedPoint, optional
+        The solver's results, a row for each solution, from which `reliable` and `message` are read.
 
     Examples
     --------
@@ -57,6 +55,20 @@ class Solutions(NamedTuple):
     log_partition: np.ndarray
     converged: np.ndarray
     members: np.ndarray
+    fixed_points: object = None
+
+    @property
+    def reliable(self):
+        """Whether each solution passes the checks of its solver, or None: see `FixedPoint`.
+
+        A solution is judged as a solution, whatever its weight.
+        """
+        return None if self.fixed_points is None else self.fixed_points.reliable
+
+    @property
+    def message(self):
+        """How the solver ended at each solution and, where it is not `reliable`, why; or None."""
+        return None if self.fixed_points is None else self.fixed_points.message
 
     @property
     def counts(self):
@@ -99,92 +111,11 @@ class Solutions(NamedTuple):
         return html.section("Solutions", html.table(rows), html.table(largest, header))
 
 
-def solutions(model, starts=1000, *, merge_tol=1e-2, verbose=False, **options):
-    """Distinct mean-field solutions of a model, by `tap` from many starts.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    starts : int or array of shape (n_starts, n_units)
-        Data, or so many samples of the uncoupled units of the first layer (by `rng`, default 0).
-    merge_tol : float, default 1e-2
-        Solutions are the same if no mean of the first layer differs by more, and no variance by
-        more than twice that (relative to the variance where it exceeds 1).
-    verbose : bool, default False
-        Whether to show on stderr how many starts are done.
-    **options
-        Options of `fastmf.tap`: order, tol, max_iter, n_threads, rng and so on.
-
-    Returns
-    -------
-    Solutions
-
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
-    >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
-    >>> found = mf.evaluation.solutions(ferromagnet, starts)
-    >>> len(found.free_energy), np.sort(found.counts)  # up and down
-    (2, array([ 5, 15]))
-    """
-    if isinstance(starts, int | np.integer) and "rng" not in options:
-        options["rng"] = 0
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer):
-        starts = np.atleast_2d(real_array("starts", starts))
-    else:
-        starts = count("starts", starts)
-    if flag("verbose", verbose) and options.keys().isdisjoint(_OPTIONS_OF_ROWS):
-        if isinstance(starts, int | np.integer):
-            starts = drawn_starts(model, starts, options["rng"])
-        parts = [starts[k : k + _FOLLOWED_STARTS] for k in range(0, len(starts), _FOLLOWED_STARTS)]
-        what = f"parts of {_FOLLOWED_STARTS} starts"
-        reached = [_Reached.of(tap(model, part, **options)) for part in followed(parts, what, True)]
-        return distinct_solutions(_Reached.joined(reached), merge_tol)
-    return distinct_solutions(tap(model, starts, **options), merge_tol)
-
-
-class _Reached(NamedTuple):
-    """Parts of the rows of a `FixedPoint` that `distinct_solutions` reads."""
-
-    mean: tuple
-    var: tuple
-    log_partition: np.ndarray
-    converged: np.ndarray
-
-    @classmethod
-    def of(cls, found):
-        layers = [x if isinstance(x, tuple) else (x,) for x in (found.mean, found.var)]
-        return cls(*layers, found.log_partition, found.converged)
-
-    @classmethod
-    def joined(cls, parts):
-        layers = [
-            tuple(map(np.concatenate, zip(*(part[k] for part in parts), strict=True)))
-            for k in (0, 1)
-        ]
-        return cls(*layers, *(np.concatenate([part[k] for part in parts]) for k in (2, 3)))
-
-
 def distinct_solutions(reached, merge_tol=1e-2):
-    """The distinct ones among fixed points, as `Solutions`.
-
-    Parameters
-    ----------
-    reached : FixedPoint
-        One row per start, with `log_partition`.
-    merge_tol : float
-
-    Returns
-    -------
-    Solutions
-    """
-    return solutions_of(reached, *distinct(reached, merge_tol))
+    """The distinct ones among fixed points, as `Solutions`."""
+    rows, members = distinct(reached, merge_tol)
+    points = some_rows(reached, rows) if isinstance(reached, FixedPoint) else None
+    return solutions_of(reached, rows, members)._replace(fixed_points=points)
 
 
 def solutions_of(reached, rows, members):
@@ -202,21 +133,7 @@ def solutions_of(reached, rows, members):
 
 
 def distinct(reached, merge_tol=1e-2):
-    """Indices of the distinct ones among fixed points, largest log-partition first.
-
-    Parameters
-    ----------
-    reached : FixedPoint
-        One row per start, with `log_partition`.
-    merge_tol : float
-        Solutions are the same if no mean of the first layer differs by more, and no variance by
-        more than twice that (relative to the variance where it exceeds 1).
-
-    Returns
-    -------
-    rows, members : arrays
-        As for `merge`.
-    """
+    """Indices of the distinct ones among fixed points, largest log-partition first."""
     order = np.argsort(-np.asarray(reached.log_partition), kind="stable")
     means, var = (
         part[0] if isinstance(part, tuple) else part for part in (reached.mean, reached.var)
@@ -233,27 +150,6 @@ def distinct(reached, merge_tol=1e-2):
 def phases(model, reached, order=2, merge_tol=1e-2):
     """Log-weights of the distinct mean-field solutions as phases of their own.
 
-    Parameters
-    ----------
-    model : RBM or DBM
-    reached : FixedPoint
-        One row per start, with `log_partition`.
-    order : {1, 2, 3}, default 2
-        Order of the mean-field equations solved; barriers leave out terms of third order.
-    merge_tol : float, default 1e-2
-        See `distinct`.
-
-    Returns
-    -------
-    rows : array of shape (n_distinct,)
-        The distinct solutions of finite log-partition, largest first.
-    log_weights : array of shape (n_distinct,)
-        Their log-partitions, plus log(1 - exp(-barrier / 0.1)) where a barrier has been computed:
-        by how much, in nats, the log-partition falls below that of the solution on the line to the
-        nearest one of larger log-partition. -inf without a barrier.
-
-    Notes
-    -----
     During learning a solution may split into two of nearly the same log-partition, with a barrier
     of some hundredths of a nat between them, and be one again an epoch later; iterations that have
     not quite converged give such pairs too. Counting two instead of one changes the log-partition
@@ -312,23 +208,6 @@ def _log_partition_at(model, b, a, order):
 def merge(means, order=None, merge_tol=1e-2):
     """Merge rows that agree within a tolerance.
 
-    Parameters
-    ----------
-    means : array of shape (n_rows, n_units)
-    order : array of shape (n_rows,) or None
-        The order in which rows are compared; the first of those that agree represents them.
-    merge_tol : float
-        Rows no entry of which differs by more from that of a representative are merged with it.
-
-    Returns
-    -------
-    rows : array of shape (n_distinct,)
-        The representatives.
-    members : array of shape (n_rows,)
-        For every row, the position in `rows` of its representative.
-
-    Notes
-    -----
     Rows are looked up in a k-d tree of a few numbers each, and compared in full only if these
     agree: 10,000 distinct rows of 784 units take a few seconds.
     """

@@ -11,6 +11,7 @@ W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the ord
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.fixed_point import with_check
+from fastmf.inference.fixed_point import Question, with_check
 from fastmf.inference.mean_field import _sparse_free_energy, gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
@@ -27,12 +28,18 @@ from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.inference.mean_field.reliability import FixedPointCheck, check_at_tilts
+from fastmf.inference.mean_field.mixture import (
+    N_CHECKED_STARTS,
+    mixture,
+    mixture_of_starts,
+    tilt_of,
+)
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import is_integrated
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 
@@ -132,36 +139,8 @@ def tap(
     Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
     `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
     in which they are updated one after another, whatever the schedule.
-    Reading `reliable` or `message` of the result checks converged rows of orders 2 and 3. Where
-    exact sums take up to some 0.5 s for all rows (a fully visible machine of about 20 dense units
-    for one row or 14 for 50, a graph of small width, or a smaller layer of about 15 discrete
-    units), these decide: a row is reliable if its log-partition is within 1 nat of them, and its
-    means or probabilities within 0.05 of their range on average and 0.2 each, where a Gaussian
-    unit's range is 4 standard deviations. A row with `init` may be one solution of several: if its
-    log-partition leaves it a share w below 3/4 of the weight, means may differ by 1 - w more, and
-    the following checks are made, too. Elsewhere rows are checked against a naive mean-field bound
-    found from the row's means, without `init` also from other starts; for discrete units also
-    whether the fixed point is stable, which it is not in a spin glass, and in binary machines at
-    order 2 whether the third order in the couplings exceeds both 1 nat and the second, or single
-    pairs contribute 1 nat in other orders than the second. Other discrete units have that check of
-    pairs, too; messages of belief propagation are sent from their means (where tables have at most
-    2^22 numbers), which may change means or probabilities by 0.07 of their range and the
-    log-partition by 0.4 nats; and without `init` they are solved again from their lowest and
-    highest values and other starts: a row is not reliable where another solution with a
-    log-partition at most 3 nats below has other means. See
-    `fastmf.inference.mean_field.reliability`. No check of this kind is complete: a row may be a
-    solution of small weight. It takes about as long as 150 sweeps, with more values some three
-    times as long, and is not made otherwise.
-    Figures without exact sums: of 1,596 random Potts machines 366 were wrong (by 1 nat, a
-    probability by 0.2, or all by 0.05 on average): 11 of them pass, and none of 1,021 that are
-    right (within 0.2 nats and 0.05) does not. Of machines trained on 20,000 (500 units:
-    10,000) images of MNIST with 25, 100 and 500 hidden units, and on scikit-learn's digits with 25
-    and 100, none of 1,500 solutions from data was flagged; without `init` one of the seven was,
-    whose log-partition is 8 nats too low as that of the machine. All solutions of a
-    Sherrington-Kirkpatrick machine below its critical temperature were, and of 300 random RBMs of
-    up to 11 x 11 spins none that is off by less than 0.1 nats, 95% of those off by 1 to 3 nats and
-    all that are off by more.
-    With Gaussian units that are integrated out there are no checks but exact sums.
+    Reading `reliable` or `message` of the result compares converged rows with exact sums or other
+    methods: see `FixedPoint.reliable`.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
     accelerated or oscillates these are therefore evaluated at the average of the old and the new
@@ -186,9 +165,8 @@ def tap(
     >>> mf.tap(model, clamp=given).mean[0][:2]
     array([1., 1.])
     """
+    check_machine(model)
     if n_starts is not None:
-        from fastmf.inference.mean_field.mixture import mixture_of_starts  # which needs tap
-
         options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
                    "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,
                    "history": history, "log_partition": log_partition}  # fmt: skip
@@ -204,9 +182,7 @@ def tap(
                    "acceleration": acceleration, "history": history,
                    "log_partition": log_partition, "n_threads": n_threads}  # fmt: skip
         found = gaussian_layers.solve(model, tap, init, tilts, rng, **options)
-        if order == 1:
-            return found
-        return with_check(found, check_at_tilts(tap, model, tilts, init is None))
+        return _with_question(found, model, tilt_of(model, *tilts), order, init is None)
     model = finite_machine("tap", model)
     layout = _layout(model, order, schedule)
     settings = TapSettings(
@@ -225,11 +201,14 @@ def tap(
     parts = model, layout, record, tilt, order, n_workers
     values = _log_partition(*parts) if log_partition else None
     found = result(layout, record, values, single=n_rows is None)
-    if order == 1:  # its log-partition is a bound itself
-        return found
     if layout.sparse:
         tilt = tilt._make(layout.split(part) for part in tilt)
-    return with_check(found, FixedPointCheck(tap, model, tilt, order == 2, init is None))
+    return _with_question(found, model, tilt, order, init is None)
+
+
+def _with_question(found, model, tilt, order, whole):
+    mixed = partial(mixture, partial(tap, order=order), N_CHECKED_STARTS)
+    return with_check(found, Question(model, tilt, whole, mixed))
 
 
 def tap_of_means(model, init, *, order=2, max_iter=1000, **options):
@@ -248,21 +227,6 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
     """The result of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
-
-    Parameters
-    ----------
-    model : RBM
-    X : array of shape (n_rows, n_visible)
-    hidden : tuple of three arrays of shape (n_rows, n_hidden)
-        Fields, means and variances of the hidden units given X.
-    order : {1, 2, 3}
-    n_sweeps : int
-    n_threads : int or None
-
-    Returns
-    -------
-    FixedPoint
-        Without log-partitions.
     """
     layout = _layout(model, order, "blocked")
     state = np.zeros((4, len(X), layout.n_units), model.dtype)

@@ -199,40 +199,75 @@ def _posterior(part, log_odds, scale, slab, blocks=None, tol=MIXTURE_TOL):
     """Posterior of one part with parameters that are known."""
     n = len(part.y)
     blocks = _blocks(part.X, scale) if blocks is None else blocks
-    if slab == "gaussian":
-        return _gaussian_posterior(part, np.full(n, log_odds), np.full(n, scale**2), blocks)[0]
-    change, variance, result = np.zeros(n), np.full(n, scale**2), None
+    change, variance, result, moved = np.zeros(n), np.full(n, scale**2), None, 0.0
     for _ in range(MAX_MIXTURES):
         found, result = _gaussian_posterior(part, log_odds + change, variance, blocks, result)
-        mixture = _cauchy(found, variance, scale)
-        moved = np.append(mixture.change - change, np.log(mixture.variance / variance))
-        change, variance = mixture.change, mixture.variance
-        if abs(moved).max() < tol:
+        if slab == "gaussian":
             break
-    evidence = found.log_evidence
+        mixture = _cauchy(*found[1:], variance, scale)
+        moved = abs(np.append(mixture.change - change, np.log(mixture.variance / variance))).max()
+        change, variance = mixture.change, mixture.variance
+        if moved < tol:
+            break
+    evidence = result.log_evidence + part.log_scale
     evidence += (np.logaddexp(0, log_odds + change) - np.logaddexp(0, log_odds)).sum()
-    p, mean = found.probability, mixture.mean
-    std = np.sqrt(p * mixture.spread + p * (1 - p) * mean**2)
-    converged = found.converged and abs(moved).max() < tol
-    return Effects(found.log_odds, p * mean, std, log_odds, scale, evidence, converged)
+    posterior_odds, mean, spread = found if slab == "gaussian" else (found[0], *mixture[2:])
+    p = sigmoid(posterior_odds)
+    std = np.sqrt(p * spread + p * sigmoid(-posterior_odds) * mean**2)
+    converged = result.converged and moved < tol
+    return Effects(posterior_odds, p * mean, std, log_odds, scale, evidence, converged)
 
 
 def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
-    """Posterior with the normal slab of each effect, and the fixed point."""
+    """Log-odds, moments of effects that are not zero, and the fixed point, with normal slabs."""
     prior = GaussBernoulli(np.zeros(len(part.y)), 1 / variance, log_odds)
     model = SparseLinearModel(part.X, part.y, 1.0, prior)
     tol = EDGE_TOL / np.sqrt(np.square(part.X).sum(0).max())
     result = robust_solution(model, init, tol=tol, blocks=blocks)
-    log_odds = prior.tilted_log_odds(result.b, result.a)
-    if (p := result.inclusion_probability) is not None:
-        # Near 0 and 1 probabilities are rounded, and cavities say enough.
-        inner = (p > 1e-12) & (p < 1 - 1e-12)
-        p = np.where(inner, p, 0.5)
-        log_odds = np.where(inner, np.log(p) - np.log1p(-p), log_odds)
-    evidence = result.log_evidence + part.log_scale
-    deviation = np.sqrt(np.maximum(result.var, 0))
-    found = Effects(log_odds, result.mean, deviation, np.nan, np.nan, evidence, result.converged)
+    precision, linear = part.X.T @ part.X, part.X.T @ part.y
+    members = [np.flatnonzero(blocks == label) for label in np.unique(blocks)]
+    if len(members) > 1:
+        T = np.diag(result.sites[1])
+        for own, matrix in result.block_sites or ():
+            T[np.ix_(own, own)] = matrix
+        covariance = linalg.inv(precision + T)
+        mean = covariance @ (linear + result.sites[0])
+    found = np.empty((3, len(part.y)))
+    for own in members:
+        g, P = linear[own], precision[np.ix_(own, own)]
+        if len(members) > 1:
+            P = linalg.inv(covariance[np.ix_(own, own)])
+            g, P = P @ mean[own] - result.sites[0, own], P - T[np.ix_(own, own)]
+        found[:, own] = _enumerated(P, g, log_odds[own], variance[own])
     return found, result
+
+
+def _enumerated(precision, linear, log_odds, variance):
+    """Log-odds, and means and variances of effects that are not zero, by all patterns of a block.
+
+    Effects enter the patterns one by one: a pivot of (1 + D P D, D g), with D the deviations of the
+    slabs, turns the patterns without an effect into those with it.
+    """
+    c, D = len(linear), np.sqrt(variance)
+    A, logs = np.zeros((1, c + 1, c + 1)), np.zeros(1)
+    A[0, :c, :c] = np.eye(c) + D[:, None] * precision * D
+    A[0, :c, c] = A[0, c, :c] = D * linear
+    for i in range(c):
+        column = A[:, i] / A[:, i, i, None]
+        pivoted = A - A[:, i, :, None] * column[:, None]
+        pivoted[:, i] = pivoted[:, :, i] = column
+        pivoted[:, i, i] = -1 / A[:, i, i]
+        logs = np.append(logs, logs + log_odds[i] - np.log(A[:, i, i]) / 2)
+        A = np.concatenate([A, pivoted])
+    logs = logs - A[:, c, c] / 2
+    included = np.arange(len(logs))[:, None] >> np.arange(c) & 1 == 1
+    with_effect = np.where(included, logs[:, None], -np.inf)
+    total = logsumexp(with_effect, axis=0)
+    without = logsumexp(np.where(included, -np.inf, logs[:, None]), axis=0)
+    weights, means = np.exp(with_effect - total), A[:, :c, c]
+    mean = (weights * means).sum(0)
+    spread = (weights * ((means - mean) ** 2 - np.einsum("kii->ki", A)[:, :c])).sum(0)
+    return total - without, D * mean, variance * spread
 
 
 class CauchySlab(NamedTuple):
@@ -254,11 +289,8 @@ class CauchySlab(NamedTuple):
     spread: np.ndarray
 
 
-def _cauchy(found, variance, scale):
-    """The `CauchySlab` of effects with normal slabs of these variances."""
-    p = np.maximum(found.probability, np.finfo(float).tiny)
-    mean = found.mean / p
-    spread = np.maximum((found.std**2 + found.mean**2) / p - mean**2, 1e-12 * variance)
+def _cauchy(mean, spread, variance, scale):
+    """The `CauchySlab` of effects of these moments if they are not zero, with normal slabs."""
     # A mixture over the patterns of other effects can be as wide as the slab.
     precision = np.maximum(1 / spread - 1 / variance, 1e-6 / spread)
     m, v = mean / spread / precision, 1 / precision

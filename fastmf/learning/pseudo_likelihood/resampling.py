@@ -3,6 +3,7 @@
 import numpy as np
 from scipy import linalg
 
+from fastmf.learning.pseudo_likelihood.existence import decided
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -27,19 +28,28 @@ class Refits:
         Its maximum.
     l1, tol : float
         As for the solvers.
+    seconds : float
+        As for `fastmf.learning.pseudo_likelihood.existence.decided`.
     """
 
-    def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
+    def __init__(self, objective, parameters, l1=0.0, tol=1e-5, seconds=10.0):
         self.objective, self.parameters, self.l1, self.tol = objective, parameters, l1, tol
-        self.factor = None
+        self.factor, self.seconds = None, seconds
         few = objective.n_parameters <= MAX_FACTORISED_PARAMETERS
         # Objectives with a gauge have no coordinates for L-BFGS.
         if not l1 and (few or objective.singular):
             self.factor = linalg.cho_factor(objective.hessian(parameters))
 
     def maximum(self, weights):
-        """`Fit` for these weights of the rows; those of weight 0 are left out."""
-        objective, tol = self.objective.reweighted(weights), self.tol
+        """`Fit` for these weights of the rows, not stopped if there is no maximum."""
+        objective = self.objective.reweighted(weights)
+        found = self._stationary(objective)
+        exists = decided(objective, found.parameters, self.l1, self.seconds).exists is not False
+        return found._replace(stopped=found.stopped and exists)
+
+    def _stationary(self, objective):
+        """`Fit` where the predicted rise is small, as it also is on the way to infinity."""
+        tol = self.tol
         if self.factor is None:
             return lbfgs(objective, self.parameters, l1=self.l1, tol=tol)
         point, last = self.parameters, np.inf

@@ -171,3 +171,24 @@ def test_progress_of_a_selection_is_shown_on_demand(monkeypatch, capsys):
             assert lines[1] == f"1/{total} {what}" and len(lines) <= total
     with pytest.raises(TypeError, match="verbose"):
         mf.OrdinalMachine(verbose="yes").fit(X)
+
+
+@pytest.mark.parametrize("slab", ["gaussian", "cauchy"])
+@pytest.mark.parametrize("options", [{}, {"inclusion_probability": None, "scale": None}])
+def test_edges_beyond_doubt_are_included(slab, options):
+    """A Bayes factor is about exp(z^2 / 2 - log(scale / error))."""
+    rng = np.random.default_rng(5)
+    states = all_states(5)
+    couplings = np.triu(rng.choice([0.0, 0.5, -0.4], (5, 5)), 1)
+    p = np.exp((states @ couplings * states).sum(1))
+    X = states[rng.choice(len(states), 20_000, p=p / p.sum())]
+    machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+    pairs = np.triu_indices(5, 1)
+    z = machine.couplings_[pairs] / machine.standard_errors()[0][pairs]
+    found = machine.edge_inclusion(slab=slab, **options)
+    assert found.converged and (abs(z) > 8).sum() > 3
+    assert (found.probability[pairs][abs(z) > 8] > 0.999).all()
+    assert (found.log_bayes_factor[pairs][abs(z) > 8] > 20).all()
+    rest = mf.FullyVisibleBoltzmannMachine().fit(rng.choice([-1, 1], (20_000, 5)))
+    both = mf.compare_groups(machine, rest).probability[pairs]
+    assert (both[abs(z) > 12] > 0.999).all()

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from network_data import table
+from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.estimators.common.runs import generator_of
@@ -127,11 +128,13 @@ def test_whole_clusters_are_drawn(kind):
 
 
 def test_stability_of_fewer_rows(machine):
-    found = machine.stability(40, [0.05, 0.5, 0.95], rng=1)
+    with pytest.warns(ConvergenceWarning, match="have no maximum"):  # of 5% of the rows
+        found = machine.stability(40, [0.05, 0.5, 0.95], rng=1)
     assert found.strength.shape == found.converged.shape == (3, 40)
-    means = found.strength.mean(1)
+    assert found.converged[:2].all() and not found.converged[2].all()
+    means = np.nanmean(found.strength, axis=1)
     assert means[0] > 0.98 and means[0] > means[1] > means[2]
-    assert found.coefficient("strength", 0.5) in (0.5, 0.95)
+    assert found.coefficient("strength", 0.5) == 0.5
     assert found.coefficient(correlation=1.1) == 0.0
     # The same by hand: rows without some of them, fitted anew.
     X, rng = table(), np.random.default_rng(0)

@@ -233,7 +233,7 @@ def test_a_unit_that_is_constant_where_it_counts_has_no_maximum(l2):
     if l2:
         assert machine.fit(X).existence_.exists
         return
-    with pytest.warns(ConvergenceWarning, match="units are constant"):
+    with pytest.warns(ConvergenceWarning, match="units that are constant"):
         machine.fit(X)
     assert machine.existence_.exists is False
     assert machine.existence_.units == (4,)

@@ -113,11 +113,11 @@ def test_what_takes_no_graph(options):
         FullyVisibleBoltzmannMachine(graph=EDGES, **options).fit(table())
 
 
-def test_separated_data_are_not_said_to_have_a_maximum():
+def test_separated_data_have_no_maximum():
     X = np.array([[1, 1, 1, -1, 1], [-1, -1, 1, 1, 1], [1, 1, -1, 1, -1]] * 4, float)
-    with pytest.warns(UserWarning, match="not decided"):
+    with pytest.warns(UserWarning, match="no maximum exists: the data separate units"):
         machine = FullyVisibleBoltzmannMachine(graph=EDGES).fit(X)
-    assert machine.existence_.exists is None
+    assert machine.existence_.exists is False
 
 
 @pytest.mark.parametrize("kind", ["binary", "potts"])
@@ -196,9 +196,8 @@ def test_existence_of_several_states():
     X = labels(1)
     assert PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(X).existence_.exists
     never = X[~((X[:, 0] == 1) & (X[:, 2] == 1))]  # two states of positions that are not neighbours
-    with pytest.warns(UserWarning, match="not decided"):
-        machine = PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(never)
-    assert machine.existence_.exists is None
+    machine = PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(never)
+    assert machine.existence_.exists and machine.converged_
     met = X[~((X[:, 0] == 1) & (X[:, 1] == 2))]
     with pytest.warns(UserWarning, match="never meet"):
         machine = PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(met)

@@ -50,15 +50,70 @@ def test_two_effects_in_one_block_have_two_sets():
     assert sorted(tuple(np.sort(found.features)) for found in sets) == [(0, 1), (6,)]
 
 
-@pytest.mark.parametrize("blocks", ["auto", None])
-def test_sets_reach_across_blocks(blocks):
-    """What stands for a feature may be in another block, or in none."""
+def test_sets_reach_across_blocks():
+    """A feature and its copies may be in several blocks."""
     X, y, _ = locus(3, correlation=0.93)
-    labels = None if blocks is None else np.arange(60) // 6
+    labels = np.arange(60) // 6
     sets = mf.SpikeSlabRegressor(blocks=labels, expected_model_size=1).fit(X, y).credible_sets()
     whole = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, y).credible_sets()
     assert len(sets) == len(whole) == 1
     assert len(np.setxor1d(sets[0].features, whole[0].features)) <= 2
+
+
+def single_effects(X, y, n_effects=4, noise=1.0, variance=0.25):
+    """Probabilities of the place of each of some effects: a sum of single effects (SuSiE)."""
+    p, squares = X.shape[1], (X * X).sum(0)
+    alpha, mean = np.full((n_effects, p), 1 / p), np.zeros((n_effects, p))
+    for _ in range(100):
+        for k in range(n_effects):
+            others = (alpha * mean).sum(0) - alpha[k] * mean[k]
+            z = X.T @ (y - X @ others)
+            spread = 1 / (squares / noise + 1 / variance)
+            mean[k] = spread * z / noise
+            log_bf = mean[k] ** 2 / (2 * spread) + np.log(spread / variance) / 2
+            alpha[k] = np.exp(log_bf - np.logaddexp.reduce(log_bf))
+    return alpha
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("options", [{}, {"blocks": None}, {"average_parameters": True}])
+def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
+    """At most the sum of inclusion probabilities, and at least the largest."""
+    rng = np.random.default_rng(seed)
+    steps = rng.normal(size=(300, 40)) * rng.choice([0.05, 0.4], 40)
+    X = np.cumsum(steps, axis=1) * rng.choice([-1, 1], 40)
+    X = (X - X.mean(0)) / X.std(0)
+    y = 0.4 * X[:, [10, 30]].sum(1) + rng.normal(size=300)
+    model = mf.SpikeSlabRegressor(**options).fit(X, y)
+    included = model.inclusion_probability_
+    alpha = single_effects(X, y - y.mean())
+    for found in model.credible_sets():
+        held = included[found.features]
+        assert held.max() - 1e-12 <= found.probability <= held.sum() + 1e-12
+        assert found.probability >= 0.95 - 1e-9
+        if model.reliable_:
+            assert alpha[:, found.features].sum(1).max() > 0.8
+    for group in ([3], [30], [9, 10, 11], rng.choice(40, 20, replace=False), range(40)):
+        group = np.array(group)
+        joint = model.group_inclusion_probability(group)
+        assert included[group].max() - 1e-12 <= joint <= min(included[group].sum(), 1) + 1e-12
+
+
+@pytest.mark.parametrize("n_copies, jitter", [(320, 0.0), (400, 0.02)])
+def test_sets_of_very_many_copies(n_copies, jitter):
+    """Copies are exchangeable: a set of 95 % has 95 % of them."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(100, 1))
+    copies = base + jitter * rng.normal(size=(100, n_copies))
+    X = np.hstack([copies, rng.normal(size=(100, 10))])
+    model = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, X[:, 5] + rng.normal(size=100))
+    (found,) = model.credible_sets()
+    assert 0.85 * n_copies < len(found.features) < n_copies
+    assert 0.95 <= found.probability <= model.inclusion_probability_[found.features].sum() + 1e-9
+    assert model.group_inclusion_probability(np.arange(n_copies)) > 0.98
+    half = model.group_inclusion_probability(np.arange(0, n_copies, 2))
+    assert half == pytest.approx(0.5, abs=0.15)
 
 
 def test_noise_has_no_sets_and_known_features_are_in_none():

@@ -183,3 +183,15 @@ def test_a_fixed_seed_gives_the_same_draws():
     for n, error in ((0, ValueError), (2.5, TypeError)):
         with pytest.raises(error, match="n must be"):
             model.sample_coefficients(n, 0)
+
+
+@pytest.mark.parametrize("kind", [mf.SpikeSlabRegressor, mf.SpikeSlabClassifier])
+def test_constant_columns_have_no_effect(kind):
+    X, y = data()
+    X[:, 2] = 3.0
+    model = kind(unpenalised=[6]).fit(X, y if kind is mf.SpikeSlabRegressor else y > 0)
+    coef, var = np.ravel(model.coef_), np.ravel(model.coef_var_)
+    assert model.inclusion_probability_[2] == coef[2] == var[2] == 0
+    assert model.inclusion_probability_[6] == 1 and coef[6] != 0
+    assert not model.sample_coefficients(50, 0)[:, 2].any()
+    assert model.group_inclusion_probability([2]) == 0

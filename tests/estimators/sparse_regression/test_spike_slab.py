@@ -202,7 +202,7 @@ def test_a_constant_feature_is_as_if_it_were_zero(dtype):
     fitted = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
     zero = mf.SpikeSlabRegressor(**KNOWN).fit(X * dtype([1, 1, 0]), y)
     np.testing.assert_allclose(fitted.coef_, zero.coef_, atol=1e-9)
-    np.testing.assert_allclose(fitted.inclusion_probability_[2], 0.3)
+    assert fitted.inclusion_probability_[2] == zero.inclusion_probability_[2] == 0
     rows = np.array([[0, 0, 0.1], [1, 1, 1.1]], dtype)
     other = np.array([[0, 0, 0], [1, 1, 1]], dtype)
     for ours, theirs in zip(*(m.predict(r, return_std=True) for m, r in

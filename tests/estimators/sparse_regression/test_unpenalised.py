@@ -152,7 +152,7 @@ def test_dependent_and_too_many_columns():
     # A feature that is a combination of unpenalised ones says nothing more.
     with_copy = np.concatenate([X, X[:, :1] + X[:, 1:2]], axis=1)
     fitted = mf.SpikeSlabRegressor(unpenalised=[0, 1], **KNOWN).fit(with_copy, y)
-    assert fitted.coef_[6] == 0 and fitted.inclusion_probability_[6] == pytest.approx(0.3)
+    assert fitted.coef_[6] == fitted.inclusion_probability_[6] == 0
 
 
 @pytest.mark.parametrize("estimator", [mf.SpikeSlabRegressor, mf.SpikeSlabClassifier])

@@ -7,11 +7,9 @@ from graph_models import Graph
 import fastmf as mf
 from fastmf.inference.bp.loop_series import (
     loop_correction,
-    loops_of_spins,
     spin_correlations,
     state_covariances,
 )
-from fastmf.models._graph import pairwise_graph
 
 
 def walk_matrix(sizes, edges, covariances):
@@ -104,65 +102,3 @@ def test_rows_and_several_starts():
     assert np.isclose(found.loop_correction[1], alone.loop_correction)
     several = mf.belief_propagation(graph.machine(), field=fields[1], n_starts=4, rng=0)
     assert np.isclose(several.loop_correction, alone.loop_correction, rtol=1e-5)
-
-
-def loops_at(model, **options):
-    """The loops of a machine of spins at the beliefs of sum-product."""
-    graph, found = pairwise_graph(model), mf.belief_propagation(model, tol=1e-12, **options)
-    assert found.converged
-    p = (1 + found.mean) / 2
-    return loops_of_spins(p, 1 - p, 4 * graph.values, graph.edges), found
-
-
-def test_two_orders_are_right_for_a_cycle():
-    for coupling in (0.9, -0.9):
-        couplings = np.diag(np.full(6, 0.9), 1)
-        couplings[0, 6] = coupling
-        machine = mf.BoltzmannMachine(couplings + couplings.T, mf.Ising(np.full(7, 0.3)))
-        loops, found = loops_at(machine)
-        error = mf.exact(machine).log_partition - found.log_partition
-        assert np.isclose(2 * loops.both - loops.first, error, rtol=1e-6)
-        assert abs(loops.first - error) > 1e-5
-
-
-def test_changes_of_beliefs_are_derivatives_of_two_orders():
-    rng, n, step = np.random.default_rng(3), 9, 1e-4
-    upper = np.triu(0.4 * rng.normal(size=(n, n)), 1)
-    model = mf.BoltzmannMachine(upper + upper.T, mf.Ising(rng.normal(size=n)))
-    changes = loops_at(model)[0].changes
-    assert abs(changes).max() > 1e-3
-    for k in range(n):
-        ends = [loops_at(model, field=sign * step * np.eye(n)[k])[0] for sign in (1, -1)]
-        slope = np.subtract(*(end.both for end in ends)) / (2 * step)
-        assert np.isclose(changes[k], slope / 2, rtol=1e-4, atol=1e-9)
-
-
-def test_certain_units_have_no_changes():
-    p = np.array([1.0, 0.0, 0.3, 0.6])
-    loops = loops_of_spins(p, 1 - p, np.ones(4), np.array([[0, 1], [1, 2], [2, 3], [0, 3]]))
-    assert abs(loops.first) + abs(loops.both) + abs(loops.changes).max() < 1e-14
-
-
-def test_a_nearly_certain_pair_outside_of_cycles_changes_nothing():
-    """Terms of its derivative that cancel are 1e16 times as large as what a rounding leaves."""
-    for other in (1.0001, 1.00001):
-        p = np.array([6.7539481e-9, 1 - 6.7539481e-9 * other])
-        loops = loops_of_spins(p, 1 - p, np.array([-50.0]), np.array([[0, 1]]))
-        assert abs(loops.first) < 1e-6 and abs(loops.changes).max() < 1e-10
-
-
-def test_spin_glasses_have_no_second_order():
-    rng, n = np.random.default_rng(0), 40
-    upper = np.triu(rng.normal(size=(n, n)), 1)
-    model = mf.BoltzmannMachine((upper + upper.T) / 4, mf.Ising(np.zeros(n)))
-    loops = loops_of_spins(np.full(n, 0.5), np.full(n, 0.5), *spins_of(0.05 * model.couplings))
-    assert np.isfinite(loops.both) and loops.changes is not None
-    graph = pairwise_graph(model)
-    signs = rng.choice([-1.0, 1.0], len(graph.edges)) * np.log((1 + 0.2) / (1 - 0.2)) * 2
-    loops = loops_of_spins(np.full(n, 0.5), np.full(n, 0.5), signs, graph.edges)
-    assert np.isnan(loops.both) and loops.changes is None
-
-
-def spins_of(couplings):
-    graph = pairwise_graph(mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(len(couplings)))))
-    return 4 * graph.values, graph.edges

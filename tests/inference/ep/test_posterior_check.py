@@ -8,11 +8,11 @@ import pytest
 from kernel_cases.regression import exact, problem
 
 import fastmf as mf
+from fastmf.inference.ep.inclusion_patterns import _proper_start
 from fastmf.inference.ep.model_chains import InclusionPosterior
 from fastmf.inference.ep.posterior_check import (
     Comparison,
     _candidates,
-    _proper_start,
     compared,
     reason_of,
 )

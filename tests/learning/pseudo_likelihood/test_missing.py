@@ -272,7 +272,7 @@ def test_categories_that_nobody_has_are_named(l2_field):
     if l2_field:
         assert positions.fit(X).converged_ and positions.existence_.exists
     else:
-        with pytest.warns(ConvergenceWarning, match="states were never seen"):
+        with pytest.warns(ConvergenceWarning, match="states that were never seen"):
             positions.fit(X)
         assert positions.existence_.exists is False and positions.existence_.units == (2,)
     assert positions.n_iter_ < 50

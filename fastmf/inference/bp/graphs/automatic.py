@@ -6,14 +6,15 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, INFEASIBLE
 from fastmf.inference.bp.graphs.elimination import eliminated_units
-from fastmf.inference.bp.graphs.results import graph_beliefs
+from fastmf.inference.bp.graphs.results import all_right, graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved
-from fastmf.inference.bp.reliability import MAX_SWEEPS, N_STARTS
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import replaced, with_check
-from fastmf.inference.mean_field.exact_check import is_small
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
+from fastmf.models._quick_elimination import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.
-MAX_TABLE_ENTRIES = 2**25
+MAX_TABLE_ENTRIES = 2**28
 
 
 def automatic(options, units, n_rows, solve):
@@ -35,9 +36,9 @@ def automatic(options, units, n_rows, solve):
     one = solve(options)
     if np.all(one.reliable):
         return one
-    sweeps = min(options.max_iter, MAX_SWEEPS)
+    sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
     rng = 0 if options.rng is None else options.rng
-    several = solve(replace(options, n_starts=N_STARTS, rng=rng, max_iter=sweeps))
+    several = solve(replace(options, n_starts=N_CHECKED_STARTS, rng=rng, max_iter=sweeps))
     if not np.any(several.converged & ~np.atleast_1d(one.reliable)):
         return one
     several.__dict__["method"] = "several starts"
@@ -67,4 +68,4 @@ def _certain(found):
     message = np.where(found.converged, "exact, by elimination", found.message)
     found = replaced(found, method="elimination", message=message[()])
     found.__dict__["_loops"] = lambda found: np.zeros(np.size(found.converged))
-    return with_check(found, lambda found: [""] * np.size(found.converged))
+    return with_check(found, all_right)

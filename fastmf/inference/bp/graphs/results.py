@@ -1,24 +1,32 @@
 """From rows that have ended to the `GraphBeliefs` that users get."""
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
+from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
+from fastmf.inference.bp.graphs.elimination import best_states
+from fastmf.inference.bp.graphs.loops import LoopTerms
 from fastmf.inference.bp.graphs.radius import spectral_radius
-from fastmf.inference.bp.graphs.reliability import GraphCheck
 from fastmf.inference.bp.graphs.starts import returned_messages
-from fastmf.inference.fixed_point import trace_of, with_check, with_solutions
+from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
+from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.models._quick_elimination import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
+MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take polish=None"
+NO_STATE = "no state is possible"
+UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
-def graph_beliefs(options, units, solved, probability, single, several=None, others=None):
+def graph_beliefs(options, units, solved, probability, single, several=None, mixed=None):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`.
 
     Parameters
@@ -31,8 +39,8 @@ def graph_beliefs(options, units, solved, probability, single, several=None, oth
     single : bool
     several : Several, optional
         Results of the starts of each row.
-    others : callable, optional
-        As `several` of `GraphCheck`.
+    mixed : callable, optional
+        As for `Question`.
     """
     dtype, record = units.model.dtype, solved.record
     mean, var, b, labels = _units(units, solved)
@@ -84,10 +92,49 @@ def graph_beliefs(options, units, solved, probability, single, several=None, oth
         else:
             points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
             with_solutions(found, several.solutions, single)
-        rows_check = GraphCheck(units, record["damping"], points, of_pairs, stable, others)
-        found.__dict__["_loops"] = rows_check.corrections
-        return with_check(found, rows_check)
+        found.__dict__["_loops"] = LoopTerms(units, points, of_pairs)
+        if units.is_forest:  # exact
+            return with_check(found, all_right)
+        return with_check(found, Question(units.model, _tilt_of(units), True, mixed, stable))
+    if options.algorithm == "max":
+        return with_check(found, ModeCheck(units, solved.is_best))
     return found
+
+
+class ModeCheck(NamedTuple):
+    """A comparison of assignments with most probable ones, where elimination is quick."""
+
+    units: object
+    is_best: np.ndarray | None
+
+    def __call__(self, found):
+        """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
+        objective = np.atleast_1d(found.objective)
+        best = objective
+        if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
+            states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
+            if states is None:
+                return None
+            best = np.array([state.objective for state in states])
+        return [self._reason(*pair) for pair in zip(objective, best, strict=True)]
+
+    @staticmethod
+    def _reason(objective, best):
+        if best == -np.inf:
+            return NO_STATE
+        rise = best - objective
+        return MORE_PROBABLE.format(rise) if rise > margin_of(best) else ""
+
+
+def all_right(answer):
+    """The check of rows that are exact."""
+    return [""] * np.size(answer.converged)
+
+
+def _tilt_of(units):
+    """The `Tilt` of the rows of a graph."""
+    clamp = np.full((1, units.model.n_units), np.nan) if units.clamp is None else units.clamp
+    return Tilt(units.field, np.zeros((1, units.model.n_units)), ~np.isnan(clamp))
 
 
 def fixed_points_of(units, solved):
@@ -121,6 +168,8 @@ def _messages(options, solved):
     converged, message = is_converged(status), messages_of(status)
     if solved.optimal is not None and options.polishes:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
+    if solved.is_best is not None:
+        message = np.where(solved.is_best & ~converged, np.char.add(message, UNSURPASSED), message)
     if solved.objective is not None:
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none

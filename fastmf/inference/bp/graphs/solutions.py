@@ -9,7 +9,6 @@ from scipy.sparse import csr_array
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged
 from fastmf.inference.bp.graphs.moves import forest_moves
-from fastmf.inference.bp.graphs.reliability import couplings_of, softmax
 from fastmf.inference.bp.graphs.results import fixed_points_of
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.bp.layer_solutions import COLD, N_SWEEPS
@@ -39,6 +38,8 @@ class Solved(NamedTuple):
     log_partition : array of shape (n_rows,) or None
     pairs, messages, labels : array or None
     optimal, objective : array of shape (n_rows,) or None
+    is_best : bool array of shape (n_rows,) or None
+        Whether no assignment is more probable, by elimination.
     """
 
     record: dict
@@ -49,6 +50,7 @@ class Solved(NamedTuple):
     labels: np.ndarray | None
     optimal: np.ndarray | None
     objective: np.ndarray | None
+    is_best: np.ndarray | None = None
 
 
 def joined(parts):
@@ -172,7 +174,7 @@ def _starts(units, n_starts, rng, more=None):
     p[cold] = _annealed(units, p[cold])
     if more is not None:
         p = np.concatenate([p, more])
-    messages = _messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
+    messages = messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
     messages = returned_messages(messages, units)
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
 
@@ -203,7 +205,7 @@ def _random_beliefs(units, n, rng):
     return (noise == np.repeat(top, sizes, axis=1)).astype(np.float64)
 
 
-def _messages_of(units, beliefs):
+def messages_of(units, beliefs):
     """Log-messages that units with such probabilities send to all neighbours."""
     problem, edges = units.problem()[0], units.graph.edges
     sizes, counts = units.graph.n_states, np.diff(problem.first_value)
@@ -218,3 +220,23 @@ def _messages_of(units, beliefs):
     sending = csr_array((weights, tuple(map(np.concatenate, (rows, columns)))), shape=shape)
     with np.errstate(divide="ignore"):  # what no state allows
         return np.log(beliefs @ sending)
+
+
+def couplings_of(units, smallest=-np.inf):
+    """Couplings of all states, at least the given value, as a symmetric sparse array."""
+    first, tables = units.tables
+    tables = np.maximum(tables, smallest)
+    edges, sizes = units.graph.edges, units.graph.n_states
+    edge = np.repeat(np.arange(len(edges)), np.diff(first))
+    a, b = np.divmod(np.arange(len(tables)) - first[edge], sizes[edges[edge, 1]])
+    start = units.first_state[edges[edge]]
+    n = units.first_state[-1]
+    upper = csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
+    return (upper + upper.T).tocsr()
+
+
+def softmax(units, x):
+    """Probabilities of states from their logarithms, of each row and unit."""
+    starts, sizes = units.first_state[:-1], units.graph.n_states
+    x = np.exp(x - np.repeat(np.maximum.reduceat(x, starts, axis=1), sizes, axis=1))
+    return x / np.repeat(np.add.reduceat(x, starts, axis=1), sizes, axis=1)

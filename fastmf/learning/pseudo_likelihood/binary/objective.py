@@ -26,6 +26,7 @@ from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.existence import Items, look
 from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, CompositeLikelihood
 from fastmf.special import sigmoid, softplus
 
@@ -223,14 +224,29 @@ class PseudoLikelihood(CompositeLikelihood):
             return self._evaluate(parameters).residuals[rows]
         return self.residuals(*self.unpacked(parameters), rows)[0]
 
-    def smallest_residual(self, parameters):
-        """Smallest weight * |x - tanh eta| of all rows and units."""
-        return min(abs(self._residuals_at(parameters, rows)).min() for rows in self.row_blocks())
+    # --- existence of the maximum ---------------------------------------------------------------
 
-    def smallest_field_curvature(self, parameters):
-        """Smallest second derivative by a field, penalty included, but for its sign."""
-        blocks = (self.weighted_sech2(parameters, rows).sum(0) for rows in self.row_blocks())
-        return sum(blocks).min() + self.l2
+    def items(self, l1=0.0):
+        """`Items` of the rows."""
+        states, own = self.rows.states, self.rows.own
+        labels = np.where(states == 0, -1, states > 0)
+        targets = labels if own is states else np.where(own == 0, -1, own > 0)
+        tables, free = [np.array([[-1.0], [1.0]])] * self.n_units, self.l2 == 0
+        remedies = "penalty='firth', more rows or fewer units"
+        coupled, free = self.index[:, 1:] >= 0, (free, free and not l1)
+        return Items(labels, targets, tables, tables, coupled, free, "units", remedies)
+
+    def look(self, parameters):
+        """`Look` at parameters."""
+        smallest, largest = np.inf, 0.0
+        self._evaluate(parameters, once=True)
+        for rows in self.row_blocks():
+            there = self.rows.own[rows] != 0
+            # 2 (1 - p) of each value, times its weight.
+            residuals = abs(self._residuals_at(parameters, rows))
+            smallest = min(smallest, residuals.min(initial=np.inf, where=there) / 2)
+            largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
+        return look(self, parameters, smallest, largest < 1)
 
     # --- second derivatives ---------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ import numpy as np
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
+from fastmf.learning.pseudo_likelihood.existence import Items, look
 from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
 
@@ -169,6 +170,34 @@ class OrdinalLikelihood(CompositeLikelihood):
             gradient = self.packed(by_couplings + by_couplings.T, fields) - self.ridge * parameters
             self._latest = np.array(parameters), value - self.penalty(parameters), gradient
         return self._latest[1], self._latest[2].copy()
+
+    # --- existence of the maximum ---------------------------------------------------------------
+
+    def items(self, l1=0.0):
+        """`Items` of the rows."""
+        labels, fields, scores = self.states.astype(np.int64), [], []
+        for i, size in enumerate(self.thresholds.n_categories):
+            block = self.thresholds.of_item(i)[2]
+            fields.append(np.vstack([np.zeros(block.shape[1]), block]))
+            scores.append(np.arange(float(size))[:, None])
+        l2, l2_field = self.penalties
+        remedies = "merge rare categories, or take more rows or fewer items"
+        return Items(labels, labels, fields, scores, self.index >= 0,
+                     (l2_field == 0, l2 == 0 and not l1), "items", remedies)  # fmt: skip
+
+    def look(self, parameters):
+        """`Look` at parameters."""
+        residual, separates = np.inf, True
+        c = np.arange(self.thresholds.width)[:, None, None]
+        for rows in self._blocks():
+            p, x = self.conditionals(parameters, rows)[0], self.states[rows]
+            there = (c != x) & (c < self.thresholds.n_categories)
+            p_others = np.where(there, p, 0.0).max(0)
+            weighted = self.weights[rows, None] * p
+            residual = min(residual, weighted.min(initial=np.inf, where=there))
+            observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
+            separates = separates and bool((observed > p_others).all())
+        return look(self, parameters, residual, separates)
 
     # --- second derivatives ---------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
-from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, one_hot
+from fastmf.learning.pseudo_likelihood.potts.existence import items_of, looked_at
 from fastmf.models._gauge import PositionStates, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
@@ -175,6 +176,18 @@ class DenseObjective(CompositeLikelihood):
         u, v = self.pairs
         fields = wanted.diagonal()[self.position]
         return np.flatnonzero(np.append(fields, wanted[self.position[u], self.position[v]]))
+
+    def items(self, l1=0.0):
+        """`Items` of the rows."""
+        l2, l2_field, *_ = self.options
+        sizes = self.positions.sizes
+        return items_of(self.labels, self.targets, sizes, self.coupled, (not l2_field, not l2))
+
+    def look(self, parameters):
+        """`Look` at parameters."""
+        couplings, field = self.unpacked(parameters)
+        rows, sizes = (self.labels, self.targets, self.weights), self.positions.sizes
+        return looked_at(rows, sizes, self.items(), DenseCouplings(couplings, sizes), field)
 
     @computed_once
     def _tables(self):

@@ -5,7 +5,8 @@ import pytest
 from graph_models import Graph, cyclic, forests
 
 import fastmf as mf
-from fastmf.inference.bp.graphs import automatic, reliability
+from fastmf.inference.bp.graphs import automatic
+from fastmf.inference.checks import exact_sums
 
 
 def test_small_graphs_are_exact():
@@ -48,7 +49,8 @@ def test_layers():
 
 def test_several_starts_where_tables_are_large(monkeypatch):
     monkeypatch.setattr(automatic, "MAX_TABLE_ENTRIES", 1)
-    monkeypatch.setattr(reliability, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(exact_sums, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(exact_sums, "MAX_NUMBERS", 1)
     couplings = (np.ones((10, 10)) - np.eye(10)) / 2
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(10, 0.02)))
     found, exact = mf.belief_propagation(model, algorithm="auto"), mf.exact(model)
@@ -68,14 +70,14 @@ def test_what_is_not_available():
 
 def test_checks_of_layers_are_kept():
     rng = np.random.default_rng(0)
-    sizes = 30, 20
+    sizes = 60, 40
     layers = [mf.Bernoulli(rng.normal(size=n)) for n in sizes]
     model = mf.RBM(rng.normal(size=sizes) / 2, *layers)
     found, one = mf.belief_propagation(model, algorithm="auto"), mf.belief_propagation(model)
     assert found.method == "belief propagation" and found.reliable == one.reliable
     assert found.message == one.message
     assert abs(found.loop_correction - one.loop_correction) < 1e-4
-    clamp = np.r_[1.0, np.full(29, np.nan)]
+    clamp = np.r_[1.0, np.full(59, np.nan)]
     fixed = mf.belief_propagation(model, clamp=(clamp, None))
     assert fixed.reliable is not None and np.isfinite(fixed.loop_correction)
 

@@ -110,13 +110,3 @@ def test_certain_units_are_finite(size):
     value, gradient = objective.value_and_gradient(size * parameters)
     assert np.isfinite(value) and np.isfinite(gradient).all()
     assert np.isfinite(objective.hessian(size * parameters)).all()
-
-
-def test_the_smallest_residual_and_curvature():
-    objective, parameters = problem(l2=0.1)
-    field_curvatures = objective.hessian(parameters).diagonal()[: objective.n_units]
-    assert objective.smallest_field_curvature(parameters) == pytest.approx(field_curvatures.min())
-    J, h = objective.unpacked(parameters)
-    states = objective.rows.states
-    expected = objective.weights[:, None] * (1 - states * np.tanh(states @ J + h))
-    assert objective.smallest_residual(parameters) == pytest.approx(expected.min(), rel=1e-12)

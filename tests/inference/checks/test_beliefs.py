@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 
 import fastmf as mf
+from fastmf.inference.checks.reasons import Reason
 
 
 def random_machine(strength, seed=0, n=10, units=mf.Ising):
@@ -19,7 +20,7 @@ def test_fixed_point_of_small_weight_is_flagged():
     exact = mf.exact(model).log_partition
     wrong, right = mf.belief_propagation(model, init=down), mf.belief_propagation(model)
     assert wrong.converged and wrong.log_partition < exact - 5
-    assert wrong.reliable == np.False_ and "other fixed points weigh more" in wrong.message
+    assert wrong.reliable == np.False_ and Reason.EXACT in wrong.message
     assert abs(right.log_partition - exact) < 0.1
     assert right.reliable and right.message == "converged"
 
@@ -75,7 +76,7 @@ def test_categorical_units_are_compared_with_exact_sums():
         n_flagged += not right and found.converged
     assert n_flagged
     large = mf.RBM(np.ones((60, 40)) / 99, mf.Categorical(np.zeros((20, 3))), mf.Ising(np.ones(40)))
-    assert mf.belief_propagation(large).reliable is None
+    assert mf.belief_propagation(large).reliable
 
 
 def test_results_without_checks_say_none():
@@ -87,22 +88,8 @@ def test_results_without_checks_say_none():
     assert found.reliable is None and found.unique is None
 
 
-def test_other_starts_and_loops_where_sums_are_not_exact(monkeypatch):
-    monkeypatch.setattr("fastmf.inference.mean_field.exact_check.MAX_NUMBERS", 0)
-    silent, reasons = [], ""
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        weights = abs(rng.normal(size=(10, 9))) * 10 ** rng.uniform(-0.7, 0.3) / 2
-        layers = (mf.Ising(rng.normal(size=n) * 0.3) for n in weights.shape)
-        model = mf.RBM(weights, *layers)
-        found, exact = mf.belief_propagation(model), mf.exact(model)
-        reasons += found.message
-        if found.reliable:
-            pairs = zip(found.mean, exact.mean, strict=True)
-            silent.append(np.mean([abs(a - b).mean() / 2 for a, b in pairs]))
-    assert len(silent) > 5 and max(silent) < 0.2
-    assert "from 20 starts" in reasons
-    field = np.zeros((2, 10))
-    rows = mf.belief_propagation(model, field=field, n_starts=5, rng=0)
+def test_rows_and_mixtures_have_the_same_loop_corrections():
+    model = random_machine(0.3)
+    rows = mf.belief_propagation(model, field=np.zeros((2, 10)), n_starts=5, rng=0)
     alone = mf.belief_propagation(model, n_starts=5, rng=0)
     assert np.allclose(rows.loop_correction, alone.loop_correction, equal_nan=True)

@@ -5,19 +5,18 @@ other fully visible machines one unit after the other is eliminated. Where sums 
 than some tenths of a second for all rows together, none are made.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.inference.mean_field.discrete_units import is_discrete, widths
 from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
-from fastmf.inference.mean_field.second_solutions import is_discrete, widths
 from fastmf.models import BoltzmannMachine
-from fastmf.models._elimination import Marginals, Tables, sum_over_states
-from fastmf.models._elimination_order import elimination_plan
+from fastmf.models._couplings import has_forbidden
+from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._narrow_graphs import n_entries_of, reduction_of, sum_in_rounds
-from fastmf.models._state_tables import coupling_tables, marginals_of_all, restricted, unit_tables
+from fastmf.models._quick_elimination import MAX_ENTRIES, eliminated, is_small
+from fastmf.models._state_tables import coupling_tables, unit_tables
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
@@ -29,36 +28,14 @@ MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
 MAX_ENUMERATED_COLUMNS = 24
 # Numbers that are held at a time, so that a call is not made for every row.
 _NUMBERS_AT_A_TIME = 2**18
-# Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
-MAX_ENTRIES, MAX_ELIMINATIONS = 2**23, 8000
-# Units and edges of the largest graphs for which an order of elimination is sought.
-MAX_UNITS, MAX_COUPLED_PAIRS = 2000, 6000
-# Rows of larger graphs of width two.
-MAX_NARROW_ROWS = 100
-# Nats, and probabilities on average and of one state, by which exact sums may differ; of means
-# fractions of the range of a unit, or of so many standard deviations of an unbounded one.
-MAX_NATS, MAX_MEAN, MAX_PROBABILITY = 1.0, 0.05, 0.2
+# Standard deviations that count as the range of a unit of unbounded values.
 DEVIATIONS = 4.0
-# Share of the weight up to which a row with a start of its own is one solution of several.
-LARGEST_SHARE = 0.75
-SUMS = (
-    "the exact log-partition, which is quickly found here, is {:+.2g} nats away and means or "
-    "probabilities differ by up to {:.2g} of their range; take fastmf.exact, or belief_propagation "
-    "with algorithm='auto'"
-)
 
 
 class ExactRows(NamedTuple):
-    """Exact sums of rows.
+    """Log-partitions (n_rows,), means (n_rows, n_units) and ranges (n_rows or 1, n_units) of units.
 
-    Parameters
-    ----------
-    log_partition : array of shape (n_rows,)
-        NaN where there are no sums.
-    mean : array of shape (n_rows, n_units)
-    width : array of shape (n_rows or 1, n_units)
-        Distance of the lowest and the highest value of each unit; `DEVIATIONS` standard deviations
-        of units that are not discrete.
+    The log-partition is NaN where units have no moments, and -inf where no state is possible.
     """
 
     log_partition: np.ndarray
@@ -66,79 +43,8 @@ class ExactRows(NamedTuple):
     width: np.ndarray
 
 
-def reasons_by_exact_sums(model, tilt, mean, values, whole=True):
-    """Reason why each row is wrong, by exact sums.
-
-    A row that stands for one solution of several has a share w = exp(-d) of the weight, if its
-    log-partition is d nats too low, so that means may differ by 1 - w more. From three quarters of
-    the weight on it has to stand for the whole machine.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    tilt : Tilt
-        With one or `n_rows` rows, in the order of `sides_of`.
-    mean : array of shape (n_rows, n_units)
-        Means of the rows, which are the values of clamped units.
-    values : array of shape (n_rows,)
-        Log-partitions of the rows.
-    whole : bool
-        Whether rows stand for the whole machine.
-
-    Returns
-    -------
-    list of str or None, or None
-        "" for a row that is right, None for one of which sums do not tell whether it is; None for
-        all if sums are not quick.
-    """
-    sums = exact_rows(model, tilt, mean)
-    if sums is None:
-        return None
-    lacking = sums.log_partition - values
-    differences = (sums.mean - mean) / sums.width
-    out = []
-    for nats, of_row in zip(lacking, differences, strict=True):
-        if not np.isfinite(nats):
-            out.append(None)
-            continue
-        why = reason_of_sums(nats, of_row)
-        weight = np.exp(-max(nats, 0.0))
-        if why and not whole and weight <= LARGEST_SHARE:
-            contradicts = reason_of_sums(0.0, np.maximum(abs(of_row) - (1 - weight), 0))
-            why = why if contradicts else None
-        out.append(why)
-    return out
-
-
-def reason_of_sums(nats, differences, text=SUMS):
-    """Reason by sums that are exact or of more fixed points, "" if they are about the same.
-
-    Parameters
-    ----------
-    nats : float
-        Error of the log-partition.
-    differences : array of shape (n_states,) or (n_units,)
-        Errors of probabilities of states, or of means as fractions of their range.
-    text : str
-    """
-    sizes = abs(differences)
-    largest = sizes.max(initial=0.0)
-    average = sizes.mean() if sizes.size else 0.0
-    right = abs(nats) <= MAX_NATS and average <= MAX_MEAN and largest <= MAX_PROBABILITY
-    return "" if right else text.format(nats, largest)
-
-
 def exact_rows(model, tilt, values):
-    """The `ExactRows` of a machine, None if they are not quick.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    tilt : Tilt
-        With one or `n_rows` rows, in the order of `sides_of`.
-    values : array of shape (n_rows, n_units)
-        Values of clamped units.
-    """
+    """The `ExactRows` of a model, tilted in the order of `sides_of`; None if they are not quick."""
     sides, n_rows = sides_of(model), len(values)
     values = values.astype(np.float64)
     own = tilt._make(part.astype(part.dtype if part.dtype == bool else np.float64) for part in tilt)
@@ -160,6 +66,8 @@ def _enumerated_side(sides, n_rows):
     """Side of which the states are few enough for all rows, None if there is none."""
     two = len(sides.priors) == 2
     width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
+    if has_forbidden(sides.couplings):
+        return None
     counts = [
         number_of_states(p)
         if len(column_sizes(p)) <= MAX_ENUMERATED_COLUMNS and all(map(has_log_prob, parts_of(p)))
@@ -234,17 +142,7 @@ def _widths_or_deviations(prior, b, precision, w, mean):
 
 
 def ranges(prior, var):
-    """Widths of discrete units, and `DEVIATIONS` standard deviations of others.
-
-    Parameters
-    ----------
-    prior : unit prior
-    var : array of shape (n_rows, n_units)
-
-    Returns
-    -------
-    array of shape (n_rows, n_units)
-    """
+    """Ranges of discrete units, and `DEVIATIONS` standard deviations of all other units."""
     deviations = np.maximum(DEVIATIONS * np.sqrt(var), 1e-300)
     return np.hstack([
         np.broadcast_to(widths(part), own.shape) if is_discrete(part) else own
@@ -270,7 +168,8 @@ def _eliminated(sides, tilt, values):
         found = eliminated(Tables(own, graph.edges, couplings), MAX_ENTRIES / n_rows, plans)
         if found is None:
             return None
-        if found.units is None:  # no state is possible
+        if found.units is None:
+            log_partition[k] = -np.inf
             continue
         log_partition[k] = found.log_partition
         if isinstance(states, np.ndarray):
@@ -295,61 +194,3 @@ def _tilted(prior, fields, states, tilt):
         wrong = ((x != values[at]) & clamped[at]).any(1)
         own.append(np.where(wrong, -np.inf, logs))
     return own
-
-
-def is_small(graph, n_rows=1):
-    """Whether an order of elimination is sought for a `PairwiseGraph` with so many rows."""
-    n_units = len(graph.n_states)
-    small = n_units <= MAX_UNITS and len(graph.edges) <= MAX_COUPLED_PAIRS
-    if small and n_units * n_rows <= MAX_ELIMINATIONS:
-        return True
-    most = int(graph.n_states.max(initial=1))
-    sparse = n_rows <= MAX_NARROW_ROWS and len(graph.edges) < 2 * n_units
-    if not sparse or n_rows * n_units * most**2 > MAX_ENTRIES:
-        return False
-    reduction = reduction_of(n_units, graph.edges, most, MAX_ENTRIES / n_rows)
-    n_left = len(reduction.core)
-    few = n_left <= MAX_UNITS and len(reduction.edges) <= MAX_COUPLED_PAIRS
-    return few and n_left * n_rows <= MAX_ELIMINATIONS
-
-
-def eliminated(tables, max_entries, plans):
-    """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
-
-    Parameters
-    ----------
-    tables : Tables
-    max_entries : float
-        Largest number of entries of all tables together.
-    plans : dict
-        Orders of elimination of the same edges, for other rows.
-    """
-    allowed = tables.fields > -np.inf if isinstance(tables.fields, np.ndarray) else [
-        logs > -np.inf for logs in tables.fields
-    ]  # fmt: skip
-    n_allowed = np.fromiter(map(np.count_nonzero, allowed), np.int64, len(allowed))
-    if not n_allowed.all():
-        return Marginals(-np.inf, None, None)
-    key = n_allowed.tobytes()
-    if key not in plans:
-        plans[key] = _plan(n_allowed, tables.edges, max_entries)
-    if plans[key] is None:
-        return None
-    left = restricted(tables, allowed)
-    return marginals_of_all(left, tables.edges, plans[key](left.tables))
-
-
-def _plan(n_allowed, edges, max_entries):
-    """Function from tables to `Marginals`; None if tables would have too many entries."""
-    free = n_allowed > 1
-    edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-    n_states, most = n_allowed[free], int(n_allowed.max(initial=1))
-    reduction = reduction_of(len(n_states), edges, most, max_entries)
-    bits = np.log2(max_entries) if max_entries > 1 else 0.0
-    plan = elimination_plan(n_states[reduction.core], reduction.edges, bits)
-    if not plan.complete or (plan.order and 2.0 ** min(plan.log2_total, 60.0) > max_entries):
-        return None
-    if max_entries < n_entries_of(reduction.rounds, most) or max_entries <= 0:
-        return None
-    sum_core = partial(sum_over_states, plan=plan, kept="cliques")
-    return partial(sum_in_rounds, reduction=reduction, sum_core=sum_core)

@@ -1,0 +1,71 @@
+"""The distinct solutions of a model, and which starts lead to which."""
+
+import numpy as np
+
+from fastmf._common.arguments import count, flag, one_of, real_array
+from fastmf._common.progress import followed
+from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.fixed_point import stacked
+from fastmf.inference.mean_field._rows import drawn_starts
+from fastmf.inference.mean_field.relaxed_bp import relaxed_bp
+from fastmf.inference.mean_field.solutions import distinct_solutions
+from fastmf.inference.mean_field.tap import tap
+
+# Starts between two signs of progress, and options that may have a row for each start.
+_FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
+SOLVERS = {"tap": tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
+
+
+def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False, **options):
+    """Distinct fixed points of a model that a solver reaches from many starts.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    starts : int or array of shape (n_starts, n_units)
+        Data, or so many samples of the uncoupled units of the first layer (by `rng`, default 0).
+    solver : {"tap", "relaxed_bp", "adaptive_tap"}, default "tap"
+        Adaptive TAP converges in spin glasses below their critical temperature, where TAP does not
+        or has solutions that are wrong.
+    merge_tol : float, default 1e-2
+        Solutions are the same if no mean of the first layer differs by more, and no variance by
+        more than twice that (relative to the variance where it exceeds 1).
+    verbose : bool, default False
+        Whether to show on stderr how many starts are done.
+    **options
+        Options of the solver: tol, max_iter, n_threads, rng, order of `tap` and so on.
+
+    Returns
+    -------
+    Solutions
+        Their `reliable` and `message` say which of them can be believed.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
+    >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
+    >>> found = mf.evaluation.solutions(ferromagnet, starts)
+    >>> len(found.free_energy), np.sort(found.counts)  # up and down
+    (2, array([ 5, 15]))
+    """
+    solve = SOLVERS[one_of("solver", solver, tuple(SOLVERS))]
+    if isinstance(starts, int | np.integer) and "rng" not in options:
+        options["rng"] = 0
+    if isinstance(starts, bool) or not isinstance(starts, int | np.integer):
+        starts = np.atleast_2d(real_array("starts", starts))
+    else:
+        starts = count("starts", starts)
+    if flag("verbose", verbose) and options.keys().isdisjoint(_OPTIONS_OF_ROWS):
+        if isinstance(starts, int | np.integer):
+            starts = drawn_starts(model, starts, options["rng"])
+        parts = [starts[k : k + _FOLLOWED_STARTS] for k in range(0, len(starts), _FOLLOWED_STARTS)]
+        what = f"parts of {_FOLLOWED_STARTS} starts"
+        reached = [solve(model, part, **options) for part in followed(parts, what, True)]
+        return distinct_solutions(stacked(*reached), merge_tol)
+    return distinct_solutions(solve(model, starts, **options), merge_tol)

@@ -1,0 +1,309 @@
+"""Answers of other methods, with which rows are compared that are too large for exact sums.
+
+Held units: with a unit x_i held at each of its values s, belief propagation has the log-partitions
+log Z_s; without an error they add up to log Z = log sum_s Z_s, and the means are their averages
+with weights Z_s / Z. That takes other ways around cycles, and reaches every phase in which the
+values of the unit differ (Weller & Jebara 2014 clamp units for better answers).
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.graphs.layers import machine_of_layers
+from fastmf.inference.bp.graphs.solutions import messages_of
+from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.inference.checks.reasons import Answer
+from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
+from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models._couplings import entries, with_entries
+from fastmf.models._layered import Layered
+from fastmf.priors._groups import column_sizes, has_groups, only_groups
+from fastmf.priors._protocol import as_dtype, has_log_prob, parts_of
+from fastmf.priors._queries import columns_of_values
+from fastmf.priors.concatenated import concatenate
+
+# Units that are held, one after another, at least and at most; sweeps and tolerance of belief
+# propagation.
+MIN_HELD, MAX_HELD, MAX_SWEEPS, MESSAGE_TOL = 4, 12, 100, 1e-6
+# Variance that every free unit has, and size that couplings have, where these choose units.
+SMALLEST_VARIANCE, MAX_COUPLING = 1e-12, 1e50
+# Tolerance and iterations of adaptive TAP from the starts of a mixture.
+ROUGH_TOL, MAX_ITERATIONS = 1e-5, 100
+# Seconds that a check of all rows may take by these estimates: of a message, of a multiplication of
+# a sweep or of matrices; and iterations of adaptive TAP. Verdicts do not depend on a clock.
+MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS, TYPICAL_ITERATIONS = 0.5, 1e-8, 1e-9, 20
+
+
+class JudgedRows(NamedTuple):
+    """Rows to be judged: answers, and tilts with which they were solved.
+
+    Parameters
+    ----------
+    machine : RBM or BoltzmannMachine
+        In double precision; a DBM as `bipartite()`.
+    mean, var : array of shape (n_rows, n_units)
+        Units are in the order of the machine's layers.
+    log_partition : array of shape (n_rows,)
+    field, precision : array of shape (n_rows, n_units)
+    clamped : bool array of shape (n_rows, n_units)
+        Units that have their means as values.
+    """
+
+    machine: object
+    mean: np.ndarray
+    var: np.ndarray
+    log_partition: np.ndarray
+    field: np.ndarray
+    precision: np.ndarray
+    clamped: np.ndarray
+
+    def chosen(self, rows):
+        """The same for some rows."""
+        return JudgedRows(self.machine, *(part[rows] for part in self[1:]))
+
+    @property
+    def prior(self):
+        """Prior of all units, side by side."""
+        return concatenate(list(self.machine.layers))
+
+    @property
+    def clamp(self):
+        """Values of clamped units, NaN where free; None without any."""
+        return np.where(self.clamped, self.mean, np.nan) if self.clamped.any() else None
+
+    def tilts(self):
+        """Keyword arguments of solvers, by layers."""
+        parts = {"field": self.field, "precision": self.precision, "clamp": self.clamp}
+        used = {k: x for k, x in parts.items() if x is not None and np.any(x != 0)}
+        return {k: split(self.machine, x) for k, x in used.items()}
+
+
+def machine_of(model):
+    """An RBM or BoltzmannMachine in double precision with the units and couplings of a model."""
+    if isinstance(model, Layered):
+        model = model.bipartite()
+        layers = (as_dtype(prior, np.float64) for prior in model.layers)
+        return RBM(model.weights.astype(np.float64), *layers)
+    return BoltzmannMachine(model.couplings.astype(np.float64), as_dtype(model.prior, np.float64))
+
+
+def joined(model, parts):
+    """Arrays of one layer, or of all layers of a model, in the order of `machine_of`."""
+    if isinstance(parts, tuple):
+        order = (*parts[::2], *parts[1::2]) if isinstance(model, Layered) else parts
+        parts = np.concatenate([np.atleast_2d(part) for part in order], axis=1)
+    return np.atleast_2d(parts).astype(np.float64)
+
+
+def split(machine, x):
+    """An array of all units as a tuple of the layers of an RBM."""
+    if isinstance(machine, RBM):
+        return tuple(np.split(x, [len(machine.weights)], axis=-1))
+    return x
+
+
+class HeldUnits:
+    """Belief propagation with single units held at each of their values.
+
+    As many units are held as time allows; `seconds` is that of the fewest in all rows, infinite
+    where belief propagation does not solve them.
+    """
+
+    def __init__(self, rows):
+        self.rows, self.seconds, self.values = rows, np.inf, values_of(rows)
+        if self.values is None:
+            return
+        self.graph = graph_of(rows.machine)
+        sizes = np.array(column_sizes(rows.prior), dtype=int)
+        self.ends = np.cumsum(sizes)
+        self.starts = self.ends - sizes
+        counts = np.sort([len(values) for values in self.values])[::-1]
+        seconds = len(rows.mean) * seconds_of_messages(self.graph, self.values)
+        self.seconds = seconds * counts[:MIN_HELD].sum()
+        self.n_held = min(MAX_HELD, int(MAX_SECONDS / (seconds * counts.max(initial=1) + 1e-300)))
+
+    def answers(self, k):
+        """Answers of a row by each unit that is held, and whether all of them have converged."""
+        row = self.rows.chosen([k])
+        units = self._units(row)
+        if not len(units):  # without couplings there is no error
+            return [], True
+        clamps, owners = [], []
+        base = np.where(row.clamped[0], row.mean[0], np.nan)
+        for unit in units:
+            for value in self.values[unit]:
+                clamp = base.copy()
+                clamp[self.starts[unit] : self.ends[unit]] = value
+                clamps.append(clamp)
+                owners.append(unit)
+        solved = asked(
+            belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps),
+            tol=MESSAGE_TOL, max_iter=MAX_SWEEPS,
+        )  # fmt: skip
+        if solved is None:
+            return [], False
+        answers, owners = [], np.array(owners)
+        for unit in units:
+            held = np.flatnonzero(owners == unit)
+            values = solved.log_partition[held]
+            # States that are impossible have log-partitions of -inf, and count as converged.
+            ended = solved.converged[held] | np.isneginf(values)
+            if ended.all() and np.isfinite(values).any():
+                total = logsumexp(values)
+                weights, means = np.exp(values - total), solved.mean[held]
+                answers.append(Answer(total, weights @ np.where(weights[:, None] > 0, means, 0)))
+        return answers, len(answers) == len(units)
+
+    def _units(self, row):
+        """The free units that are coupled most strongly, by variances."""
+        squares = with_entries(self.graph.couplings, _finite_square)
+        # Units that seem certain are held where no unit does not.
+        var = np.where(row.clamped[0], 0, np.maximum(row.var[0], SMALLEST_VARIANCE))
+        strength = np.add.reduceat(var * (squares @ var), self.starts)
+        order = np.argsort(-strength, kind="stable")[: max(self.n_held, MIN_HELD)]
+        return order[strength[order] > 0]
+
+
+def _finite_square(w):
+    return np.square(np.clip(w, -MAX_COUPLING, MAX_COUPLING))
+
+
+class AdaptiveTap:
+    """Adaptive TAP, of machines without clamped units and groups."""
+
+    def __init__(self, rows):
+        self.rows, self.seconds, machine = rows, np.inf, rows.machine
+        if not (rows.clamped.any() or any(map(has_groups, machine.layers))):
+            shape = couplings_of(machine).shape
+            products = TYPICAL_ITERATIONS * float(np.prod(shape)) * min(shape)
+            self.seconds = len(rows.mean) * products * PRODUCT_SECONDS
+
+    def answers(self, init=None):
+        """The answer of each row, None where it has not converged."""
+        solved = asked(adaptive_tap, self.rows.machine, init, **self.rows.tilts())
+        return answers_of(solved, self.rows)
+
+
+def adaptive_mixture(machine, **tilts):
+    """The mixture of the fixed points of adaptive TAP from several starts."""
+    solve = partial(adaptive_tap, schedule="parallel", tol=ROUGH_TOL, max_iter=MAX_ITERATIONS)
+    return mixture(solve, N_CHECKED_STARTS, machine, **tilts)
+
+
+class MessagesFromMeans:
+    """Belief propagation from the messages that units send at the means of rows.
+
+    Probabilities of their states are known from the means of groups, and of two values.
+    """
+
+    def __init__(self, rows):
+        self.rows, self.seconds, self.values = rows, np.inf, values_of(rows)
+        if self.values is None:
+            return
+        if only_groups(rows.prior) or max(map(len, self.values)) == 2:
+            self.graph = graph_of(rows.machine)
+            self.seconds = len(rows.mean) * seconds_of_messages(self.graph, self.values)
+
+    def answers(self, init):
+        """The answer of each row, None where it has not converged."""
+        rows, parts, first = self.rows, [], 0
+        start = joined(rows.machine, init[0])
+        for values, size in zip(self.values, column_sizes(rows.prior), strict=True):
+            mean = start[:, first : first + size]
+            first += size
+            if size == 1:
+                low, high = values.min(), values.max()
+                p = (mean - low) / (high - low)
+                mean = np.hstack([1 - p, p])
+            parts.append(np.clip(mean, 0, 1))
+        units = GraphUnits(self.graph)
+        messages = returned_messages(messages_of(units, np.hstack(parts)), units)
+        solved = asked(
+            belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
+            tol=MESSAGE_TOL, max_iter=MAX_SWEEPS,
+        )  # fmt: skip
+        return answers_of(solved, rows)
+
+
+def asked(solve, *arguments, **options):
+    """The result of a solver; None if it refuses couplings, as too large ones."""
+    try:
+        return solve(*arguments, **options)
+    except ValueError:
+        return None
+
+
+def answers_of(solved, rows):
+    """The answers of a `FixedPoint` of the machine of rows, None where it has not converged."""
+    if solved is None:
+        return [None] * len(rows.mean)
+    mean = joined(rows.machine, solved.mean)
+    values, ended = np.atleast_1d(solved.log_partition), np.atleast_1d(solved.converged)
+    n = len(rows.mean)
+    ends = zip(
+        np.broadcast_to(values, n), np.broadcast_to(mean, rows.mean.shape),
+        np.broadcast_to(ended, n), strict=True,
+    )  # fmt: skip
+    return [Answer(x, m) if ok and np.isfinite(x) else None for x, m, ok in ends]
+
+
+def are_too_large(model, n_rows, whole):
+    """Whether all methods would take too long, by the sizes of a model alone."""
+    layered = isinstance(model, Layered)
+    parts = model.couplings if layered else (model.couplings,)
+    sizes = [sum(model.sizes[k::2]) for k in (0, 1)] if layered else model.couplings.shape
+    n_messages = sum(map(count_couplings, parts)) * (2 if layered else 1)
+    n_solves = n_rows * (2 * MIN_HELD if whole else 1)
+    messages = n_solves * MAX_SWEEPS * n_messages * MESSAGE_SECONDS
+    products = n_rows * TYPICAL_ITERATIONS * float(np.prod(sizes)) * min(sizes) * PRODUCT_SECONDS
+    return min(messages, products) > MAX_SECONDS
+
+
+def graph_of(machine):
+    """An RBM as a BoltzmannMachine, as which its units can be held."""
+    if isinstance(machine, RBM):
+        return machine_of_layers(machine.weights, machine.layers)
+    return machine
+
+
+def couplings_of(machine):
+    """Couplings of an RBM or a BoltzmannMachine."""
+    return machine.weights if isinstance(machine, RBM) else machine.couplings
+
+
+def seconds_of_messages(graph, values):
+    """Estimated time of belief propagation of one row, with these values of all units."""
+    groups = [x.shape[1] for x in values]
+    n_values = max((len(x) for x, size in zip(values, groups, strict=True) if size == 1), default=2)
+    # Groups have a coupling for each pair of states, and two-valued units one message an edge.
+    n_numbers = n_couplings(graph) * (n_values**2 if n_values > 2 else 1)
+    return MAX_SWEEPS * n_numbers * MESSAGE_SECONDS
+
+
+def seconds_of_starts(rows):
+    """Estimated time of the mixtures of a mean-field solver."""
+    sweeps = 2 * N_CHECKED_STARTS * MAX_ITERATIONS * len(rows.mean)
+    return sweeps * n_couplings(rows.machine) * PRODUCT_SECONDS
+
+
+def n_couplings(machine):
+    """Number of couplings that are not zero."""
+    return count_couplings(couplings_of(machine))
+
+
+def count_couplings(couplings):
+    """Number of entries that are not zero."""
+    return int(np.count_nonzero(entries(couplings)))
+
+
+def values_of(rows):
+    """Values of each unit or group; None where belief propagation does not solve the rows."""
+    if rows.precision.any() or not all(map(has_log_prob, parts_of(rows.prior))):
+        return None
+    return columns_of_values(rows.prior) or None

@@ -1,0 +1,296 @@
+"""Rates at which `reliable` finds wrong answers and doubts right ones, without exact sums.
+
+python scripts/reliability.py            the table of docs/project/design.md
+python scripts/reliability.py --quick    few machines, to see that it runs
+
+Machines are drawn at random, small enough for exact sums, which the judge of `reliable` is denied.
+An answer is wrong if its log-partition is off by more than 1 nat, or means by more than 0.05 of the
+range of a unit on average or 0.2 of one; right within half of these. Answers between do not count.
+"""
+
+import argparse
+import itertools
+import time
+from collections import defaultdict
+
+import numpy as np
+
+import fastmf as mf
+from fastmf.inference.checks.judge import reasons_of
+from fastmf.inference.fixed_point import Question
+
+NATS, AVERAGE, LARGEST = 1.0, 0.05, 0.2
+
+
+def fields(rng, n):
+    return rng.choice([0.0, 0.1, 0.3, 1.0]) * rng.normal(size=n)
+
+
+def two_valued(rng):
+    return rng.choice([mf.Ising, mf.Bernoulli])
+
+
+def random_rbm(rng, visible=(8, 15), hidden=(6, 11), sparse=False):
+    n, m = rng.integers(*visible), rng.integers(*hidden)
+    units = two_valued(rng)
+    unit_scale = 2.0 if units is mf.Bernoulli else 1.0
+    strength = np.exp(rng.uniform(np.log(0.3), np.log(3.0))) * unit_scale
+    weights = rng.normal(size=(n, m))
+    if sparse:
+        share = rng.uniform(0.15, 0.4)
+        weights = weights * (rng.random((n, m)) < share) * strength
+    else:
+        weights = weights * strength / np.sqrt((n + m) / 2) * 1.5
+    centre = rng.random() < 0.5 and units is mf.Bernoulli
+    a, c = fields(rng, n), fields(rng, m)
+    if centre:
+        a, c = a - weights.sum(1) / 2, c - weights.sum(0) / 2
+    return mf.RBM(weights, units(a), units(c))
+
+
+def sparse_rbm(rng):
+    return random_rbm(rng, sparse=True)
+
+
+def large_rbm(rng):
+    return random_rbm(rng, (20, 61), (15, 18), sparse=rng.random() < 0.5)
+
+
+def symmetric(values, n):
+    couplings = np.zeros((n, n))
+    couplings[np.triu_indices(n, 1)] = values
+    return couplings + couplings.T
+
+
+def sherrington_kirkpatrick(rng):
+    n = rng.integers(10, 16)
+    beta = np.exp(rng.uniform(np.log(0.2), np.log(3.0)))
+    couplings = symmetric(beta * rng.normal(size=n * (n - 1) // 2) / np.sqrt(n), n)
+    return mf.BoltzmannMachine(couplings, mf.Ising(fields(rng, n)))
+
+
+def curie_weiss(rng):
+    n = rng.integers(10, 17)
+    couplings = symmetric(rng.uniform(0.3, 3.0) / n, n)
+    return mf.BoltzmannMachine(couplings, mf.Ising(np.full(n, rng.choice([0.0, 0.005, 0.02, 0.1]))))
+
+
+def grid_edges(rows, columns):
+    number = np.arange(rows * columns).reshape(rows, columns)
+    right = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], 1)
+    down = np.stack([number[:-1].ravel(), number[1:].ravel()], 1)
+    return np.vstack([right, down]), rows * columns
+
+
+def with_edges(edges, values, n):
+    couplings = np.zeros((n, n))
+    couplings[edges[:, 0], edges[:, 1]] = couplings[edges[:, 1], edges[:, 0]] = values
+    return couplings
+
+
+def lattice(rng):
+    edges, n = grid_edges(rng.integers(3, 6), rng.integers(3, 7))
+    signs = np.ones(len(edges)) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], len(edges))
+    couplings = with_edges(edges, signs * rng.uniform(0.1, 1.2), n)
+    return mf.BoltzmannMachine(couplings, mf.Ising(fields(rng, n)))
+
+
+def sparse_graph(rng):
+    n = rng.integers(12, 19)
+    i, j = np.triu_indices(n, 1)
+    kept = rng.random(len(i)) < rng.uniform(2, 5) / n
+    edges = np.stack([i[kept], j[kept]], 1)
+    values = rng.uniform(0.3, 2.0) * rng.normal(size=len(edges))
+    return mf.BoltzmannMachine(with_edges(edges, values, n), mf.Ising(fields(rng, n)))
+
+
+def deep(rng):
+    sizes = rng.integers(5, 9, 3)
+    units = two_valued(rng)
+    scale = np.exp(rng.uniform(np.log(0.2), np.log(2.0))) * (2.0 if units is mf.Bernoulli else 1.0)
+    weights = [scale * rng.normal(size=pair) / 2 for pair in itertools.pairwise(sizes)]
+    return mf.DBM(weights, [units(fields(rng, n)) for n in sizes])
+
+
+def potts_rbm(rng):
+    groups, q, m = rng.integers(3, 6), rng.integers(3, 5), rng.integers(4, 8)
+    weights = rng.uniform(0.3, 3.0) * rng.normal(size=(groups * q, m))
+    visible = mf.Categorical(fields(rng, groups * q).reshape(groups, q))
+    return mf.RBM(weights, visible, mf.Bernoulli(fields(rng, m)))
+
+
+def potts_pairs(rng):
+    if rng.random() < 0.5:
+        edges, n = grid_edges(2, rng.integers(3, 5))
+    else:
+        n = rng.integers(5, 8)
+        i, j = np.triu_indices(n, 1)
+        kept = rng.random(len(i)) < rng.uniform(0.4, 1.0)
+        edges = np.stack([i[kept], j[kept]], 1)
+    return edges, n
+
+
+def potts_machine(edges, n, q, tables, rng):
+    couplings = np.zeros((n, q, n, q))
+    for (i, j), table in zip(edges, tables, strict=True):
+        couplings[i, :, j], couplings[j, :, i] = table, table.T
+    prior = mf.Categorical(fields(rng, n * q).reshape(n, q))
+    return mf.BoltzmannMachine(couplings.reshape(n * q, n * q), prior)
+
+
+def potts_graph(rng):
+    (edges, n), q = potts_pairs(rng), rng.integers(3, 5)
+    tables = rng.uniform(0.2, 2.0) * rng.normal(size=(len(edges), q, q))
+    return potts_machine(edges, n, q, tables, rng)
+
+
+def ferromagnetic_potts(rng):
+    (edges, n), q = potts_pairs(rng), rng.integers(3, 5)
+    tables = rng.uniform(0.1, 2.0) * np.broadcast_to(np.eye(q), (len(edges), q, q))
+    return potts_machine(edges, n, q, tables, rng)
+
+
+def clock(rng):
+    (edges, n), q = potts_pairs(rng), rng.integers(3, 5)
+    angle = 2 * np.pi * np.arange(q) / q
+    shift = rng.choice([0.0, 1.0]) * rng.uniform(0, 2 * np.pi, (len(edges), 1, 1))
+    tables = rng.uniform(0.2, 2.5) * np.cos(angle[:, None] - angle + shift)
+    return potts_machine(edges, n, q, tables, rng)
+
+
+def binomial(rng):
+    trials, n = rng.integers(2, 5), rng.integers(5, 8)
+    scale = rng.uniform(0.1, 1.5) / trials
+    if rng.random() < 0.5:
+        m = rng.integers(3, 7)
+        weights = scale * rng.normal(size=(n, m)) * 2 + rng.choice([0.0, scale / 2])
+        a, c = fields(rng, n) - trials * weights.sum(1) / 4, fields(rng, m)
+        c = c - trials * weights.sum(0) / 2
+        return mf.RBM(weights, mf.Binomial(a, trials), mf.Bernoulli(c))
+    values = scale * rng.normal(size=n * (n - 1) // 2) + rng.choice([0.0, scale / 2])
+    couplings = symmetric(values, n)
+    field = fields(rng, n) - trials * couplings.sum(1) / 2
+    return mf.BoltzmannMachine(couplings, mf.Binomial(field, trials))
+
+
+ENSEMBLES = {
+    "two values": [
+        random_rbm, sparse_rbm, sherrington_kirkpatrick, curie_weiss, lattice, sparse_graph, deep,
+    ],
+    "many values": [potts_rbm, potts_graph, ferromagnetic_potts, clock, binomial],
+    "large layers": [large_rbm],
+}  # fmt: skip
+
+
+def layers(x):
+    return np.concatenate(x) if isinstance(x, tuple) else x
+
+
+def ranges_of(model):
+    parts = []
+    for prior in model.layers:
+        n = len(prior.moments(0.0, 0.0)[0])
+        width = {"Ising": 2.0, "Binomial": getattr(prior, "n", 1.0)}.get(type(prior).__name__, 1.0)
+        parts.append(np.broadcast_to(width, n))
+    return np.concatenate(parts)
+
+
+def error_of(log_partition, mean, right, width):
+    """Largest ratio of an error to its limit: wrong beyond 1, right up to 1/2."""
+    off = abs(mean - layers(right.mean)) / width
+    nats = abs(log_partition - right.log_partition)
+    return max(nats / NATS, off.mean() / AVERAGE, off.max() / LARGEST)
+
+
+def solve_discrete(model):
+    """Belief propagation, on a graph where units of an RBM have more than two values."""
+    flat = model.bipartite() if isinstance(model, mf.DBM) else model
+    kinds = {type(prior) for prior in flat.layers}
+    graph = isinstance(flat, mf.RBM) and not kinds <= {mf.Ising, mf.Bernoulli}
+    return mf.belief_propagation(flat, schedule="sequential" if graph else None)
+
+
+def naive(model):
+    """Naive mean field."""
+    return mf.tap(model, order=1)
+
+
+SOLVERS = {
+    "tap": mf.tap,
+    "relaxed_bp": mf.relaxed_bp,
+    "adaptive_tap": mf.adaptive_tap,
+    "belief_propagation": solve_discrete,
+    "tap, order 1": naive,
+}
+
+
+def measured(solve, models):
+    """(error, reason, seconds of CPU of the solve, of the judge) of rows; reason None: unknown."""
+    for model, right, width in models:
+        start = time.process_time()
+        try:
+            answer = solve(model)
+        except ValueError:  # categorical units
+            continue
+        solved = time.process_time()
+        if not answer.converged:
+            continue
+        question = answer.__dict__["_check"]
+        if not isinstance(question, Question):  # a forest
+            continue
+        reasons = reasons_of(answer, question, exact_sums=False)
+        end = time.process_time()
+        mean = layers(answer.mean)
+        error = error_of(answer.log_partition, mean, right, width)
+        yield error, None if reasons is None else reasons[0], solved - start, end - solved
+
+
+def row_of(solver, kind, results):
+    error = np.array([r[0] for r in results])
+    known = [r[1] is not None for r in results]
+    flagged = np.array([bool(r[1]) for r in results])
+    wrong, right = error > 1, error <= 0.5
+    caught, false = (100 * flagged[part].sum() / max(part.sum(), 1) for part in (wrong, right))
+    ms = [1e3 * np.median([r[k] for r in results]) for k in (2, 3)]
+    by_reason = defaultdict(int)
+    for (_, reason, *_), is_wrong in zip(results, wrong, strict=True):
+        if reason and is_wrong:
+            by_reason[reason.name] += 1
+    reasons = ", ".join(f"{name} {n}" for name, n in sorted(by_reason.items()))
+    return (
+        f"| {solver} | {kind} | {wrong.sum()}, {right.sum()} | {caught:.1f} % "
+        f"| {false:.1f} % | {ms[0]:.1f} + {ms[1]:.1f} | {reasons} |"
+        + ("" if all(known) else f" {known.count(False)} unknown")
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--machines", type=int, default=100, help="of each ensemble")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ensembles", nargs="*", help="names of functions; default all")
+    options = parser.parse_args()
+    n = 3 if options.quick else options.machines
+    print("| solver | units | wrong, right | caught | false | ms: solve + judge | reasons |")
+    print("|---|---|---|---|---|---|---|")
+    for kind, ensembles in ENSEMBLES.items():
+        results = defaultdict(list)
+        for ensemble in ensembles:
+            if options.ensembles and ensemble.__name__ not in options.ensembles:
+                continue
+            rng = np.random.default_rng([options.seed, *ensemble.__name__.encode()])
+            models = []
+            for _ in range(n):
+                model = ensemble(rng)
+                flat = model.bipartite() if isinstance(model, mf.DBM) else model
+                models.append((flat, mf.exact(flat), ranges_of(flat)))
+            for name, solve in SOLVERS.items():
+                results[name] += measured(solve, models)
+        for name, rows in results.items():
+            if rows:
+                print(row_of(name, kind, rows), flush=True)
+
+
+if __name__ == "__main__":
+    main()
