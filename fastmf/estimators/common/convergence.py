@@ -121,7 +121,7 @@ def warn_of_little_gain(gain, better, n_visible, possible):
     possible : callable
         Gain of a machine with one binary hidden unit.
     """
-    if not gain < BELOW_INDEPENDENT * n_visible:
+    if not abs(gain) < BELOW_INDEPENDENT * n_visible:  # far below, it has diverged
         return
     gain, attained = better(), possible()
     if gain < LOST_GAIN * attained:
