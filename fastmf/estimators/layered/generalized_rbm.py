@@ -150,12 +150,9 @@ class GeneralizedRBM(LayeredMachine):
     >>> rbm.transform(X).shape
     (200, 8)
 
-    Mean field first, then chains from the model that it has learned:
+    Then chains from the model that it has learned:
 
-    >>> options = dict(gradient="pcd", n_sweeps=1, learning_rate=(0.02, 0.0, "linear"))
-    >>> longer = mf.GeneralizedRBM(init=rbm.model_, n_epochs=5, random_state=0, **options).fit(X)
-    >>> longer.model_.weights.shape
-    (16, 8)
+    >>> longer = mf.GeneralizedRBM(init=rbm.model_, gradient="pcd", n_epochs=5).fit(X)
     """
 
     _models = ("RBM",)
