@@ -27,7 +27,7 @@ def test_rows_in_blocks_give_what_rows_in_memory_give(deep):
     def machine():
         if deep:
             return mf.DeepBoltzmannMachine(sizes, pretraining_epochs=0, **OPTIONS)
-        return mf.GeneralizedRBM(sizes, **OPTIONS)
+        return mf.GeneralizedRBM(sizes, gradient="tap", **OPTIONS)
 
     whole = machine().fit(X)
     blocks = machine().fit(da.from_array(X, chunks=(60, 12)))
