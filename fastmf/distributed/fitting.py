@@ -162,7 +162,7 @@ def _settings(estimator, model, n_epochs, n_rows):
     options = options_of(estimator, LayeredSettings)
     options |= {name: value for name, value in MANY_ROWS.items() if options[name] is None}
     if estimator.gradient == "auto":
-        options["gradient"] = gradient_for(model, n_rows)
+        options["gradient"] = gradient_for(model, n_rows, l2=0.0)  # in chunks there are only steps
         if options["gradient"] == "pcd":
             options["gradient"] = "cd"
     return LayeredSettings(**options | {"n_epochs": n_epochs})

@@ -67,7 +67,9 @@ class _LayeredMachine(_Saved, _Estimator):
         anneal: Sequence[float] | None = None,
         random_state: RandomState = None,
     ) -> Array: ...
-    def impute(self, X: ArrayLike, *, method: str = "auto", n_starts: int = 8) -> Array: ...
+    def impute(
+        self, X: ArrayLike, *, method: str = "auto", n_starts: int = 8, labels: str = "mode"
+    ) -> Array: ...
 
 class GeneralizedRBM(_LayeredMachine):
     model_: RBM

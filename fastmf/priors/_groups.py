@@ -120,13 +120,15 @@ def columns_by_parts(prior, X):
     return [(part, X[:, a:b]) for part, a, b in zip(parts, starts, ends, strict=True)]
 
 
-def as_labels(prior, x):
+def as_labels(prior, x, means=False):
     """Values of all units as rows of data: a label for each group, and else the values.
 
     Parameters
     ----------
     prior : unit prior
     x : array of shape (..., n_units)
+    means : bool, default False
+        Whether labels are averaged, with the probabilities `x`.
 
     Returns
     -------
@@ -136,10 +138,20 @@ def as_labels(prior, x):
     if not has_groups(prior):
         return x
     parts = [
-        part.labels(columns) if _is_grouped(part) else columns
+        columns
+        if not _is_grouped(part)
+        else _mean_labels(part, columns)
+        if means
+        else part.labels(columns)
         for part, columns in by_parts(prior, x)
     ]
     return np.concatenate(parts, axis=-1)
+
+
+def _mean_labels(part, x):
+    """Average label of each group, (..., n_groups), of states with the probabilities `x`."""
+    labels = np.arange(x.shape[-1]) - np.repeat(part.starts, part.sizes)
+    return np.add.reduceat(x * labels, part.starts, axis=-1)
 
 
 def check_clamped_groups(prior, mean, mask):

@@ -27,7 +27,7 @@ def test_rows_in_blocks_give_what_rows_in_memory_give(deep):
     def machine():
         if deep:
             return mf.DeepBoltzmannMachine(sizes, pretraining_epochs=0, **OPTIONS)
-        return mf.GeneralizedRBM(sizes, **OPTIONS)
+        return mf.GeneralizedRBM(sizes, gradient="tap", **OPTIONS)
 
     whole = machine().fit(X)
     blocks = machine().fit(da.from_array(X, chunks=(60, 12)))
@@ -49,7 +49,7 @@ def test_labels_of_categorical_units_in_blocks():
     X = np.random.default_rng(0).integers(0, 3, (230, 4)).astype(np.float32)
     X[:, 1] = (X[:, 0] + (np.random.default_rng(1).random(230) < 0.2)) % 3
     options = {"visible": "categorical", **OPTIONS}
-    whole = mf.GeneralizedRBM(3, **options).fit(X)
+    whole = mf.GeneralizedRBM(3, gradient="tap", **options).fit(X)
     blocks = mf.GeneralizedRBM(3, **options).fit(
         da.from_array(X, chunks=(60, 3)), validation_data=X[:50]
     )

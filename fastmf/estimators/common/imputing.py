@@ -64,7 +64,7 @@ def means_of_missing(model, X, method, random_state, n_threads):
 class LayeredImputing:
     """The method `impute` of machines with hidden layers."""
 
-    def impute(self, X, *, method="auto", n_starts=8):
+    def impute(self, X, *, method="auto", n_starts=8, labels="mode"):
         """Fill in missing values by their means given the others.
 
         Parameters
@@ -84,11 +84,15 @@ class LayeredImputing:
             Number of starts of "tap": the mean of independent units, those of the distinct
             `solutions` under which what was seen is most probable, and the rows of `starts_` that
             are nearest to it. With 1, a single solution, which may be one of several phases.
+        labels : {"mode", "mean", "probabilities"}, default "mode"
+            Values of categorical units: the most probable label, which is wrong least often; the
+            average label, whose squared error is least where labels are scores, such as ratings;
+            or the probabilities of all states. Units of other kinds have means.
 
         Returns
         -------
         array of shape (n_samples, n_features)
-            Rows that are filled in; of categorical units with the most probable labels.
+            Rows that are filled in; with "probabilities" a column for each state.
 
         Raises
         ------
@@ -112,6 +116,7 @@ class LayeredImputing:
         """
         check_is_fitted(self)
         one_of("method", method, LAYERED_METHODS)
+        one_of("labels", labels, ("mode", "mean", "probabilities"))
         n_starts = count("n_starts", n_starts)
         refuse_sparse_missing(X)
         given, X = X, self._dense_data(X, missing=True)
@@ -130,8 +135,9 @@ class LayeredImputing:
             rows = left[rows]
             mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
         warn_unless_converged(converged)
-        filled = self._as_given(mean)
-        if getattr(given, "dtype", None) != np.float64 or filled.dtype.kind != "f":
+        filled = mean if labels == "probabilities" else self._as_given(mean, labels == "mean")
+        exact = getattr(given, "dtype", None) == np.float64 and filled.dtype.kind == "f"
+        if not exact or filled.shape != given.shape:
             return filled
         return np.where(given == given, given, filled)  # not in the precision of the machine
 

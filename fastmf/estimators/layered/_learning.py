@@ -9,7 +9,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
-from fastmf.estimators.common.convergence import warn_of_likelihood
+from fastmf.estimators.common.convergence import warn_of_likelihood, warn_of_little_gain
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
@@ -29,6 +29,7 @@ from fastmf.learning.layered.exact_averages import (
 from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
 from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.preconditioning import preparation
+from fastmf.learning.layered.quasi_newton_steps import gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
     GRADIENTS,
@@ -141,7 +142,7 @@ class Learning:
             scaled = scaled[rows]
         if validation is not None and scaling is not None:
             validation = scaling.data(validation, model.dtype)
-        settings = self._with_gradient(settings, model, raw.shape[0])
+        settings = self._with_gradient(settings, model, scaled)
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         family, settings = self._family(settings, scaled, weights)
         metrics = Metrics(family.metrics, begin)
@@ -159,6 +160,12 @@ class Learning:
             partial(self._largest_gain, settings, begin.units_alone(), raw, weights),
         )
         warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, *scores)
+        if metrics.independent is not None and epoch >= LayeredSettings.n_epochs:
+            rows, row_weights = some_rows(scaled, weights)
+            possible = partial(gain_of_one_unit, metrics.fitted, rows, row_weights, settings.l2)
+            gain = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
+            gains = gain - metrics.independent, partial(self._gain, begin, raw, weights)
+            warn_of_little_gain(*gains, self.model_.sizes[0], possible)
         self.__dict__.pop("_state", None)
         return self
 
@@ -205,7 +212,7 @@ class Learning:
                 model = self.model_ if self._scaling is None else self._scaling.model(self.model_)
                 self._state = initial_state(model)
             X = X if self._scaling is None else self._scaling.data(X, self.model_.dtype)
-        settings = self._with_gradient(settings, self._state.model, X.shape[0])
+        settings = self._with_gradient(settings, self._state.model, X)
         every, prepare = preparation(settings) or (1, None)
         if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
             prepare(self._state, X, settings, self.n_threads)
@@ -249,11 +256,11 @@ class Learning:
         check_exists(model)
         return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
 
-    def _with_gradient(self, settings, model, n_rows):
+    def _with_gradient(self, settings, model, X):
         """The settings with the gradient that is taken, and what is chosen for it."""
         gradient = self.gradient
         if gradient == "auto":
-            gradient = gradient_for(model, n_rows)
+            gradient = gradient_for(model, X.shape[0], self.l2)
         if gradient == "exact" and not is_exact(model):
             raise ValueError(
                 "gradient='exact' needs a machine with one hidden layer, and at most "
@@ -262,7 +269,8 @@ class Learning:
             )
         self.gradient_ = gradient
         settings = replace(settings, gradient=gradient)
-        chosen = steps_for(model, settings)
+        share = 1 - np.isnan(X).mean() if is_incomplete(X) else 1.0
+        chosen = steps_for(model, settings, share)
         return replace(settings, **{name: chosen[name] for name in self._not_given()})
 
     def _not_given(self):
@@ -309,6 +317,12 @@ class Learning:
         found = np.average(self._log_likelihoods(X, least), weights=weights)
         alone = (np.average(log_likelihoods_alone(one, X), weights=weights) for one in units)
         return float(found - min(alone))
+
+    def _gain(self, begin, X, weights):
+        """Gain over independent units on the rows that `_score_of_some` takes."""
+        score, (X, weights) = self._score_of_some(X, weights), some_rows(X, weights)
+        alone = log_likelihoods_alone(begin.independent, X)
+        return score - float(np.average(alone, weights=weights))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)

@@ -20,6 +20,8 @@ class Metrics:
 
     Attributes
     ----------
+    fitted : unit prior
+        Independent units fitted to the data, in the units of measurement of learning.
     independent : float or None
         Log-likelihood on the rows of the last epoch, nats a row, of the independent units fitted to
         the data, or of those that learning began with if these explain less.
@@ -29,7 +31,7 @@ class Metrics:
         self._metrics, self._scaling = metrics, begin.scaling
         fitted = begin.independent
         fitted = fitted if begin.scaling is None else begin.scaling.units(fitted)
-        self._priors = fitted, begin.model.layers[0]
+        self.fitted, self._priors = fitted, (fitted, begin.model.layers[0])
         self.independent = None
 
     def __call__(self, state, monitored, validation, settings, n_threads, weights=None):

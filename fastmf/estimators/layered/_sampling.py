@@ -70,10 +70,10 @@ class LayeredSampling:
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
         return self._as_given(self._chains(init, n_sweeps, rng))
 
-    def _as_given(self, x):
+    def _as_given(self, x, means=False):
         """Values of the visible units in the form of the data that were learned from."""
         labelled = self.n_features_in_ != n_units(self.visible_)
-        return as_labels(self.visible_, x) if labelled else x
+        return as_labels(self.visible_, x, means) if labelled else x
 
     def _independent_starts(self, n_samples, n_sweeps, rng):
         zero = np.zeros((n_samples, n_units(self.visible_)), self.model_.dtype)

@@ -21,9 +21,10 @@ class GeneralizedRBM(LayeredMachine):
     gradient : {"auto", "tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"}
         How averages over the model are computed; see
         `fastmf.learning.layered.settings.LayeredSettings`, which documents the following options up
-        to `patience` in detail. "auto" is "tap" for machines of bounded units, such as binary ones,
-        and "pcd" with unbounded ones; but "exact" for machines of real units whose averages are
-        cheap by enumeration (at most 2^10 states) or in closed form. "exact" maximises the
+        to `patience` in detail. "auto" is "exact" for machines whose averages are cheap by
+        enumeration (at most 2^12 states, such as 12 binary hidden units; of discrete units unless
+        l2 is 0) or in closed form; else "tap" for machines of bounded units, such as binary ones,
+        and "pcd" with unbounded ones. "exact" maximises the
         likelihood of all rows by quasi-Newton steps, two an epoch, for which `learning_rate`,
         `momentum` and `batch_size` do not matter; with `l1` or `preconditioning` by the usual
         steps.
@@ -31,9 +32,12 @@ class GeneralizedRBM(LayeredMachine):
     momentum : float
     l2 : float or None
         Weight decay. None: 0.005 where machines of discrete visible units, and hidden ones between
-        bounds, learn by mean-field solutions from data, without preconditioning; otherwise 0.001.
+        bounds, learn by mean-field solutions from data, without preconditioning; otherwise 0.001;
+        times the share of the data that is not missing.
     l1 : float
     n_epochs : int
+        Some thousands of steps, `n_epochs * n_rows / batch_size`, are needed: with few rows take
+        more epochs than the default.
     batch_size : int or None
         None: 20 where `l2` is 0.005 by default, which makes better features and, after the same
         time, higher likelihoods; otherwise 100, as many rows as chains, or as precisions need.
@@ -146,12 +150,9 @@ class GeneralizedRBM(LayeredMachine):
     >>> rbm.transform(X).shape
     (200, 8)
 
-    Mean field first, then chains from the model that it has learned:
+    Then chains from the model that it has learned:
 
-    >>> options = dict(gradient="pcd", n_sweeps=1, learning_rate=(0.02, 0.0, "linear"))
-    >>> longer = mf.GeneralizedRBM(init=rbm.model_, n_epochs=5, random_state=0, **options).fit(X)
-    >>> longer.model_.weights.shape
-    (16, 8)
+    >>> longer = mf.GeneralizedRBM(init=rbm.model_, gradient="pcd", n_epochs=5).fit(X)
     """
 
     _models = ("RBM",)

@@ -18,7 +18,7 @@ from fastmf.priors._queries import average_gradient, gaussian_units, number_of_s
 from fastmf.priors._scaling import is_real
 
 # Most states that are enumerated, and most that take no longer than mean-field solutions.
-MAX_SUMMED_STATES, FEW_STATES = 2**14, 2**10
+MAX_SUMMED_STATES, FEW_STATES = 2**14, 2**12
 
 
 class ExactAverages(NamedTuple):
@@ -52,15 +52,15 @@ def is_exact(model):
 
 
 def is_cheaply_exact(model):
-    """Whether there are real units, and exact averages cost no more than approximate ones."""
-    if model.deep or not any(map(is_real, model.layers)):
-        return False
-    return _only_gaussian(model) or min(map(number_of_states, model.layers)) <= FEW_STATES
+    """Whether exact averages cost no more than approximate ones."""
+    few = min(map(number_of_states, model.layers)) <= FEW_STATES
+    return not model.deep and (few or _only_gaussian(model))
 
 
 def has_exact_likelihood(model, settings):
     """Whether likelihoods of epochs are by exact averages."""
-    return settings.gradient == "exact" or is_cheaply_exact(model)
+    real = any(map(is_real, model.layers))
+    return settings.gradient == "exact" or (real and is_cheaply_exact(model))
 
 
 def _only_gaussian(model):

@@ -17,9 +17,12 @@ from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.hidden_scales import with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.priors._protocol import map_parameters
+from fastmf.models.rbm import RBM
+from fastmf.priors import Bernoulli
+from fastmf.priors._protocol import map_parameters, n_units
 from fastmf.priors._rows import states
 from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
 
@@ -171,6 +174,34 @@ def take_step(state, objective):
     if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
         pairs = [np.vstack([p, [x]])[-MEMORY:] for p, x in zip(pairs, (step, change), strict=True)]
     state.model, state.chains = new.model, tuple(pairs)
+
+
+def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
+    """Gain over independent units of one binary hidden unit, less Schwarz's penalty of its weights.
+
+    Parameters
+    ----------
+    visible : unit prior
+        Independent units, fitted to the rows.
+    X : array or csr_array of shape (n_rows, n_visible)
+    weights : array of shape (n_rows,) or None
+    l2 : float
+    n_steps : int
+
+    Returns
+    -------
+    float
+        Nats a row; above 0 if the rows show that their columns are not independent.
+    """
+    objective, hidden = Objective(X, weights, l2), Bernoulli(np.zeros(1))
+    n, n_rows, dtype = n_units(visible), X.shape[0], visible.moments(0.0, 0.0)[0].dtype
+    alone = RBM(np.zeros((n, 1), dtype), visible, hidden)
+    couplings = np.random.default_rng(0).normal(scale=0.3 / np.sqrt(n), size=(n, 1))
+    state = initial_state(RBM(couplings.astype(dtype), visible, hidden))
+    for _ in range(n_steps):
+        take_step(state, objective)
+    gain = objective.at(state.model).value - objective.at(alone).value
+    return gain - n * np.log(n_rows) / (2 * n_rows)
 
 
 def _first_step(direction):

@@ -96,7 +96,7 @@ class LayeredSettings(AscentSettings):
                 raise ValueError("preconditioning is of centred units: use centred=True.")
 
 
-def gradient_for(model, n_rows):
+def gradient_for(model, n_rows, l2=None):
     """The gradient that "auto" stands for.
 
     Parameters
@@ -104,25 +104,33 @@ def gradient_for(model, n_rows):
     model : RBM or DBM
     n_rows : int
         Rows of data.
+    l2 : float or None
+        Weight decay, if it is given.
 
     Returns
     -------
     {"tap", "exact", "pcd"}
-        "exact" for small machines with real units; else "pcd" with unbounded units, as good as
-        "tap" where that has moments, and several times as fast, and "tap" without them.
+        "exact" for machines of few states, if their likelihood is sure to have a maximum: with
+        decay, or real units; else "pcd" with unbounded units, as good as "tap" where that has
+        moments, and several times as fast, and "tap" without them.
     """
-    if is_cheaply_exact(model) and n_rows * model.couplings[0].size <= MAX_EXACT_PRODUCTS:
+    has_maximum = l2 != 0 or any(map(is_real, model.layers))
+    quick = n_rows * model.couplings[0].size <= MAX_EXACT_PRODUCTS
+    if has_maximum and quick and is_cheaply_exact(model):
         return "exact"
     return "pcd" if any(unbounded(layer).any() for layer in model.layers) else "tap"
 
 
-def steps_for(model, settings):
+def steps_for(model, settings, share=1.0):
     """Batch size and weight decay where none are given.
 
     Parameters
     ----------
     model : RBM or DBM
     settings : LayeredSettings
+    share : float, default 1.0
+        Share of the data that is not missing. The likelihood of a row has as many terms, and decay
+        in proportion: couplings would never leave zero.
 
     Returns
     -------
@@ -135,7 +143,8 @@ def steps_for(model, settings):
     plain = from_rows and settings.preconditioning is None
     unbounded_units = any(unbounded(layer).any() for layer in model.layers[1:])
     discrete = not (is_real(model.layers[0]) or unbounded_units)
-    return FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
+    found = FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
+    return found | {"l2": share * found["l2"]}
 
 
 def weight_scale_for(visible, hidden, given):

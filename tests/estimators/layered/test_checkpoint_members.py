@@ -14,12 +14,14 @@ LABELS = rng.integers(0, 3, (40, 4))
 OPTIONS = dict(n_epochs=3, batch_size=10, learning_rate=0.01, random_state=0)
 STOPPING = dict(early_stopping=True, validation_fraction=0.2, patience=5)
 MACHINES = {
-    "tap": lambda **o: mf.GeneralizedRBM(3, **o).fit(B),
-    "float32": lambda **o: mf.GeneralizedRBM(3, **o).fit(B.astype(np.float32)),
-    "persistent": lambda **o: mf.GeneralizedRBM(3, starts="persistent", n_starts=7, **o).fit(B),
+    "tap": lambda **o: mf.GeneralizedRBM(3, gradient="tap", **o).fit(B),
+    "float32": lambda **o: mf.GeneralizedRBM(3, gradient="tap", **o).fit(B.astype(np.float32)),
+    "persistent": lambda **o: mf.GeneralizedRBM(
+        3, gradient="tap", starts="persistent", n_starts=7, **o
+    ).fit(B),
     "pcd": lambda **o: mf.GeneralizedRBM(3, gradient="pcd", n_starts=7, **o).fit(B),
     "preconditioned": lambda **o: mf.GeneralizedRBM(3, preconditioning=0.1, **o).fit(B),
-    "stopping": lambda **o: mf.GeneralizedRBM(3, **STOPPING, **o).fit(B),
+    "stopping": lambda **o: mf.GeneralizedRBM(3, gradient="tap", **STOPPING, **o).fit(B),
     "bounded": lambda **o: mf.GeneralizedRBM(
         2, visible="truncated_gaussian", hidden="gaussian", gradient="pcd", **o
     ).fit(np.clip(R, -1, 1)),

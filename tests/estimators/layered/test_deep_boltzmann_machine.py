@@ -54,7 +54,7 @@ def test_pretraining_is_a_head_start():
 
 
 def test_layers_are_added_to_a_given_model(trained):
-    rbm = mf.GeneralizedRBM(6, n_epochs=15, **OPTIONS).fit(X)
+    rbm = mf.GeneralizedRBM(6, gradient="tap", n_epochs=15, **OPTIONS).fit(X)
     of_rbm = log_likelihood(rbm.model_, X[:60], mf.exact(rbm.model_).log_partition).mean()
     fits = [
         mf.DeepBoltzmannMachine((6, 4), init=rbm.model_, n_epochs=n, **OPTIONS).fit(X)

@@ -23,7 +23,8 @@ def patterns(n_rows=90, dtype=float, flip=0.02):
 
 
 def small(**options):
-    options = {"n_epochs": 5, "batch_size": 20, "random_state": 0, "learning_rate": 0.2} | options
+    options = {"n_epochs": 5, "batch_size": 20, "learning_rate": 0.2} | options
+    options = {"gradient": "tap", "random_state": 0} | options
     return GeneralizedRBM(4, **options)
 
 

@@ -270,7 +270,7 @@ def test_steps_that_are_too_long_are_said():
     X = (np.random.default_rng(0).random((200, 5)) < 0.3).astype(float)
     for dtype in (np.float32, np.float64):
         for visible in ("bernoulli", "binomial"):  # fields that kernels move, and others
-            machine = mf.GeneralizedRBM(2, visible=visible, learning_rate=1e12)
+            machine = mf.GeneralizedRBM(2, visible=visible, gradient="tap", learning_rate=1e12)
             with pytest.raises(FloatingPointError, match="diverged"):
                 machine.fit(X.astype(dtype))
 
@@ -304,7 +304,7 @@ def test_rows_of_little_weight_hardly_count_among_those_that_are_monitored():
     weights = np.r_[np.full(990, 1e-6), np.full(10, 1e6)]
     units = mf.Bernoulli(np.full(3, 2.0)), mf.Bernoulli(np.zeros(1))
     options = {"init": mf.RBM(np.zeros((3, 1)), *units), "learning_rate": 0.0, "n_epochs": 1}
-    machine = mf.GeneralizedRBM(monitor_rows=20, random_state=0, **options)
+    machine = mf.GeneralizedRBM(gradient="tap", monitor_rows=20, random_state=0, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         machine.fit(X, sample_weight=weights)
@@ -395,7 +395,8 @@ def test_which_gradient_is_taken():
     assert fitted(IRIS, n_epochs=1).gradient_ == "exact"
     assert fitted(IRIS, n_epochs=1, n_components=20).gradient_ == "pcd"
     binary = (IRIS > IRIS.mean(0)) * 1.0
-    assert mf.GeneralizedRBM(3, n_epochs=1).fit(binary).gradient_ == "tap"
+    assert mf.GeneralizedRBM(3, n_epochs=1).fit(binary).gradient_ == "exact"
+    assert mf.GeneralizedRBM(3, n_epochs=1, l2=0.0).fit(binary).gradient_ == "tap"
     # Decay towards zero has no gradient there: the usual steps, along exact gradients.
     sparse = fitted(standardised(IRIS), "exact", 100, l1=0.1, learning_rate=0.1)
     assert (sparse.weights_ == 0).any()

@@ -1,9 +1,12 @@
 """Learning from rows with missing values, NaN."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.datasets import load_wine
+from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.inference.sampling.gibbs import gibbs
@@ -215,3 +218,64 @@ def test_what_cannot_be_missing():
     X = np.array([[1.0, 0, 0, 0, np.nan, 0], [0, 1, 0, 0, 0, 1]])
     with pytest.raises(ValueError, match="all states of a categorical unit, or in none"):
         mf.GeneralizedRBM(2, visible=prior).fit(X)
+
+
+def bits(seed, n_rows, share):
+    """Columns that copy one bit with errors of 10 %, and what is seen of them."""
+    rng = np.random.default_rng(seed)
+    X = (rng.integers(0, 2, (n_rows, 1)) ^ (rng.random((n_rows, 30)) < 0.1)).astype(float)
+    seen = np.where(rng.random(X.shape) < share, X, np.nan)
+    present = ~np.isnan(seen).all(1)
+    return X[present], seen[present]
+
+
+def test_columns_of_which_most_is_missing_are_learned():
+    """The error of the conditional means under the mixture of two products that made the rows."""
+    _, train = bits(0, 600, 0.15)
+    X, seen = bits(1, 300, 0.15)
+    machine = mf.GeneralizedRBM(2, n_epochs=50, random_state=0).fit(train)
+    hole = np.isnan(seen)
+    odds = np.log(9) * np.where(hole, 0, 2 * seen - 1).sum(1)
+    right = (0.1 + 0.8 / (1 + np.exp(-odds)))[:, None]
+    best, means, found = (
+        np.sqrt(((filled - X)[hole] ** 2).mean())
+        for filled in (right, np.nanmean(train, 0), machine.impute(seen))
+    )
+    assert found < (best + means) / 2
+
+
+def test_a_fit_that_has_gained_nothing_says_so():
+    X, _ = bits(0, 300, 1.0)
+    machine = mf.GeneralizedRBM(13, learning_rate=1e-9, batch_size=300, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="has hardly begun"):
+        machine.fit(X)
+    # Independent columns have nothing to gain.
+    machine.fit((np.random.default_rng(0).random((300, 30)) < 0.3).astype(float))
+
+
+def test_labels_have_modes_means_and_probabilities():
+    weights = np.array([[0.5], [-1.0], [0.3], [2.0], [0.1]])
+    units = mf.Categorical([[0.2, 0.0, 0.9], [0.5, -0.5]])
+    X = np.array([[-1, 1], [2, -1], [0, 0]])
+    init = mf.RBM(weights, units, mf.Bernoulli(np.zeros(1)))
+    machine = mf.GeneralizedRBM(init=init, gradient="tap", learning_rate=0.0, n_epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.fit(np.tile([[0, 0], [1, 1], [2, 1]], (10, 1)))
+
+    def joint(i, j):
+        return (
+            units.field[i] + units.field[3 + j] + np.log1p(np.exp(weights[i] + weights[3 + j]))[0]
+        )
+
+    table = np.exp([[joint(i, j) for j in range(2)] for i in range(3)])
+    first = table[:, 1] / table[:, 1].sum()
+    second = table[2] / table[2].sum()
+    found = machine.impute(X, labels="probabilities")
+    expected = [[*first, 0, 1], [0, 0, 1, *second], [1, 0, 0, 1, 0]]
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    found = machine.impute(X, labels="mean")
+    np.testing.assert_allclose(found, [[first @ [0, 1, 2], 1], [2, second[1]], [0, 0]], atol=1e-9)
+    assert machine.impute(X).tolist() == [[first.argmax(), 1], [2, second.argmax()], [0, 0]]
+    with pytest.raises(ValueError, match="labels"):
+        machine.impute(X, labels="modes")
