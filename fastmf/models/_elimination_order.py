@@ -128,15 +128,7 @@ class EliminationPlan(NamedTuple):
 
 
 def groups_of(axes, size):
-    """Factors in two groups whose products are small: numbers of the factors, largest first.
-
-    Parameters
-    ----------
-    axes : list of collections of int
-        Steps over whose units each factor is a table.
-    size : callable
-        size(steps) is the number of states of these units together.
-    """
+    """Factors in two groups whose products are small: numbers of the factors, largest first."""
     groups, unions = ([], []), [set(), set()]
     for f in sorted(range(len(axes)), key=lambda f: -size(axes[f])):
         sizes = [size(union.union(axes[f])) for union in unions]
@@ -147,14 +139,7 @@ def groups_of(axes, size):
 
 
 def elimination_plan(n_states, edges, max_bits=MAX_BITS):
-    """The cheapest plan; incomplete if all have more than `2**max_bits` entries.
-
-    Parameters
-    ----------
-    n_states : int array of shape (n_units,)
-    edges : int array of shape (n_edges, 2)
-    max_bits : float
-    """
+    """The cheapest plan; incomplete if all have more than `2**max_bits` entries."""
     n, edges, bits = len(n_states), np.asarray(edges, np.int64).reshape(-1, 2), np.log2(n_states)
     if not n:
         return EliminationPlan([], [], [], [], 0, 0.0, 0.0)

@@ -36,14 +36,6 @@ def eliminated(tables, max_entries, plans, mode=False):
     """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
 
     With `mode`, the most probable states in the place of `units`.
-
-    Parameters
-    ----------
-    tables : Tables
-    max_entries : float
-        Largest number of entries of all tables together.
-    plans : dict
-        Orders of elimination of the same edges, for other rows.
     """
     allowed = tables.fields > -np.inf if isinstance(tables.fields, np.ndarray) else [
         logs > -np.inf for logs in tables.fields

@@ -1,4 +1,4 @@
-"""The most accurate sums of a graph that take no more than about a second."""
+"""The most accurate sums of a graph that take no more than some seconds."""
 
 from dataclasses import replace
 
@@ -18,16 +18,7 @@ MAX_TABLE_ENTRIES = 2**28
 
 
 def automatic(options, units, n_rows, solve):
-    """The `GraphBeliefs` of algorithm="auto".
-
-    Parameters
-    ----------
-    options : BPOptions
-    units : GraphUnits
-    n_rows : int or None
-    solve : callable
-        solve(options) returns the `GraphBeliefs` of sum-product.
-    """
+    """The `GraphBeliefs` of algorithm="auto"."""
     options = replace(options, algorithm="sum", n_starts=None)
     if not units.is_forest:
         found = _exact(options, units, n_rows or 1)
