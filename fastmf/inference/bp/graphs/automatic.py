@@ -25,7 +25,7 @@ def automatic(options, units, n_rows, solve):
         if found is not None:
             return _certain(graph_beliefs(options, units, found, None, n_rows is None))
     one = solve(options)
-    if np.all(one.reliable):
+    if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
         return one
     sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
     rng = 0 if options.rng is None else options.rng
