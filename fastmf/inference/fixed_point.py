@@ -215,14 +215,9 @@ def ending_of(found):
 
 
 def with_check(found, check):
-    """The same `FixedPoint`, with a question or a check that is put when its `reliable` is read.
+    """Let `reliable` of a `FixedPoint` ask a `Question`, or call check(answer), when it is read.
 
-    Parameters
-    ----------
-    found : FixedPoint
-    check : Question or callable
-        check(found) returns a list with the reason why each row is not reliable, "" if it is; or
-        None if nothing can be checked.
+    Both give the reason why each row is not reliable, "" if it is, or None if that is not known.
     """
     found.__dict__["_check"] = check
     return found

@@ -11,7 +11,11 @@ from fastmf import models
 from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.convergence import warn_unless_converged
+from fastmf.estimators.common.convergence import (
+    MAX_ERROR,
+    warn_of_approximation,
+    warn_unless_converged,
+)
 from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
 from fastmf.estimators.common.rows import checked_rows, with_nan_labels
@@ -44,8 +48,6 @@ from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
 
-# Largest error of a log-partition without a warning, in nats.
-MAX_ERROR = 0.1
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
@@ -204,13 +206,9 @@ class LayeredMachine(
         if exact_given(self.model_, some[:1]).exact.all():
             return
         values, errors = annealed_given_seen(self.model_, some, self.n_threads)
-        off = np.mean(found[rows] - values - log_prob_of_seen(self.visible_, some))
-        if not abs(off) <= MAX_ERROR + errors.mean():
-            warn_user(
-                "log-likelihoods of this deep machine, whose hidden layers given data are summed "
-                f"by mean field, are about {abs(off):.2g} nats too {'high' if off > 0 else 'low'}.",
-                ConvergenceWarning,
-            )
+        values += log_prob_of_seen(self.visible_, some)
+        what = "of this deep machine, with hidden layers given data by mean field,"
+        warn_of_approximation(what, found[rows], (values, errors))
 
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""

@@ -155,15 +155,6 @@ def chain_of(model):
 
     Even layers are stored before odd ones. So the neighbours of a layer are contiguous, and one
     product is enough for both of them.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-
-    Returns
-    -------
-    starts, sources : list of int
-    couplings : list of arrays of shape (n_source, n_units)
     """
     n_layers, sizes, weights = len(model.sizes), model.sizes, model.couplings
     starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * sum(sizes[::2]) for k in range(n_layers)]

@@ -227,21 +227,6 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
     """The result of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
-
-    Parameters
-    ----------
-    model : RBM
-    X : array of shape (n_rows, n_visible)
-    hidden : tuple of three arrays of shape (n_rows, n_hidden)
-        Fields, means and variances of the hidden units given X.
-    order : {1, 2, 3}
-    n_sweeps : int
-    n_threads : int or None
-
-    Returns
-    -------
-    FixedPoint
-        Without log-partitions.
     """
     layout = _layout(model, order, "blocked")
     state = np.zeros((4, len(X), layout.n_units), model.dtype)
