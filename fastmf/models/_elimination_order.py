@@ -60,6 +60,13 @@ class EliminationPlan(NamedTuple):
         return self.log2_largest + self.log2_total
 
     @property
+    def n_message_entries(self):
+        """Entries of the tables that sums over units leave; infinite without an order."""
+        if not self.complete:
+            return math.inf
+        return sum(map(self._size, self.separators))
+
+    @property
     def most_bytes(self):
         """Bound of the memory of all tables, quickly found."""
         return 8 * (2.0 ** min(self.log2_total, 1e3) + 6 * 2.0 ** min(self.log2_largest, 1e3))

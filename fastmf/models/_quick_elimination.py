@@ -45,10 +45,12 @@ def eliminated(tables, max_entries, plans, mode=False):
         return Marginals(-np.inf, None, None)
     key = n_allowed.tobytes()
     if key not in plans:
-        n_bytes, bits = min(32 * max_entries, MAX_TABLE_BYTES), np.log2(max(max_entries, 1.0))
-        plans[key] = GraphSums(n_allowed, tables.edges, n_bytes, bits)
+        n_bytes = min(32 * max_entries, MAX_TABLE_BYTES)
+        bits = np.log2(max(max_entries * n_allowed.max(), 1.0))
+        sums = GraphSums(n_allowed, tables.edges, n_bytes, bits)
+        plans[key] = sums if sums.n_entries <= max_entries else None
     sums = plans[key]
-    if not sums.plan.complete or sums.n_entries > max_entries:
+    if sums is None:
         return None
     if mode:
         return Marginals(np.nan, sums.most_probable(tables, allowed), None)
