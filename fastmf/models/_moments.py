@@ -39,19 +39,7 @@ class Rows(NamedTuple):
 
 
 def factor(gram, rounding=MOMENT_ROUNDING):
-    """Rows U of which U'U is a positive semidefinite matrix, and the order of the pivots.
-
-    Returns
-    -------
-    array of shape (rank, n)
-    int array of shape (rank,)
-        The columns of U that are upper triangular.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not positive semidefinite.
-    """
+    """Rows U of which U'U is a positive semidefinite matrix, and the order of the pivots."""
     n = len(gram)
     scale = np.sqrt(np.maximum(gram.diagonal(), 0))
     scale[scale == 0] = 1.0
@@ -67,20 +55,7 @@ def factor(gram, rounding=MOMENT_ROUNDING):
 
 
 def rows_of(gram, moment, rounding=MOMENT_ROUNDING):
-    """Rows and target with these moments, and what of the moment X'y no rows have.
-
-    Parameters
-    ----------
-    gram : array of shape (n, n)
-    moment : array of shape (n,)
-    rounding : float
-
-    Returns
-    -------
-    X : array of shape (rank, n)
-    y : array of shape (rank,)
-    rest : array of shape (n,)
-    """
+    """Rows and target with these moments, and the part of the moment X'y that no rows have."""
     X, pivots = factor(gram, rounding)
     y = np.zeros(len(X))
     if len(pivots):
@@ -119,13 +94,7 @@ def _positive(name, value, zero=False):
 
 
 def rows_of_moments(gram, moment, y_square):
-    """Rows with checked moments, which those of some data must be.
-
-    Raises
-    ------
-    ValueError
-        If no data have these moments.
-    """
+    """Rows with checked moments, which those of some data must be."""
     try:
         X, y, rest = rows_of(gram, moment)
     except ValueError:
@@ -162,16 +131,7 @@ def absent_of(targets, y_square, n):
 
 
 def blocks_of(matrix, name="gram"):
-    """The blocks of a block-diagonal matrix, each with the features in it.
-
-    Parameters
-    ----------
-    matrix : array, list of arrays, or SciPy sparse matrix
-
-    Returns
-    -------
-    list of (int array, array)
-    """
+    """The blocks of a block-diagonal matrix, each with the features in it."""
     if isinstance(matrix, (list, tuple)) and len(matrix) and np.ndim(matrix[0]) == 2:
         parts = [doubles(name, part) for part in matrix]
         for k, part in enumerate(parts):

@@ -127,20 +127,7 @@ def largest_by_chance(p):
 
 
 def summary_of(z, R, n, names=None):
-    """Rows with the moments of z-scores, correlations and a number of rows.
-
-    Parameters
-    ----------
-    z : array of shape (n_features,)
-    R : array, list of arrays (blocks), or SciPy sparse matrix
-    n : float
-    names : list of str, optional
-        Names of the features for messages.
-
-    Returns
-    -------
-    Summary
-    """
+    """Rows with the moments of z-scores, correlations and a number of rows."""
     z, n = _checked(z, n, names)
     # In the range of R, if that is of the same rows; z itself is not.
     z = z * np.sqrt(n / (n - 2 + z * z))

@@ -8,7 +8,7 @@ from fastmf._common.arguments import count, flag, one_of, row_weights, unmasked
 from fastmf._common.rows import canonical, is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.estimators.common.convergence import warn_of_approximation
-from fastmf.estimators.common.data import complete_target, missing_entries
+from fastmf.estimators.common.data import complete_target, dense_frame, missing_entries
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.runs import seed_of
 from fastmf.learning.conditional import (
@@ -320,7 +320,7 @@ def partly_known_labels(y):
     ValueError
         If there are none.
     """
-    given = y
+    given = y = dense_frame(y)
     if y is not None and not is_sparse(y):
         given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y
         given = _array_of(given.to_numpy() if hasattr(given, "to_numpy") else given)

@@ -11,19 +11,7 @@ FEWEST_CHAINS = 20
 
 
 def reason_of_parts(values, weights, included, without):
-    """Why inclusion probabilities are not reliable, "" if they are; None if that is not known.
-
-    Parameters
-    ----------
-    values : list of list of FittedPart
-        Independent parts, at each value of the hyper-parameters.
-    weights : array of shape (n_values,)
-        Weights of the values, of sum 1.
-    included : array of shape (n_features,)
-        Inclusion probabilities.
-    without : int array
-        Features that are not compared, which are constant in the parts.
-    """
+    """Why inclusion probabilities are not reliable, "" if they are; None if that is not known."""
     known = True
     for parts in zip(*values, strict=True):
         units = parts[0].units

@@ -22,9 +22,8 @@ from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import (
     NEVER_ZERO,
     FixedPoints,
-    robust_solution,
+    part_solution,
     search_tolerance,
-    solution_from,
 )
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
@@ -40,7 +39,6 @@ from fastmf.learning.evidence.blocks import (
     without_cut_blocks,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
-from fastmf.learning.evidence.screening import active_at_first
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
@@ -191,25 +189,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         return (X - self._offset) / self._scale
 
     def _solution(self, task, start, fixed, *, centred=False, average=False):
-        """Hyper-parameters with their fixed points, the best ones first, and their weights.
-
-        Parameters
-        ----------
-        task : Regression, Loci or Classification
-        start : Hyperparameters
-        fixed : Hyperparameters of bool
-        centred : bool, default False
-            Whether the constant was projected out of the rows.
-        average : bool, default False
-            Whether to return those on a grid, too.
-
-        Returns
-        -------
-        task : Regression, Loci or Classification
-            With the blocks that were used: those found in the data may have been cut.
-        list of GridPoint
-        array of shape (n_points,)
-        """
+        """Hyper-parameters with their fixed points, the best ones first, and their weights."""
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
@@ -222,13 +202,9 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         quiet = quiet_parameters(task, start, fixed)
         task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
         start = quiet if has_blocks(task) else start
-        parts, first, ends = active_at_first(task, start, fixed), (task, start), []
+        ends = []
         for n_left in reversed(range(MAX_CUTS)):
-            *end, cut = self._searched(task, start, fixed, parts, options)
-            if parts and not (cut is None and have_ended(end[2])):
-                # Which of several optima is found may depend on the features that are left out.
-                *end, cut = self._searched(*first, fixed, None, options)
-            parts = None
+            *end, cut = self._searched(task, start, fixed, options)
             ends.append(end)
             if cut is None or not n_left:
                 break
@@ -253,15 +229,12 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         points, weights = averaged_points(with_joins(task, 0), best, results, fixed, **options)
         return task, [first, *points[1:]], weights
 
-    def _searched(self, task, start, fixed, parts, options):
+    def _searched(self, task, start, fixed, options):
         """The task, where its search ended, and the task with its full blocks cut, or None."""
-        options = options | {"parts": parts, "max_iter": self.max_evidence_iter}
-        best, nearby, starts = maximise_evidence(task, start, fixed, **options)
+        options = options | {"max_iter": self.max_evidence_iter}
+        best, nearby = maximise_evidence(task, start, fixed, **options)
         task = task if nearby is None else with_blocks_of(task, nearby)
-        results = nearby
-        close = nearby and starts is None and max(r.residual for r in nearby) <= self.tol
-        if not (close and self.damping is None and self.solver == "auto"):  # as the search has
-            results = self._final(with_joins(task, MAX_JOINS), best, starts or nearby)
+        results = self._final(with_joins(task, MAX_JOINS), best, nearby)
         if have_ended(results) or not (nearby and have_ended(nearby)):
             nearby = results
         task = with_blocks_of(task, results)
@@ -274,7 +247,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         results = []
         for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
             options = self._options(part, best) | {"schedule": self.solver}
-            results.append(robust_solution(part.model(best), start, blocks=part.blocks, **options))
+            results.append(part_solution(part, best, start, **options))
         return tuple(results)
 
     def _options(self, part, best):
@@ -289,7 +262,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         for part, result in zip(task.parts, results, strict=True):
             if (joined := with_sharing_blocks(part, result)) is not None:
                 options = self._options(part, best) | {"schedule": "parallel"}
-                found = solution_from(part.model(best), result, blocks=joined.blocks, **options)
+                found = part_solution(joined, best, result, False, **options)
                 result = found if found.converged and not full_blocks(found) else result
             ends.append(result)
         return with_blocks_of(task, ends), tuple(ends)

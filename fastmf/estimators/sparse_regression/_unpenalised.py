@@ -78,18 +78,7 @@ class Projection(NamedTuple):
 
 
 def projection_of(X, units):
-    """The regression of all features on some of them.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_features), or StoredColumns
-        Centred. An array is changed in place.
-    units : int array
-
-    Returns
-    -------
-    Projection
-    """
+    """The regression of all features on some of them."""
     W = X[:, units].astype(np.float64)
     scale = np.sqrt((W * W).sum(0))
     scale[scale == 0] = 1.0
@@ -127,25 +116,7 @@ def without_columns(X, columns):
 
 
 def projected_parts(parts, features, columns):
-    """Independent parts of a regression, given by their moments, without unpenalised columns.
-
-    Parameters
-    ----------
-    parts : list of (array, array)
-        Rows and their target.
-    features : list of int array
-        The features of each.
-    columns : int array
-        The unpenalised ones.
-
-    Returns
-    -------
-    list of (array, array)
-        With as many rows fewer as directions were projected out.
-    array of shape (n_unpenalised,)
-        The coefficients of the targets.
-    Unpenalised
-    """
+    """Independent parts of a regression, given by their moments, without unpenalised columns."""
     n_features, left, flat = sum(map(len, features)), [], np.zeros(len(columns))
     gain, whitens = np.zeros((len(columns), n_features)), [np.zeros((len(columns), 0))]
     for (X, y), own in zip(parts, features, strict=True):
@@ -165,16 +136,7 @@ def projected_parts(parts, features, columns):
 
 
 def columns_of(names, unpenalised, n_features, argument="unpenalised"):
-    """The numbers of columns given by numbers, names or a mask, ascending.
-
-    Parameters
-    ----------
-    names : array of str, or None
-        Names of the features.
-    unpenalised : None, or array_like
-    n_features : int
-    argument : str
-    """
+    """The numbers of columns given by numbers, names or a mask, ascending."""
     if unpenalised is None:
         return np.zeros(0, np.int64)
     try:

@@ -1,7 +1,7 @@
 """Spike-and-slab classification with a probit likelihood, as a scikit-learn estimator."""
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -205,7 +205,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         )  # fmt: skip
         log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
         slab = self.slab_variance
-        start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
+        n_included = max(float(expit(log_odds).mean()) * len(groups), 1.0)
+        start = Hyperparameters(1.0, 1 / n_included if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.found.results

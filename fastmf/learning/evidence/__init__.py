@@ -8,13 +8,16 @@ derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato
     and log-odds      units under their priors alone
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import column_squares
+from fastmf.inference.ep.block_partition import FoundBlocks
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
+from fastmf.inference.gaussian.blocks import inverse_with, labels_of
 from fastmf.models import SparseLinearModel
 from fastmf.models.sparse_linear import with_gram
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
@@ -23,13 +26,16 @@ from fastmf.priors._protocol import parts_of
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
 # Tolerance of the fixed points during the search: at most this, and this fraction of the standard
-# error of a coefficient if all others were known. With little noise a larger one would be of the
-# order of the standard errors: a state then passes for the fixed point of the next noise variance,
-# too, and the evidence seems to grow as the noise falls, down to its bound.
-SEARCH_TOL, RELATIVE_TOL = 4e-4, 1e-2
+# error of a coefficient if all others were known. With little noise a tolerance of the order of the
+# standard errors would let a state pass for the fixed point of the next noise variance, too, and
+# the evidence would seem to grow as the noise falls, down to its bound. The evidence is stationary
+# in the sites, so that its error is of second order.
+SEARCH_TOL, RELATIVE_TOL = 1.2e-3, 3e-2
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
 MAX_EP_ITER = 100
+# Schedule of results that begin with fixed points of coefficients and latent variables in turn.
+IN_TURN = "in turn"
 # Prior precision of a latent variable, uniform on a half-line but for that.
 LATENT_PRECISION = 1e-10
 # Smallest precision of a site, in units of the prior's, where negative ones do not converge.
@@ -321,6 +327,55 @@ def gaussian_statistics(result):
     return result.gaussian_mean, len(result.gaussian_mean) - result.prior_share
 
 
+def latent_start(model, start, blocks, options):
+    """A start near a fixed point of a model with latent variables, and its blocks.
+
+    Given sites exp(l u - t u^2 / 2) of the latent variables u, the coefficients are those of a
+    regression of l / t with noise of variance 1 + 1 / t. Its fixed points, in turn with new sites
+    of u, converge in a few rounds where all sites at once move in circles.
+    """
+    (prior, latent), n = model.prior.parts, model.X.shape[1]
+    mean, var = latent.moments(np.zeros(len(model.X)), np.ones(len(model.X)))
+    sites = np.stack([mean / var, 1 / var - 1])
+    if isinstance(blocks, FoundBlocks):
+        start, blocks = start or blocks.lead, blocks._replace(lead=None)
+    if start is not None:
+        sites, start = start.sites[:, n:], replace(start, message="", sites=start.sites[:, :n])
+    # Rows that stand for several equal ones are multiples of one by the root of their number.
+    weights, n_left, residuals = np.sqrt(model.row_weights), options["max_iter"], []
+    while n_left > 0 and (sites[1] > 0).all():
+        root = np.sqrt(sites[1] / (1 + sites[1]))
+        X = (model.X * root[:, None]).astype(model.X.dtype, copy=False)
+        rows = SparseLinearModel(X, weights * root * sites[0] / sites[1], 1.0, prior)
+        start = solution_from(rows, start, blocks=blocks, **options | {"max_iter": n_left})
+        members, matrices = zip(*start.block_sites or [((), np.empty(0))], strict=True)
+        labels = labels_of([units for units in members if len(units)], n)
+        if isinstance(blocks, FoundBlocks):
+            blocks = blocks._replace(labels=labels)
+        inverse = inverse_with(
+            rows, labels, start.sites, np.concatenate([*map(np.ravel, matrices)])
+        )
+        # Cavities of the latent variables: the Gaussian without their own rows, and the noise.
+        var = inverse.variance_along(model.X) / weights**2
+        mean = model.X @ gaussian_statistics(start)[0] / weights
+        precision = 1 / var - root**2
+        if not (precision > 0).all():
+            break
+        a = precision / (1 + precision)
+        b = a * (mean / var - sites[0] / (1 + sites[1])) / precision
+        tilted, var = latent.moments(b, a)
+        off = abs(tilted - (b + sites[0]) / (a + sites[1])) / np.sqrt(var)
+        off = np.maximum(off, abs(var * (a + sites[1]) - 1)).max()
+        sites = np.stack([tilted / var - b, 1 / var - a])
+        n_left -= start.n_iter
+        residuals = [*residuals[-2:], off]
+        if off <= options["tol"] / 2 or min(residuals) < off == max(residuals):
+            break
+    if start is None:
+        return None, blocks
+    return replace(start, message="", sites=np.concatenate([start.sites, sites], axis=1)), blocks
+
+
 class FixedPoints(NamedTuple):
     """Fixed points of the parts of a task, their log-evidence and its gradient.
 
@@ -342,42 +397,39 @@ class FixedPoints(NamedTuple):
         return all(result.converged for result in self.results)
 
 
-def fixed_points(task, here, starts=None, n_threads=None, looseness=1.0, tol=np.inf):
-    """Fixed points with these hyper-parameters, near those of others if there are any.
-
-    Parameters
-    ----------
-    task : Regression, Loci or Classification
-    here : Hyperparameters
-    starts : tuple of ExpectationPropagation, optional
-    n_threads : int, optional
-    looseness : float, default 1.0
-        How many times the tolerance of the fixed points is that of a search near its end.
-    tol : float, optional
-        Largest tolerance.
-
-    Returns
-    -------
-    FixedPoints
-    """
+def fixed_points(task, here, starts=None, n_threads=None):
+    """Fixed points with these hyper-parameters, near given ones if there are any."""
     results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
     gradient = np.zeros(2 + n_groups)
     options = {"max_iter": MAX_EP_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
-        model = part.model(here)
-        loose = looseness * search_tolerance(part.X, here.noise_variance)
-        options |= {"tol": min(tol, loose), "blocks": part.blocks}
+        options["tol"] = search_tolerance(part.X, here.noise_variance)
         # The double loop of blocks would take longer than the rest of the search.
         options["schedule"] = "auto" if part.blocks is None else "parallel"
-        solve = robust_solution if starts is None else solution_from
-        result = solve(model, start, **options)
+        result = part_solution(part, here, start, starts is None, **options)
         results.append(result)
         log_evidence += part.log_evidence(result)
-        parts = evidence_gradient(model, result, part.groups, n_groups)
+        parts = evidence_gradient(part.model(here), result, part.groups, n_groups)
         gradient += np.append(parts[:2], parts[2])
         if starts is not None and not result.converged:
             return FixedPoints((*results, *starts[len(results) :]), -np.inf, gradient)
     return FixedPoints(tuple(results), log_evidence, gradient)
+
+
+def part_solution(part, here, start=None, robust=True, **options):
+    """A fixed point of a part of a task, by `robust_solution` or `solution_from`."""
+    model, blocks = part.model(here), part.blocks
+    solve = robust_solution if robust else solution_from
+    if not model.has_latent or options["schedule"] not in ("auto", "parallel"):
+        return solve(model, start, blocks=blocks, **options)
+    if start is None or start.schedule != IN_TURN:
+        whole = blocks._replace(max_joins=0) if isinstance(blocks, FoundBlocks) else blocks
+        result = solution_from(model, start, blocks=whole, **options)
+        if result.converged:
+            return result
+    start, blocks = latent_start(model, start, blocks, options)
+    result = solve(model, start, blocks=blocks, **options)
+    return replace(result, schedule=IN_TURN, message="converged") if result.converged else result
 
 
 def search_tolerance(X, noise_variance):

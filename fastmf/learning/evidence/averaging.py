@@ -47,13 +47,7 @@ class _Grid:
         self._bounds = bounds_of(task, n_groups)
 
     def point(self, here, starts):
-        """The point with the noise at its optimum, from fixed points nearby; None if there is none.
-
-        Parameters
-        ----------
-        here : Hyperparameters
-        starts : tuple of ExpectationPropagation
-        """
+        """The point with the noise at its optimum, from fixed points nearby, or None."""
         n_rows = self._task.total_rows
         for step in range(NOISE_STEPS):
             found = fixed_points(self._task, here, starts, self._n_threads)
@@ -89,28 +83,7 @@ class _Grid:
 
 
 def averaged_points(task, best, results, fixed, *, priors, n_threads=None, report=None):
-    """Hyper-parameters on a grid around the best ones, and their posterior weights.
-
-    Parameters
-    ----------
-    task : Regression or Loci
-    best : Hyperparameters
-    results : tuple of ExpectationPropagation
-        The fixed points of the best ones.
-    fixed : Hyperparameters of bool
-        Which ones are not learned. The log-odds of groups move together.
-    priors : ParameterPriors
-    n_threads : int, optional
-    report : callable, optional
-        report(k, value) is called with the number of a point, and minus its log-density.
-
-    Returns
-    -------
-    list of GridPoint
-        The first one is that of the best.
-    array of shape (n_points,)
-        Their weights, of sum 1.
-    """
+    """Hyper-parameters on a grid around the best ones, and their posterior weights."""
     grid = _Grid(task, fixed, priors, len(best.log_odds), n_threads)
     first = grid.point(best, results)
     if first is None:

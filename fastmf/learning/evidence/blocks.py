@@ -49,21 +49,7 @@ def has_blocks(task):
 
 
 def with_blocks(task, blocks, start=None, n_threads=None):
-    """The task with blocks in all of its parts.
-
-    Parameters
-    ----------
-    task : Regression, Loci or Classification
-    blocks : "auto", None or array of shape (n_features,)
-        Labels of features that have a site together. A part has its own blocks.
-    start : Hyperparameters, optional
-        Hyper-parameters of the fit that finds features which seem to have effects, for "auto".
-    n_threads : int, optional
-
-    Returns
-    -------
-    Regression, Loci or Classification
-    """
+    """The task with blocks in all of its parts."""
     parts, n_features = [], len(task.groups)
     auto = isinstance(blocks, str) and blocks == "auto"
     if not (blocks is None or auto):
@@ -127,17 +113,6 @@ def with_joins(task, max_joins):
         if isinstance(part.blocks, FoundBlocks):
             part = part._replace(blocks=part.blocks._replace(max_joins=max_joins))
         parts.append(part)
-    return with_parts(task, parts)
-
-
-def with_small_patterns(task):
-    """The task whose blocks keep patterns of few features."""
-    parts = [
-        part._replace(blocks=part.blocks._replace(deepens=False))
-        if isinstance(part.blocks, FoundBlocks)
-        else part
-        for part in task.parts
-    ]
     return with_parts(task, parts)
 
 

@@ -16,22 +16,7 @@ from fastmf.special import sigmoid
 
 
 def evidence_curvature(prior, result, groups, n_groups):
-    """Curvatures of minus the log-evidence by ln slab variance and log-odds, at a fixed point.
-
-    Parameters
-    ----------
-    prior : GaussBernoulli
-        The prior of the features.
-    result : ExpectationPropagation
-    groups : int array of shape (n_features,)
-    n_groups : int
-        0 if log-odds are not learned.
-
-    Returns
-    -------
-    array of shape (1 + n_groups, 1 + n_groups)
-        Not positive definite where the data say little.
-    """
+    """Curvatures of minus the log-evidence by ln slab variance and log-odds, at a fixed point."""
     n, included, precision = len(groups), result.inclusion_probability, prior.precision
     if included is None:
         included = sigmoid(prior.tilted_log_odds(result.b[:n], result.a[:n]))

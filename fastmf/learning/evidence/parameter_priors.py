@@ -52,20 +52,7 @@ class ParameterPriors(NamedTuple):
         return cls(NOISE_CENTER * task.scale, SLAB_CENTER * task.slab_scale, n_of_groups, n_lost)
 
     def log_density(self, hyperparameters, free):
-        """The log-density of the learned ones, and its gradient.
-
-        Parameters
-        ----------
-        hyperparameters : Hyperparameters
-        free : bool array of shape (2 + n_groups,)
-            Whether each is learned.
-
-        Returns
-        -------
-        float
-        array of shape (2 + n_groups,)
-            Zero by those that are not learned.
-        """
+        """The log-density of the learned ones, and its gradient."""
         noise = np.log(hyperparameters.noise_variance / self.noise) / NOISE_WIDTH
         slab = np.log(hyperparameters.slab_variance / self.slab) / SLAB_DEVIATION
         odds, n = np.asarray(hyperparameters.log_odds), self.n_of_groups

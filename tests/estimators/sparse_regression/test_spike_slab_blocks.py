@@ -1,13 +1,9 @@
 """Correlated features in spike-and-slab estimators."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.sparse_regression import _spike_slab
-from fastmf.estimators.sparse_regression._spike_slab import SpikeSlabEstimator
 from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient
 
 
@@ -123,32 +119,3 @@ def test_an_effect_that_two_blocks_may_have_is_that_of_enumeration(seed, monkeyp
     apart = mf.SpikeSlabRegressor(**given).fit(X, y)
     assert abs(apart.inclusion_probability_ - expected).max() > 0.03
     assert len(np.unique(apart.blocks_)) == len(np.unique(model.blocks_)) + 1
-
-
-def test_where_screened_features_end_badly_all_take_part_from_the_first_point(monkeypatch):
-    module, began = "fastmf.estimators.sparse_regression._spike_slab.", []
-    X, _ = autoregressive(80, 120, 0.9, 0)
-    y = X[:, [20, 70]] @ [2.0, -1.5] + np.random.default_rng(1).normal(size=80)
-    expected = mf.SpikeSlabRegressor().fit(X, y)
-    search = _spike_slab.maximise_evidence
-
-    def recorded(*args, parts, **options):
-        began.append(parts is not None)
-        return search(*args, parts=parts, **options)
-
-    monkeypatch.setattr(module + "maximise_evidence", recorded)
-    monkeypatch.setattr("fastmf.learning.evidence.screening.MIN_SIZE", 0)
-    good = mf.SpikeSlabRegressor().fit(X, y)
-    assert began == [True]
-    assert abs(good.log_evidence_ - expected.log_evidence_) < 0.01
-    solve = SpikeSlabEstimator._final
-
-    def moving_at_first(self, *args):
-        converged = not began[-1]
-        return tuple(replace(r, converged=converged) for r in solve(self, *args))
-
-    monkeypatch.setattr(SpikeSlabEstimator, "_final", moving_at_first)
-    again = mf.SpikeSlabRegressor().fit(X, y)
-    assert began == [True, True, False]
-    np.testing.assert_array_equal(again.coef_, expected.coef_)
-    assert not (good.coef_ == expected.coef_).all()

@@ -18,7 +18,7 @@ def task():
 
 def averages(task, fixed, start):
     priors = ParameterPriors.of(task)
-    best, results, _ = maximise_evidence(task, start, fixed, priors=priors, max_iter=50)
+    best, results = maximise_evidence(task, start, fixed, priors=priors, max_iter=50)
     return averaged_points(task, best, results, fixed, priors=priors)
 
 

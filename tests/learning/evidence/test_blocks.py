@@ -19,7 +19,6 @@ from fastmf.learning.evidence.blocks import (
     with_blocks,
     with_grams,
     with_sharing_blocks,
-    with_small_patterns,
 )
 
 
@@ -98,14 +97,6 @@ def test_models_of_a_task_share_the_products_of_the_features():
     assert with_grams(task._replace(X=stored)).gram is None
     classes = Classification.of(columns(), np.ones(60), np.zeros(5, int))
     assert with_grams(classes) is classes
-
-
-def test_small_patterns_are_those_of_found_blocks():
-    task = Regression(columns(), np.ones(60), np.zeros(5, int))
-    found = with_small_patterns(with_blocks(task, "auto"))
-    assert not found.blocks.deepens and with_blocks(task, "auto").blocks.deepens
-    given = with_blocks(task, [0, 0, 1, 2, 3])
-    assert with_small_patterns(given).blocks is given.blocks
 
 
 def test_blocks_differ_if_they_are_joined_or_have_larger_patterns():

@@ -6,17 +6,13 @@ from scipy.optimize import minimize
 import fastmf as mf
 from fastmf.learning import evidence
 from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient, search
-from fastmf.learning.evidence.blocks import with_blocks
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
-from fastmf.learning.evidence.screening import active_parts
 from fastmf.learning.evidence.search import (
     EVIDENCE_TOL,
     curvature_by_noise,
-    expected_gain,
     maximise_evidence,
     on_bounds,
 )
-from fastmf.learning.quasi_newton import SearchPoint
 
 
 def test_learned_values_are_a_maximum_and_near_the_truth():
@@ -25,7 +21,7 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     start = Hyperparameters(1.0, 1.0, np.zeros(1))
     fixed = Hyperparameters(False, False, False)
     task = Regression(model.X, model.y, groups)
-    best, _, _ = maximise_evidence(task, start, fixed, max_iter=100)
+    best, _ = maximise_evidence(task, start, fixed, max_iter=100)
 
     def negative_log_evidence(x):
         model = task.model(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]))
@@ -67,7 +63,7 @@ def test_noise_is_approached_from_above(blocks, lowest, monkeypatch):
     task = Regression(model.X, model.y, np.zeros(200, int), blocks=blocks)
     start = Hyperparameters(0.3 * task.scale, 0.5, np.full(1, -3.0))
     fixed = Hyperparameters(False, False, False)
-    best, _, _ = maximise_evidence(task, start, fixed, max_iter=40)
+    best, _ = maximise_evidence(task, start, fixed, max_iter=40)
     assert min(tried) > lowest * best.noise_variance
     # Without the curvature a trial lies far below.
     tried.clear()
@@ -93,7 +89,7 @@ def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
         Hyperparameters(1e-6, 0.1, np.full(1, 2.0)),
         Hyperparameters(False, False, False),
     )
-    _, result, _ = maximise_evidence(task, start, fixed, max_iter=40)
+    _, result = maximise_evidence(task, start, fixed, max_iter=40)
     inits, values = np.array(tried).T
     best = np.maximum.accumulate(np.append(inits[0], values))
     np.testing.assert_array_equal(inits, best[:-1])
@@ -124,7 +120,7 @@ def test_with_priors_the_density_has_its_maximum():
     task = Regression(model.X, model.y, np.zeros(20, int))
     start, fixed = Hyperparameters(1.0, 1.0, np.zeros(1)), Hyperparameters(False, False, False)
     priors = ParameterPriors.of(task)
-    best, _, _ = maximise_evidence(task, start, fixed, priors=priors, max_iter=100)
+    best, _ = maximise_evidence(task, start, fixed, priors=priors, max_iter=100)
 
     def density(x):
         here = Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:])
@@ -150,67 +146,3 @@ def test_optima_on_bounds_are_named():
     ]
     some = Hyperparameters(True, False, True)
     assert on_bounds(task, here, some) == [("slab variance", "lower bound")]
-
-
-def test_fixed_points_are_sought_closely_near_the_end_only(monkeypatch):
-    """And the hyper-parameters are those of a search by close ones alone."""
-    rng = np.random.default_rng(0)
-    X = np.repeat(rng.normal(size=(80, 15)), 4, axis=1) + 0.5 * rng.normal(size=(80, 60))
-    y = 2 * X[:, 3] - X[:, 41] + rng.normal(size=80)
-    task = with_blocks(Regression(X - X.mean(0), y - y.mean(), np.zeros(60, int)), "auto")
-    start = Hyperparameters(3.0, 0.1, np.zeros(1))
-    settings = task, start, Hyperparameters(False, False, False)
-    options = dict(priors=ParameterPriors.of(task), max_iter=50)
-    tried, solve = [], search.fixed_points
-
-    def recorded(task, here, starts, n_threads, looseness, tol):
-        tried.append((looseness, task.blocks.deepens))
-        return solve(task, here, starts, n_threads, looseness, tol)
-
-    monkeypatch.setattr(search, "fixed_points", recorded)
-    found, *_ = maximise_evidence(*settings, **options)
-    n_loose = sum(looseness > 1 for looseness, _ in tried)
-    assert 0 < n_loose < len(tried)
-    assert tried == [(search.LOOSENESS_OF_BLOCKS, False)] * n_loose + [(1.0, True)] * (
-        len(tried) - n_loose
-    )
-    monkeypatch.setattr(search, "LARGE_GAIN", np.inf)
-    close, *_ = maximise_evidence(*settings, **options)
-    np.testing.assert_allclose(np.log(found[:2]), np.log(close[:2]), atol=0.1)
-    np.testing.assert_allclose(found.log_odds, close.log_odds, atol=0.1)
-
-
-def test_the_expected_gain_is_that_of_a_quadratic_function():
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(5, 3))
-    hessian, x = A.T @ A, rng.normal(size=3)
-    point = SearchPoint(x @ hessian @ x / 2, hessian @ x, hessian)
-    wide = np.full(3, -9.0), np.full(3, 9.0)
-    assert expected_gain(point, x, *wide) == pytest.approx(point.value)
-    assert 0 <= expected_gain(point, x, x - 0.01, x + 0.01) < point.value
-
-
-def test_results_of_the_end_have_its_tolerance_and_need_no_further_solve(monkeypatch):
-    """Otherwise where to start is told."""
-    monkeypatch.setattr(search, "SMALL_GAIN", 0.04)
-    monkeypatch.setattr(search, "END_TOL", 1e-7)
-    rng = np.random.default_rng(1)
-    X = np.repeat(rng.normal(size=(120, 30)), 3, axis=1) + 0.5 * rng.normal(size=(120, 90))
-    y = 2 * X[:, 3] - X[:, 41] + 0.1 * rng.normal(size=120)
-    task = with_blocks(
-        Regression(X - X.mean(0), y - y.mean(), np.zeros(90, int)),
-        "auto",
-        Hyperparameters(3.0, 0.1, np.full(1, -2.0)),
-    )
-    start, fixed = Hyperparameters(0.5, 0.1, np.full(1, -2.0)), Hyperparameters(False, False, False)
-    parts = active_parts(task, [task.blocks.lead], start)
-    options = dict(priors=ParameterPriors.of(task), max_iter=50, parts=parts)
-    best, (result,), starts = maximise_evidence(task, start, fixed, **options)
-    assert starts is None
-    assert result.converged
-    assert result.residual <= 1e-7
-    (again,) = search.fixed_points(task, best, (result,), tol=1e-10).results
-    assert abs(again.log_evidence - result.log_evidence) < 1e-6
-    options = options | {"parts": None}
-    _, _, starts = maximise_evidence(task, start, fixed, **options)
-    assert starts is not None
