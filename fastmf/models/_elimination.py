@@ -88,16 +88,7 @@ class _Factor(NamedTuple):
 
 
 def sum_over_states(tables, plan, averages=True, max_bytes=math.inf):
-    """Log-partition and marginals of the units and edges of `tables`.
-
-    Parameters
-    ----------
-    tables : Tables
-    plan : EliminationPlan
-    averages : bool, default True
-    max_bytes : float
-        Memory for marginals; where they need more, messages are made twice.
-    """
+    """Log-partition and marginals of the units and edges of `tables`."""
     is_cut = averages and plan.most_bytes > max_bytes
     starts = plan.segments(max_bytes)[0] if is_cut else [0]
     for arithmetic in (PLAIN, LOGARITHMS):

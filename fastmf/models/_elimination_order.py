@@ -60,6 +60,13 @@ class EliminationPlan(NamedTuple):
         return self.log2_largest + self.log2_total
 
     @property
+    def n_message_entries(self):
+        """Entries of the tables that sums over units leave; infinite without an order."""
+        if not self.complete:
+            return math.inf
+        return sum(map(self._size, self.separators))
+
+    @property
     def most_bytes(self):
         """Bound of the memory of all tables, quickly found."""
         return 8 * (2.0 ** min(self.log2_total, 1e3) + 6 * 2.0 ** min(self.log2_largest, 1e3))
@@ -128,15 +135,7 @@ class EliminationPlan(NamedTuple):
 
 
 def groups_of(axes, size):
-    """Factors in two groups whose products are small: numbers of the factors, largest first.
-
-    Parameters
-    ----------
-    axes : list of collections of int
-        Steps over whose units each factor is a table.
-    size : callable
-        size(steps) is the number of states of these units together.
-    """
+    """Factors in two groups whose products are small: numbers of the factors, largest first."""
     groups, unions = ([], []), [set(), set()]
     for f in sorted(range(len(axes)), key=lambda f: -size(axes[f])):
         sizes = [size(union.union(axes[f])) for union in unions]
@@ -147,14 +146,7 @@ def groups_of(axes, size):
 
 
 def elimination_plan(n_states, edges, max_bits=MAX_BITS):
-    """The cheapest plan; incomplete if all have more than `2**max_bits` entries.
-
-    Parameters
-    ----------
-    n_states : int array of shape (n_units,)
-    edges : int array of shape (n_edges, 2)
-    max_bits : float
-    """
+    """The cheapest plan; incomplete if all have more than `2**max_bits` entries."""
     n, edges, bits = len(n_states), np.asarray(edges, np.int64).reshape(-1, 2), np.log2(n_states)
     if not n:
         return EliminationPlan([], [], [], [], 0, 0.0, 0.0)

@@ -36,16 +36,7 @@ class PairwiseGraph(NamedTuple):
 
 
 def pairwise_graph(model):
-    """The `PairwiseGraph` of a BoltzmannMachine with dense or sparse couplings.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-
-    Returns
-    -------
-    PairwiseGraph
-    """
+    """The `PairwiseGraph` of a BoltzmannMachine with dense or sparse couplings."""
     rows, columns, values = _entries(model.couplings)
     n_states = _numbers_of_states(model.prior)
     upper = rows < columns

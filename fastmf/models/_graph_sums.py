@@ -50,9 +50,9 @@ class GraphSums:
 
     @property
     def n_entries(self):
-        """Entries of all tables, that are made one after another."""
-        own = n_entries_of(self._reduction.rounds, self._most)
-        return own + (2.0 ** min(self.plan.log2_total, 1000.0) if len(self._reduction.core) else 0)
+        """Entries that sums take time for: of all tables of rounds, twice those of messages."""
+        rounds = n_entries_of(self._reduction.rounds, self._most)
+        return rounds + 2.0 * self.plan.n_message_entries
 
     def marginals(self, tables, allowed, averages=True):
         """The `Marginals` over allowed states, bool arrays of shape (n_states_i,)."""

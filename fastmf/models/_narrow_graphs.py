@@ -70,17 +70,7 @@ class Reduction(NamedTuple):
 
 
 def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
-    """The `Reduction` of a graph; without rounds if these leave most, or have more entries.
-
-    Parameters
-    ----------
-    n_units : int
-    edges : int array of shape (n_edges, 2)
-        Each pair once.
-    n_states : int
-        Largest number of states of a unit.
-    max_entries : float
-    """
+    """The `Reduction` of a graph; without rounds if these leave most, or have more entries."""
     whole = np.asarray(edges, np.int64).reshape(-1, 2)
     edges, left = np.sort(whole, axis=1), np.ones(n_units, bool)
     rounds, rng = [], np.random.default_rng(0)
@@ -135,14 +125,7 @@ def _edges_after(done):
 
 
 def n_entries_of(rounds, n_states):
-    """Entries of the tables of all units.
-
-    Parameters
-    ----------
-    rounds : list of Round
-    n_states : int
-        Largest number of states of a unit.
-    """
+    """Entries of the tables of all units."""
     n_inner = sum(len(done.inner) for done in rounds)
     n_others = sum(len(done.leaves) + len(done.alone) for done in rounds)
     return n_inner * float(n_states) ** 3 + n_others * float(n_states) ** 2
@@ -189,22 +172,7 @@ def stacked(tables):
 
 
 def sum_in_rounds(tables, reduction, sum_core, averages=True):
-    """Log-partition and marginals of the units and edges of `tables`.
-
-    Parameters
-    ----------
-    tables : Tables
-    reduction : Reduction
-        Reduction of their edges.
-    sum_core : callable
-        sum_core(tables) returns the `Marginals` of the core.
-    averages : bool, default True
-
-    Returns
-    -------
-    Marginals
-        With arrays in the place of lists where those of the tables are arrays.
-    """
+    """Log-partition and marginals of the units and edges of `tables`."""
     if not reduction.rounds:
         return sum_core(tables)
     fields, couplings = stacked(tables)

@@ -36,14 +36,6 @@ def eliminated(tables, max_entries, plans, mode=False):
     """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
 
     With `mode`, the most probable states in the place of `units`.
-
-    Parameters
-    ----------
-    tables : Tables
-    max_entries : float
-        Largest number of entries of all tables together.
-    plans : dict
-        Orders of elimination of the same edges, for other rows.
     """
     allowed = tables.fields > -np.inf if isinstance(tables.fields, np.ndarray) else [
         logs > -np.inf for logs in tables.fields
@@ -53,10 +45,12 @@ def eliminated(tables, max_entries, plans, mode=False):
         return Marginals(-np.inf, None, None)
     key = n_allowed.tobytes()
     if key not in plans:
-        n_bytes, bits = min(32 * max_entries, MAX_TABLE_BYTES), np.log2(max(max_entries, 1.0))
-        plans[key] = GraphSums(n_allowed, tables.edges, n_bytes, bits)
+        n_bytes = min(32 * max_entries, MAX_TABLE_BYTES)
+        bits = np.log2(max(max_entries * n_allowed.max(), 1.0))
+        sums = GraphSums(n_allowed, tables.edges, n_bytes, bits)
+        plans[key] = sums if sums.n_entries <= max_entries else None
     sums = plans[key]
-    if not sums.plan.complete or sums.n_entries > max_entries:
+    if sums is None:
         return None
     if mode:
         return Marginals(np.nan, sums.most_probable(tables, allowed), None)

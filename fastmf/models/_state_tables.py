@@ -24,24 +24,7 @@ MAX_LOG = 700.0
 
 
 def state_tables(model, field=None):
-    """Log-weights of the states of a BoltzmannMachine.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-    field : array of shape (n_units,), optional
-        Added to the prior's field.
-
-    Returns
-    -------
-    tables : Tables
-    values : list of arrays of shape (n_values, units of a column)
-
-    Raises
-    ------
-    ValueError
-        If a unit is not discrete, or `field` is no such array.
-    """
+    """Log-weights of the states of a BoltzmannMachine."""
     fields, values = unit_tables(model, field)
     graph = pairwise_graph(model)
     return Tables(fields, graph.edges, coupling_tables(graph, values)), values
@@ -101,19 +84,7 @@ def _one_row(name, value, model, missing=False):
 
 
 def allowed_states(model, clamp, values):
-    """For each unit, which of its values it may take when some are clamped.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-    clamp : array of shape (n_units,) or None
-        Values, NaN where free; or labels of categorical units.
-    values : list of arrays of shape (n_values, units of a column)
-
-    Returns
-    -------
-    list of bool arrays of shape (n_values,)
-    """
+    """For each unit, which of its values it may take when some are clamped."""
     clamp = _one_row("clamp", as_states("clamp", model.prior, clamp), model, missing=True)
     if clamp is None and isinstance(values, np.ndarray):
         return np.ones(values.shape[:2], bool)
@@ -171,18 +142,7 @@ def with_all_pairs(tables):
 
 
 def machine_of_tables(tables):
-    """The machine of categorical units with these log-weights, and sparse couplings.
-
-    Parameters
-    ----------
-    tables : Tables
-        An edge may occur more than once: its tables add up. A unit with one state gets a second
-        one that never occurs: groups have two states at least.
-
-    Returns
-    -------
-    BoltzmannMachine
-    """
+    """The machine of categorical units with these log-weights, and sparse couplings."""
     fields = [np.append(f, -np.inf) if len(f) == 1 else f for f in tables.fields]
     sizes = np.array(list(map(len, fields)))
     first = np.cumsum(sizes) - sizes
@@ -242,19 +202,7 @@ class Restriction(NamedTuple):
 
 
 def restricted(tables, allowed):
-    """Leave out states that are not allowed, and units with one state.
-
-    Parameters
-    ----------
-    tables : Tables
-    allowed : list of bool arrays of shape (n_states_i,)
-
-        One state of each unit at least.
-
-    Returns
-    -------
-    Restriction
-    """
+    """Leave out states that are not allowed, and units with one state."""
     if isinstance(allowed, np.ndarray) and allowed.all() and allowed.shape[1] > 1:
         units, edges = np.arange(len(allowed)), np.arange(len(tables.edges))
         return Restriction(tables, 0.0, allowed, units, edges, True)
@@ -284,20 +232,7 @@ def restricted(tables, allowed):
 
 
 def marginals_of_all(restriction, edges, found):
-    """The marginals of all units and edges, from those of a restriction.
-
-    Parameters
-    ----------
-    restriction : Restriction
-    edges : int array of shape (n_edges, 2)
-        Edges of the tables before.
-    found : Marginals
-        Marginals of `restriction.tables`.
-
-    Returns
-    -------
-    Marginals
-    """
+    """The marginals of all units and edges, from those of a restriction."""
     log_partition = found.log_partition + restriction.constant
     if found.units is None or restriction.is_whole:
         return found._replace(log_partition=log_partition)
@@ -330,21 +265,7 @@ def states_of_all(restriction, states):
 
 
 def averages_of_units(marginals, edges, values):
-    """Means of values, of their squares, and of products of coupled units.
-
-    Parameters
-    ----------
-    marginals : Marginals
-        With probabilities of all units and edges.
-    edges : int array of shape (n_edges, 2)
-    values : list of arrays of shape (n_values, units of a column)
-
-    Returns
-    -------
-    mean, square : arrays of shape (n_units,)
-    pairwise : csr_array of shape (n_units, n_units)
-        The squares are its diagonal.
-    """
+    """Means of values, of their squares, and of products of coupled units."""
     if isinstance(values, np.ndarray) and isinstance(marginals.pairs, np.ndarray):
         numbers = values[:, :, 0]
         mean, square = ((marginals.units * numbers**power).sum(1) for power in (1, 2))

@@ -52,25 +52,7 @@ class Assignments(NamedTuple):
 
 @one_blas_thread()
 def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, rng=0):
-    """Assignments that are as probable as given ones, or more.
-
-    Parameters
-    ----------
-    units : BinaryUnits
-    joint : bool
-        Whether hidden units are maximised, too; otherwise they are summed out.
-    visible : bool array of shape (n_rows, n_visible)
-        Given {0, 1} units.
-    chains : int
-        Chains of each row.
-    effort : int
-        Multiple of their rounds.
-    rng : int
-
-    Returns
-    -------
-    Assignments, or None if the layers are large
-    """
+    """Assignments that are as probable as given ones, or more."""
     weights, fields = problem_of(units, len(visible))
     n_rows, own = len(visible), objective_of(weights, fields, joint, visible)
     found = _enumerated(weights, fields, joint)
@@ -117,15 +99,7 @@ def problem_of(units, n_rows):
 
 
 def objective_of(weights, fields, joint, visible):
-    """Exponent of visible states with the best hidden ones, or log p(v) without its constant.
-
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-    fields : pair of arrays of shape (n_rows, n_units)
-    joint : bool
-    visible : array of shape (n_rows, n_visible)
-    """
+    """Exponent of visible states with the best hidden ones, or log p(v) without its constant."""
     b = fields[1] + visible @ weights
     return (visible * fields[0]).sum(-1) + _of_hidden(b, joint)
 
@@ -181,24 +155,7 @@ def _annealed(weights, fields, joint, size, rng):
 
 
 def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=None):
-    """Flip units of rows, which are changed in place, until no single flip helps.
-
-    Parameters
-    ----------
-    weights : float64 array of shape (n_visible, n_hidden)
-    fields : pair of float64 arrays of shape (1 or n_rows, n_units)
-    joint : bool
-    visible : bool array of shape (n_rows, n_visible)
-    annealing : pair of float64 arrays, optional
-        Temperatures and random numbers of `ClimbSettings`.
-    n_threads : int or None
-
-    Returns
-    -------
-    objective : float64 array of shape (n_rows,)
-    optimal : bool array of shape (n_rows,)
-        Whether no flip of one visible unit improves the assignment.
-    """
+    """Flip units of rows, which are changed in place, until no single flip helps."""
     (n, m), n_rows, sums = weights.shape, len(visible), abs(weights).sum(1)
     problem = BPProblem(
         weights=weights,

@@ -93,14 +93,7 @@ class BinaryUnits:
 
     @classmethod
     def of_bits(cls, model, fields):
-        """Units that are {0, 1} already, and have no fields but the given ones.
-
-        Parameters
-        ----------
-        model
-            With `weights` and `dtype`.
-        fields : pair of arrays of shape (n_rows, n_units)
-        """
+        """Units that are {0, 1} already, and have no fields but the given ones."""
         units = cls.__new__(cls)
         units.model, units.factor = model, 1.0
         units.offsets, units.scales, units.prior_fields = (0.0, 0.0), (1.0, 1.0), (0.0, 0.0)
@@ -123,15 +116,6 @@ class BinaryUnits:
         With couplings W of {0, 1} units that is W / 2: what a unit sends that is as often high as
         low, whichever of its values is called 1. So these log-odds do not depend on the coding of
         the units; for spins they are twice the field of the model.
-
-        Parameters
-        ----------
-        layer : int
-            0 for visible units, 1 for hidden ones.
-
-        Returns
-        -------
-        float64 array of shape (1 or n_rows, n_units)
         """
         # Not from `fields`: the middle of a spin is 0, and sums of its weights cancel exactly.
         middle = self.offsets[1 - layer] + self.scales[1 - layer] / 2

@@ -54,13 +54,7 @@ def set_visible(units, record, rows, visible):
 
 
 def polish_rows(options, units, fields, record):
-    """Make the best assignment of each row a local maximum, all in float64.
-
-    Returns
-    -------
-    bool array of shape (n_rows,)
-        Whether no flip of one visible unit improves the assignment.
-    """
+    """Make the best assignment of each row a local maximum, all in float64."""
     joint, n_threads = options.algorithm == "max", options.n_threads
     problem = units.weights(), fields, joint, record.best
     record.objective[:], optimal = climbed(*problem, n_threads=n_threads)
@@ -68,25 +62,7 @@ def polish_rows(options, units, fields, record):
 
 
 def assigned_rows(options, units, ends, n_starts, moves):
-    """Decoded rows that are polished, the best of several starts, and of annealed chains.
-
-    Parameters
-    ----------
-    options : BPOptions
-    units : BinaryUnits
-    ends : tuple (settings, problem, record)
-        Rows that have ended, `n_starts` for each row of `units`.
-    n_starts : int
-    moves : bool
-        Whether chains are annealed where assignments are polished.
-
-    Returns
-    -------
-    record : BPRecord
-    optimal : bool array of shape (n_rows,), or None
-    is_best : bool
-        Whether no assignment is more probable, as all states of a layer were compared.
-    """
+    """Decoded rows that are polished, the best of several starts, and of annealed chains."""
     _, problem, record = ends
     optimal, is_best = None, False
     if options.polishes:

@@ -69,28 +69,7 @@ class GroupUnits:
 
 
 def propagate(options, model, fields, n_rows):
-    """The `Beliefs` of a model with categorical visible units.
-
-    Parameters
-    ----------
-    options : BPOptions
-    model : RBM
-    fields : pair of arrays or None
-        Fields of the visible states and the hidden units.
-    n_rows : int or None
-        None for a single row without an axis.
-
-    Returns
-    -------
-    Beliefs
-        Its `mean` and `var` of the visible layer are flat, its visible `assignment` are labels.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For an option that needs binary visible units, hidden units that are not two-valued, or
-        weights that are too large.
-    """
+    """The `Beliefs` of a model with categorical visible units."""
     _refuse(options)
     units = GroupUnits(model, fields)
     if units.max_weight > MAX_GROUP_WEIGHT and options.algorithm != "max":

@@ -70,13 +70,7 @@ def message_layout(options, units, n_rows, has_init):
 
 
 def message_dtype(options, units):
-    """Type of the messages: float32 only if the largest weights allow it.
-
-    Raises
-    ------
-    ValueError
-        If weights are too large for sum- or mixed-product.
-    """
+    """Type of the messages: float32 only if the largest weights allow it."""
     single = np.dtype(np.float32)
     dtype = units.model.dtype if units.max_weight <= MAX_WEIGHT[single] else np.dtype(np.float64)
     if units.max_weight > MAX_WEIGHT[dtype] and options.algorithm != "max":
@@ -88,24 +82,7 @@ def message_dtype(options, units):
 
 
 def prepared(options, units, dtype, n_rows, memory=None):
-    """Settings, problem and initial record of the kernels.
-
-    Parameters
-    ----------
-    options : BPOptions
-    units : BinaryUnits
-        With fields of one row, or of `n_rows`.
-    dtype : NumPy dtype
-        Type of the messages.
-    n_rows : int
-    memory : pair of arrays of shape (n_visible, n_padded), optional
-        Memory of sum-product for exponentials of the weights, and messages that rows start from.
-        None: new arrays.
-
-    Returns
-    -------
-    BPSettings, BPProblem, BPRecord
-    """
+    """Settings, problem and initial record of the kernels."""
     dtype = np.dtype(dtype)
     settings = _settings(options, units, dtype)
     problem = _problem(options, units, dtype, memory)
@@ -146,20 +123,7 @@ def sweep_options(options, shape, dtype, max_weight):
 
 
 def rounding(shape, dtype, max_weight, max_term):
-    """Change of log-odds that rounding may cause in a sweep.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the weights.
-    dtype : NumPy dtype
-        Type of the messages.
-    max_weight : float
-        Largest absolute weight; sums of log-messages, in float64, are so many times as large.
-    max_term : float
-        Size of what is rounded in the type of the messages: 1 for ratios, that of the weights for
-        log-messages.
-    """
+    """Change of log-odds that rounding may cause in a sweep."""
     degree = max(*shape, 1)
     messages = ROUNDINGS * np.finfo(dtype).eps * np.sqrt(degree) * max_term
     return float(messages + np.finfo(np.float64).eps * degree * max_weight)

@@ -78,22 +78,7 @@ def checked_restarts(options, starts, units, rng, has_init):
 
 
 def set_start(options, units, init, messages, record, n_starts=1):
-    """Initial messages, and the log-odds of the hidden beliefs that they give.
-
-    Parameters
-    ----------
-    options : BPOptions
-    units : BinaryUnits
-    init : array or None
-        Checked. None: the middle of the range of each message.
-    messages : array of shape (n_rows or n_workspaces, n_visible, n_padded)
-        Set if there is one entry for each row, of which the first then has the `starts` of the
-        problem of sum-product; otherwise kernels set them.
-    record : BPRecord
-        Its hidden log-odds are the fields.
-    n_starts : int
-        The first of each so many rows is set, if there is no `init`.
-    """
+    """Initial messages, and the log-odds of the hidden beliefs that they give."""
     m, rows = units.model.weights.shape[1], slice(None, None, n_starts)
     if options.algorithm == "mixed":
         set_visible(units, record, rows, _decisions(units) if init is None else init)

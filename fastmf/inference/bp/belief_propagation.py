@@ -82,7 +82,7 @@ def belief_propagation(
         Sum-product: marginals and log-partition. Max-product: the most probable joint assignment.
         Mixed-product, of an RBM: the visible assignment of largest probability, hidden units summed
         out. Tree-reweighted: an upper bound of the log-partition, converged or not.
-        Auto: exact sums by elimination where they take a second or less, otherwise sum-product,
+        Auto: exact sums by elimination where they take some seconds at most, otherwise sum-product,
         from 20 starts if one gives a row that is not reliable; see `method` of the result.
     field : array or pair of arrays, optional
         Extra fields of the visible units, or of (visible, hidden) units, each (n_units,) or
@@ -190,7 +190,7 @@ def belief_propagation(
     1 + abs(x) for log-messages x, too, which are damped as such where units have more than two
     states; weights below the rounding error of probabilities may fall further. The assignment of
     max-product is exact on forests, and the most probable one where elimination is quick (tables of
-    2^23 entries). Otherwise units are decoded one after another given those before, after some of
+    2^25 entries). Otherwise units are decoded one after another given those before, after some of
     the sweeps, and moved singly while that helps. Rows that have ties, or do not converge (they end
     where they stall at the largest damping), are then annealed by moves of random forests (up to
     500,000 edges). `n_restarts` and `starts` are not available. An RBM is solved as a graph if it
@@ -316,24 +316,7 @@ def _from_starts(options, model, fields, n_rows):
 
 
 def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
-    """Iterate messages to the ends of all rows.
-
-    Parameters
-    ----------
-    options : BPOptions
-    units : BinaryUnits
-    n_rows : int
-    init : array or None
-        Checked.
-    restarts : tuple (n_starts, starts, rng)
-        Runs for each row of `units`, and the assignments from which all but the first start.
-
-    Returns
-    -------
-    BPSettings, BPProblem, BPRecord
-    pairs, messages : array or None
-        Results that `options` ask for.
-    """
+    """Iterate messages to the ends of all rows."""
     dtype = message_dtype(options, units)
     n_starts, starts, rng = restarts
     layout = message_layout(options, units, n_rows, init is not None)
@@ -382,21 +365,7 @@ class BatchBeliefs(NamedTuple):
 
 
 def beliefs_of_batch(model, fields, **options):
-    """Results of `belief_propagation` for learning, in half of the time around the kernels.
-
-    Parameters
-    ----------
-    model
-        With `weights` between {0, 1} units and their `dtype`.
-    fields : pair of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
-        Finite; all of the units' fields.
-    **options
-        Options as for `BPOptions`; assignments are not polished.
-
-    Returns
-    -------
-    BatchBeliefs
-    """
+    """Results of `belief_propagation` for learning, in half of the time around the kernels."""
     options = BPOptions(log_partition=False, **options)
     units = BinaryUnits.of_bits(model, fields)
     _, _, record, pairs, _ = _propagated(options, units, len(fields[0]))

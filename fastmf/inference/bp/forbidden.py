@@ -27,22 +27,7 @@ MAX_ORDER_SWEEPS, SMALLEST_GAIN = 200, 1e-9
 
 
 def forbidden_bound(couplings, prior, row, n_orders, rng):
-    """Lower bound of the log-partition, its estimate, and the size of its terms.
-
-    Parameters
-    ----------
-    couplings : float64 array or csr_array of shape (n_states, n_states)
-    prior : Categorical
-    row : tuple of arrays of shape (1, n_states)
-        Field, precision, whether clamped, and values: precisions of groups are zero.
-    n_orders : int
-    rng : numpy Generator
-
-    Returns
-    -------
-    tuple of float
-        -inf in the place of both bounds if no state was found: there may be none.
-    """
+    """Lower bound of the log-partition, its estimate, and the size of its terms."""
     tilt, _, clamped, values = (part[0] for part in row)
     model, starts = BoltzmannMachine(couplings, prior), prior.starts
     labels = np.where(clamped[starts], prior.labels(values), np.nan)
@@ -62,20 +47,7 @@ def forbidden_bound(couplings, prior, row, n_orders, rng):
 
 
 def _levels(graph, place):
-    """Vertices that can be updated at the same time, as if it were one after another.
-
-    Parameters
-    ----------
-    graph : csr_array of shape (n_vertices, n_vertices)
-        Not zero where two vertices are coupled.
-    place : int array of shape (n_vertices,)
-        Place of each vertex in the order of updates.
-
-    Returns
-    -------
-    list of increasing int arrays
-        No vertex has a neighbour in its own level, and those of earlier levels come before it.
-    """
+    """Vertices that can be updated at the same time, as if it were one after another."""
     rows, n = np.repeat(np.arange(len(place)), np.diff(graph.indptr)), len(place)
     later = place[graph.indices] > place[rows]
     ends = rows[later], graph.indices[later]

@@ -20,28 +20,7 @@ N_SWEEPS, COLD = 50, 1e-3
 
 
 def propagate_from_starts(options, model, fields, n_rows, propagated):
-    """Rows of mixtures of fixed points.
-
-    Parameters
-    ----------
-    options : BPOptions
-        With `n_starts`.
-    model : RBM
-    fields : pair of arrays or None
-        Checked extra fields of both layers.
-    n_rows : int or None
-    propagated : callable
-        propagated(options, units, n_rows, init): as `belief_propagation._propagated`.
-
-    Returns
-    -------
-    units : BinaryUnits
-    record : BPRecord
-    pairs : array or None
-    solutions : list of Solutions
-    stable : list of bool
-        Whether the row has a stable fixed point; otherwise it is that of the first start.
-    """
+    """Rows of mixtures of fixed points."""
     units, rng = BinaryUnits(model, fields), check.generator(options.rng)
     first = replace(options, n_starts=None, messages=True, pairwise=False, log_partition=True)
     last = replace(first, pairwise=bool(options.pairwise))

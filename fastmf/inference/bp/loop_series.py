@@ -32,22 +32,7 @@ MAX_CORRELATION, SMALLEST_DEVIATION = 1 - 1e-9, 1e-10
 
 @one_blas_thread()
 def loop_correction(sizes, edges, covariances):
-    """Terms of cycles in the log-partition, to first order.
-
-    Parameters
-    ----------
-    sizes : int array of shape (n_units,)
-        Rows of H for each unit: its number of states, or 1 for two-valued units.
-    edges : int array of shape (n_edges, 2)
-    covariances : array of shape (sum of sizes[i] * sizes[j],)
-        Normalised covariances of the pairs, table after table.
-
-    Returns
-    -------
-    float
-        NaN where the fixed point is no minimum of the Bethe free energy; None if the graph is too
-        large.
-    """
+    """Terms of cycles in the log-partition, to first order."""
     first, n_rows = np.cumsum(sizes) - sizes, int(sizes.sum())
     shapes = sizes[edges]
     n_entries = 2 * shapes.prod(1).sum() + (sizes**2).sum()
@@ -108,14 +93,6 @@ def spin_correlations(p, q, exponents, edges):
 
     The covariance c solves a c^2 - (1 + a (p q' + p' q)) c + a p q p' q' = 0 with
     a = exp(exponent) - 1, without cancellation where units are nearly certain.
-
-    Parameters
-    ----------
-    p, q : array of shape (n_units,)
-        Probabilities of the upper and of the lower value.
-    exponents : array of shape (n_edges,)
-        Exponents of the pair of upper values, of {0, 1} units.
-    edges : int array of shape (n_edges, 2)
     """
     i, j = edges.T
     x, y = np.sqrt(p[i] * q[j]), np.sqrt(p[j] * q[i])
@@ -129,17 +106,7 @@ def spin_correlations(p, q, exponents, edges):
 
 
 def state_covariances(beliefs, pairs, edges, sizes):
-    """Normalised covariances of pairs of units with states, table after table.
-
-    Parameters
-    ----------
-    beliefs : array of shape (n_states,)
-        Probabilities of the states of all units.
-    pairs : array of shape (n_values,)
-        Probabilities of the pairs of states, table after table.
-    edges : int array of shape (n_edges, 2)
-    sizes : int array of shape (n_units,)
-    """
+    """Normalised covariances of pairs of units with states, table after table."""
     first, counts = np.cumsum(sizes) - sizes, sizes[edges].prod(1)
     edge = np.repeat(np.arange(len(edges)), counts)
     within = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -10,13 +10,7 @@ MAX_POWER_ITERATIONS = 200
 
 
 def spectral_radius_bound(weights):
-    """Upper bound of the spectral radius of an RBM.
-
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-        Couplings of {0, 1} units: four times those of spins.
-    """
+    """Upper bound of the spectral radius of an RBM."""
     strength = np.tanh(abs(weights.astype(np.float64)) / 4)
     if not strength.size:
         return 0.0
@@ -35,14 +29,6 @@ def perron_bound(product, x, max_iter):
     By Collatz and Wielandt, max (A x)_i / x_i is an upper bound for every positive x, so that it
     holds after any number of power iterations. These make it close, slowly on trees (whose radius
     is 0).
-
-    Parameters
-    ----------
-    product : callable
-        A x for an array x.
-    x : array
-        Positive start.
-    max_iter : int
     """
     bound = np.inf
     for _ in range(max_iter):

@@ -106,16 +106,7 @@ class Mixture(NamedTuple):
 
 
 def fixed_points(solve, starts, rng):
-    """The `Mixture` of the fixed points that are reached from some messages.
-
-    Parameters
-    ----------
-    solve : callable
-        solve(messages, last): the `Ends`; all that was asked for is computed if `last`.
-    starts : array of shape (n_starts, ...)
-        Log-messages, the first ones without preference.
-    rng : numpy.random.Generator
-    """
+    """The `Mixture` of the fixed points that are reached from some messages."""
     first = solve(starts, False)
     rows, members = _distinct(first, np.isfinite(first.log_partition) & first.converged)
     if len(rows):
@@ -147,11 +138,6 @@ def random_probabilities(n_starts, n_units, rng):
 
     Some starts have few units that are 1 and some have many, so that phases are found that differ
     in the sum of all units.
-
-    Returns
-    -------
-    float64 array of shape (n_starts, n_units)
-        0 and 1.
     """
     half = -(-n_starts // 2)
     states = rng.random((half, n_units)) < rng.random((half, 1))

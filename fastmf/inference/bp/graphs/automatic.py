@@ -1,4 +1,4 @@
-"""The most accurate sums of a graph that take no more than about a second."""
+"""The most accurate sums of a graph that take no more than some seconds."""
 
 from dataclasses import replace
 
@@ -18,23 +18,14 @@ MAX_TABLE_ENTRIES = 2**28
 
 
 def automatic(options, units, n_rows, solve):
-    """The `GraphBeliefs` of algorithm="auto".
-
-    Parameters
-    ----------
-    options : BPOptions
-    units : GraphUnits
-    n_rows : int or None
-    solve : callable
-        solve(options) returns the `GraphBeliefs` of sum-product.
-    """
+    """The `GraphBeliefs` of algorithm="auto"."""
     options = replace(options, algorithm="sum", n_starts=None)
     if not units.is_forest:
         found = _exact(options, units, n_rows or 1)
         if found is not None:
             return _certain(graph_beliefs(options, units, found, None, n_rows is None))
     one = solve(options)
-    if np.all(one.reliable):
+    if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
         return one
     sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
     rng = 0 if options.rng is None else options.rng

@@ -26,20 +26,7 @@ class Eliminated(NamedTuple):
 
 
 def eliminated_units(units, max_entries, plans):
-    """The `Eliminated` sums of a graph with one row.
-
-    Parameters
-    ----------
-    units : GraphUnits
-        With one row at most.
-    max_entries, plans
-        As for `fastmf.models._quick_elimination.eliminated`.
-
-    Returns
-    -------
-    Eliminated or None
-        None if there are more entries. If no state is possible, -inf and probabilities of 0.
-    """
+    """The `Eliminated` sums of a graph with one row."""
     found = eliminated(_tables(units), max_entries, plans)
     if found is None:
         return None

@@ -128,14 +128,7 @@ class Sweeps:
         return state.residual[rows].max(1, initial=0.0)
 
     def run(self, after=None):
-        """Sweep until all rows have ended; returns the `SweepRecord`.
-
-        Parameters
-        ----------
-        after : callable, optional
-            after(state, n_sweeps), called with beliefs of the sweep before, and of the last
-            messages in the end, where n_sweeps is 0.
-        """
+        """Sweep until all rows have ended; returns the `SweepRecord`."""
         state, settings, n_rows = self.state, self.settings, len(self.state.old)
         record, rows = SweepRecord.of_rows(n_rows, settings), np.arange(n_rows)
         # From the last unit to the first and back: exact for the components that are trees.

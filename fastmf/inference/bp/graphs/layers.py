@@ -28,21 +28,7 @@ def needs_graph(options, model, clamp):
 
 
 def propagate_on_layers(options, model, field, clamp, init):
-    """The `Beliefs` of an RBM, by belief propagation on its graph.
-
-    Parameters
-    ----------
-    options : BPOptions
-    model : RBM
-    field, clamp
-        As for `belief_propagation`: an array for the visible units, or one for each layer.
-    init : None
-
-    Raises
-    ------
-    ValueError, TypeError
-        For options that graphs do not have, and bad arguments.
-    """
+    """The `Beliefs` of an RBM, by belief propagation on its graph."""
     if init is not None or options.messages:
         raise ValueError(
             "init and messages: not available here, where the RBM is solved as a graph."

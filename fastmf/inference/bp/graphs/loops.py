@@ -31,13 +31,7 @@ class LoopTerms(NamedTuple):
     pairs: list | None
 
     def __call__(self, found):
-        """Next term of the loop series for the log-partition of each row.
-
-        Returns
-        -------
-        array of shape (n_rows,), or None
-            NaN where no fixed point is stable.
-        """
+        """Next term of the loop series for the log-partition of each row."""
         if self.units.is_forest:
             return np.zeros(np.size(found.converged))
         out = np.full(np.size(found.converged), np.nan)

@@ -19,16 +19,7 @@ MAX_SLOTS_OF_ALL, MAX_SLOTS, MAX_CHECKED_SLOTS, N_CHECKED_ROWS = 50_000, 1_000_0
 
 
 def likely_state(problem):
-    """An assignment of large exponent of the first row, soon found; None if it is impossible.
-
-    Parameters
-    ----------
-    problem : StatesProblem
-
-    Returns
-    -------
-    int64 array of shape (n_units,), or None
-    """
+    """An assignment of large exponent of the first row, soon found; None if it is impossible."""
     field, starts = problem.field[0], problem.first_state[:-1]
     top = np.repeat(np.maximum.reduceat(field, starts), np.diff(problem.first_state))
     n_states = len(field)
@@ -41,20 +32,7 @@ def likely_state(problem):
 
 
 def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS_OF_ALL):
-    """Better assignments of some rows, changed in place.
-
-    Parameters
-    ----------
-    problem : StatesProblem
-        With a field for all rows, or one for each.
-    labels : int64 array of shape (n_rows, n_units)
-        States of the units, in the order of the problem.
-    objective : float64 array of shape (n_rows,)
-        Exponents of the assignments.
-    n_threads : int or None
-    max_slots : int
-        Slots of all rows together up to which there are `N_MOVES`.
-    """
+    """Better assignments of some rows, changed in place."""
     n_rows, n_units = labels.shape
     n_slots = n_rows * len(problem.neighbours)
     if not n_rows or n_slots > MAX_SLOTS:

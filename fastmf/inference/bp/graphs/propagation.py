@@ -44,20 +44,7 @@ N_DECODED = 32
 
 @one_blas_thread()
 def propagate_on_graph(options, model, field, clamp, init):
-    """The `GraphBeliefs` of a `BoltzmannMachine`.
-
-    Parameters
-    ----------
-    options : BPOptions
-    model : BoltzmannMachine
-    field, clamp, init
-        As for `belief_propagation`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For options that graphs do not have, units that are not discrete, or bad arguments.
-    """
+    """The `GraphBeliefs` of a `BoltzmannMachine`."""
     _refuse(options)
     units = GraphUnits(model, field, clamp)
     if options.algorithm == "auto":

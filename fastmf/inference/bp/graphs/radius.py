@@ -13,10 +13,6 @@ def spectral_radius(units):
 
     Between directed edges the matrix is A_(i->j),(k->i) = tanh(strength_ij) for k != j: |K| of
     two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of others.
-
-    Parameters
-    ----------
-    units : GraphUnits
     """
     if units.is_forest:
         return 0.0

@@ -27,21 +27,7 @@ UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
 def graph_beliefs(options, units, solved, probability, single, several=None, mixed=None):
-    """The `GraphBeliefs` of rows; without the axis of rows if `single`.
-
-    Parameters
-    ----------
-    options : BPOptions
-    units : GraphUnits
-    solved : Solved
-    probability : array of shape (n_edges,) or None
-        Probabilities of the edges in spanning trees, tree-reweighted.
-    single : bool
-    several : Several, optional
-        Results of the starts of each row.
-    mixed : callable, optional
-        As for `Question`.
-    """
+    """The `GraphBeliefs` of rows; without the axis of rows if `single`."""
     dtype, record = units.model.dtype, solved.record
     mean, var, b, labels = _units(units, solved)
     if solved.labels is not None:

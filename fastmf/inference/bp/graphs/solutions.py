@@ -88,24 +88,7 @@ class Several(NamedTuple):
 
 
 def propagate_from_starts(options, units, n_rows, solver, beliefs=None):
-    """Rows of mixtures of fixed points.
-
-    Parameters
-    ----------
-    options : BPOptions
-        With `n_starts`.
-    units : GraphUnits
-    n_rows : int
-    solver : callable
-        solver(options, units) has solve(rows, init), which returns `Solved`.
-    beliefs : array of shape (n_more, n_states), optional
-        Probabilities of states to start from, too.
-
-    Returns
-    -------
-    Solved
-    Several
-    """
+    """Rows of mixtures of fixed points."""
     rng = check.generator(options.rng)
     last = replace(options, n_starts=None, messages=True)
     first = replace(last, pairwise=False)

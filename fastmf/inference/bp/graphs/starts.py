@@ -14,17 +14,7 @@ SMALLEST_START = -600.0
 
 
 def checked_messages(init, units):
-    """Checked log-messages to start from, or None.
-
-    Parameters
-    ----------
-    init : None, array or GraphBeliefs
-    units : GraphUnits
-
-    Returns
-    -------
-    float64 array of shape (n_messages,) or (n_rows, n_messages), or None
-    """
+    """Checked log-messages to start from, or None."""
     if init is None:
         return None
     if isinstance(init, GraphBeliefs):
@@ -49,21 +39,7 @@ def checked_messages(init, units):
 
 
 def first_messages(init, units, problem, shape):
-    """Messages of the kernels to start from: the given ones, or those without preference.
-
-    Parameters
-    ----------
-    init : array or None
-        Checked.
-    units : GraphUnits
-    problem : StatesProblem or None
-        None for the odds of two-valued units.
-    shape : tuple (n_rows, n_messages)
-
-    Returns
-    -------
-    float64 array of that shape
-    """
+    """Messages of the kernels to start from: the given ones, or those without preference."""
     if init is None:
         return np.zeros(shape) if problem is not None else np.ones(shape)
     if problem is None:

@@ -26,24 +26,7 @@ BOUND_ROUNDING = 32 * np.finfo(np.float64).eps
 
 
 def tree_bound(problem, child, root, messages):
-    """Upper bound of the log-partition of each row.
-
-    Parameters
-    ----------
-    problem : StatesProblem
-        With the edge probabilities of the trees.
-    child : array of shape (n_edges, 2)
-        As of `Trees`.
-    root : array of shape (n_units,)
-        Probability that a unit is a root, in the order of the problem.
-    messages : array of shape (n_rows, n_entries)
-        Log-messages of the kernels.
-
-    Returns
-    -------
-    array of shape (n_rows,)
-        -inf where no state is possible.
-    """
+    """Upper bound of the log-partition of each row."""
     child_of_slot = child[problem.edges, problem.transposed.astype(int)]
     finite = [part[np.isfinite(part)] for part in (problem.tables, problem.field)]
     rounding = BOUND_ROUNDING * (1 + sum(abs(part).sum() for part in finite))

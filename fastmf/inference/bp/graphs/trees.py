@@ -42,16 +42,6 @@ def random_trees(edges, n_vertices):
     Uniform spanning trees have an edge with its effective resistance (Kirchhoff). In larger graphs,
     but for complete ones, vertices choose their parents among those that come before them in one
     of `N_ORDERS` random orders.
-
-    Parameters
-    ----------
-    edges : int array of shape (n_edges, 2)
-        First vertex smaller than the second, in lexicographic order.
-    n_vertices : int
-
-    Returns
-    -------
-    Trees
     """
     n_components, component = _components(edges, n_vertices)
     if len(edges) == n_vertices - n_components:

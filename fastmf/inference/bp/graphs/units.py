@@ -236,12 +236,7 @@ class GraphUnits:
         return second
 
     def beliefs(self, log_beliefs):
-        """Probabilities of all states, in the given order, from logarithms in that of the layout.
-
-        Returns
-        -------
-        array of shape (n_rows, n_states)
-        """
+        """Probabilities of all states as given, from logarithms in the order of the layout."""
         out = np.zeros_like(log_beliefs)
         out[:, self.state_order] = log_beliefs
         starts, sizes = self.first_state[:-1], self.graph.n_states
@@ -264,13 +259,7 @@ class GraphUnits:
         return mean, np.where(one, mean * (1 - mean), var)
 
     def values_of(self, labels):
-        """Rows of data with these states: labels of groups, values of other units.
-
-        Parameters
-        ----------
-        labels : int array of shape (n_rows, n_vertices)
-            State of each vertex, as given.
-        """
+        """Rows of data with these states: labels of groups, values of other units."""
         if only_groups(self.model.prior):
             return labels
         pair = two_values(self.model.prior)

@@ -82,6 +82,16 @@ def test_checks_of_layers_are_kept():
     assert fixed.reliable is not None and np.isfinite(fixed.loop_correction)
 
 
+def test_graphs_that_are_too_large_for_checks_have_one_start(monkeypatch):
+    monkeypatch.setattr(automatic, "MAX_TABLE_ENTRIES", 1)
+    model = Graph([(0, 1), (1, 2), (0, 2)], 3).machine()
+    one = mf.belief_propagation(model)
+    monkeypatch.setattr(type(one), "reliable", property(lambda found: None))
+    found = mf.belief_propagation(model, algorithm="auto")
+    assert found.method == "belief propagation"
+    assert found.log_partition == one.log_partition
+
+
 def colouring(n_units, n_colours):
     """All units coupled, no two of one colour."""
     same = np.kron(1 - np.eye(n_units), np.eye(n_colours)) > 0
