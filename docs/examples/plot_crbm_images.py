@@ -50,11 +50,11 @@ for name, values in (("pixel by pixel", alone), ("CRBM", means)):
     print(f"{name:15} wrong: {wrong.mean():.2%} of all pixels, {wrong[inside].mean():.2%} inside")
 
 # %%
-# The single most probable image with its hidden units, by max-product and local search, instead of
-# the more probable value of each pixel.
-joint = crbm.predict(seen[test], decode="joint_map")
+# The most probable image as a whole, by mixed-product and local search, instead of the more
+# probable value of each pixel.
+whole = crbm.predict(seen[test], decode="marginal_map")
 marginal = crbm.predict(seen[test])
-for name, images in (("marginals", marginal), ("joint", joint)):
+for name, images in (("marginals", marginal), ("whole", whole)):
     print(f"{name:10} images without an error: {(images == clean[test]).all(1).mean():.1%}")
 
 # %%

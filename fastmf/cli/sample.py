@@ -34,7 +34,7 @@ def add(commands):
     sample.add_argument(
         "--start",
         choices=("independent", "data", "solutions", "annealed"),
-        help="where chains of a machine with hidden units start [independent]",
+        help="where chains of a machine with hidden units start [annealed]",
     )
     _options.add_seed(sample)
     dca.add_alphabet(sample)

@@ -12,9 +12,9 @@ examples:
   fastmf score family.npz sequences.fasta --energy --output energies.csv
       energies of sequences; -energy is the log-probability but for a constant
 
-Machines with hidden units give log-likelihoods, of machines too large for the exact log-partition
-estimates by mean field; machines of visible units alone give log-pseudo-likelihoods. All are in
-nats a row. In rows with missing values, only what was seen counts.
+Machines with hidden units give log-likelihoods. The log-partition of machines too large for an
+exact sum is annealed, and its standard error is printed. Machines of visible units alone give
+log-pseudo-likelihoods. All are in nats a row. In rows with missing values, observed cells count.
 """
 
 
@@ -57,7 +57,9 @@ def run(arguments):
     else:
         _data.write(arguments.output, scores)
     print(f"{arguments.output}: {len(scores)} rows")
-    print(f"mean {what}: {scores.mean():.5g} nats a row")
+    error = 0.0 if arguments.energy else getattr(machine, "log_partition_stderr_", 0.0)
+    error = f" (standard error of the log-partition: {error:.2g})" if error else ""
+    print(f"mean {what}: {scores.mean():.5g} nats a row{error}")
 
 
 def _what(machine):

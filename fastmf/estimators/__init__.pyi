@@ -25,6 +25,8 @@ class _LayeredMachine(_Saved, _Estimator):
     history_: dict[str, list[float]]
     pointwise_: Any
     starts_: Array
+    log_partition_: float
+    log_partition_stderr_: float
     gradient_: str
     n_iter_: int
     @property
@@ -50,7 +52,7 @@ class _LayeredMachine(_Saved, _Estimator):
         n_samples: int = 1,
         *,
         n_sweeps: int = 100,
-        start: str = "independent",
+        start: str = "annealed",
         init: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> Array: ...

@@ -36,7 +36,7 @@ class AnnealedEstimate(NamedTuple):
     n_steps : int
         Steps of the annealing that was accepted: more than those asked for if they were doubled.
     tolerance : float
-        Largest gap at which the two ends count as closed, in nats.
+        Largest gap and standard errors at which the two ends count as closed, in nats.
     lower_bound : float
         The log-partition is certainly not lower: the bound of naive mean field, or a sum over
         states. An estimate that is lower is wrong.
@@ -50,8 +50,8 @@ class AnnealedEstimate(NamedTuple):
     effective_size, reverse_effective_size : float
         Effective number of chains that contribute to either estimate.
     converged : bool
-        Whether abs(gap) <= tolerance, neither end is lower than `lower_bound - tolerance`, and both
-        effective sizes are at least 10 (or half of the chains, if there are fewer than 20).
+        Whether `abs(gap)`, both standard errors and `lacking` are at most the tolerance, and both
+        effective sizes at least 10 (or half of the chains, if there are fewer than 20).
     message : str
         How it ended, what is certain, and if it has not converged, what to raise and to how much.
 
@@ -95,8 +95,8 @@ class AnnealedEstimate(NamedTuple):
         """Whether the ends are closed and enough chains contribute to both."""
         enough = min(MIN_EFFECTIVE_SIZE, len(self.log_weights) / 2)
         smallest = min(self.effective_size, self.reverse_effective_size)
-        closed = abs(self.gap) <= self.tolerance and self.lacking <= self.tolerance
-        return bool(closed and smallest >= enough)
+        sizes = abs(self.gap), self.error, self.reverse_error, self.lacking
+        return bool(all(size <= self.tolerance for size in sizes) and smallest >= enough)
 
     @property
     def lacking(self):
@@ -108,7 +108,8 @@ class AnnealedEstimate(NamedTuple):
     def message(self):
         """How it ended, and what to raise."""
         found = (
-            f"forward and reverse estimates are {abs(self.gap):.3g} nats apart (tolerance "
+            f"forward and reverse estimates are {abs(self.gap):.3g} nats apart, with standard "
+            f"errors of {self.error:.2g} and {self.reverse_error:.2g} (tolerance "
             f"{self.tolerance:g}), from effectively {self.effective_size:.1f} and "
             f"{self.reverse_effective_size:.1f} of {len(self.log_weights)} chains"
         )

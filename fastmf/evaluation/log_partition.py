@@ -1,7 +1,6 @@
 """Estimates of the log-partition of one model by several methods."""
 
 import time
-import warnings
 from functools import partial
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, rows
 from fastmf._jit.messages import to_stderr
-from fastmf.evaluation.annealed import annealed_importance_sampling, check_annealed
+from fastmf.evaluation.annealed import annealed_quietly
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.discrete_units import is_discrete
@@ -24,6 +23,7 @@ from fastmf.models._couplings import has_forbidden
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
 from fastmf.models._quick_elimination import is_small
+from fastmf.models.boltzmann import check_machine
 from fastmf.models.exact import MAX_LAYER_UNITS
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of
@@ -230,7 +230,7 @@ def log_partition_report(
         )
 
     start = entries.begin("AIS")
-    ais = _annealed(model, n_chains, n_steps, data=X, n_threads=n_threads, rng=rng)
+    ais = annealed_quietly(model, n_chains, n_steps, data=X, n_threads=n_threads, rng=rng)
     seconds = clock() - start
     entries.add(
         LogPartitionEntry(
@@ -319,16 +319,9 @@ def _are_left_out(model, n_sweeps):
 
 def _checked_data(model, X):
     """Data as values of the visible units of a layered model, or None."""
-    check_annealed(model)
+    check_machine(model)
     n_visible = n_units(model.layers[0])
     return rows("X", as_states("X", model.layers[0], X), n_visible, model.dtype)
-
-
-def _annealed(model, n_chains, n_steps, **options):
-    """Annealed importance sampling without its warning: the table says whether it converged."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        return annealed_importance_sampling(model, n_chains, n_steps, **options)
 
 
 def _has_correction(model):

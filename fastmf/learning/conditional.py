@@ -17,19 +17,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.seen import log_prob_of_seen, means_given_seen
+from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW, enumerable
+from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
+from fastmf.inference.sampling.annealing import MATCHING
 from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.completion import Completion
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.products import products_over_rows
 from fastmf.learning.training.settings import AscentSettings
 from fastmf.learning.training.trainer import Family
-from fastmf.models import RBM
+from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli
 
 OBJECTIVES = (
@@ -128,27 +130,7 @@ def infer(
     model, fields, inference, n_sweeps, n_threads=None, *, log_partition=False, pairs=False,
     tol=0.0, **search,
 ):  # fmt: skip
-    """Beliefs under given fields; for max- and mixed-product labels of 0 and 1.
-
-    Parameters
-    ----------
-    model : CRBM
-    fields : tuple of arrays of shape (n_rows, n_units)
-        Fields of visible and hidden units, as `model.fields(X)` gives them.
-    inference : {"bp", "mean_field", "max_product", "mixed_product"}
-    n_sweeps : int
-    n_threads : int or None
-    log_partition, pairs : bool
-        Whether mean field and sum-product compute the one, or sum-product the other.
-    tol : float
-        Residual at which a row ends before `n_sweeps` iterations.
-    **search
-        `polish` (default False), `n_restarts`, `starts` and `rng` of max- and mixed-product.
-
-    Returns
-    -------
-    ConditionalMoments
-    """
+    """Beliefs under given fields; for max- and mixed-product labels of 0 and 1."""
     b, c = fields
     zeros = np.zeros(len(b))
     if model.n_hidden == 0:
@@ -206,24 +188,6 @@ def _free_energy(model, visible, fields):
 def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     """Direction in which the objective improves, averaged over rows.
 
-    Parameters
-    ----------
-    model : CRBM
-    Y : array of shape (n_rows, n_visible)
-        Labels 0 and 1.
-    X : array or sparse matrix of shape (n_rows, n_features)
-    settings : ConditionalSettings
-    n_sweeps : int
-    rng : numpy Generator
-        For Gibbs sampling.
-    n_threads : int or None
-
-    Returns
-    -------
-    ModelParameters
-
-    Notes
-    -----
     Ping & Ihler (2017), Eqs. 5-7 and Appendix A; the perceptron loss is that of Mnih, Larochelle &
     Hinton (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
     hidden units of the last sweep, are not of lower free energy than the given labels.
@@ -293,13 +257,7 @@ def _sampled_moments(model, Y, fields, settings, rng):
 
 
 def step(state, batch, settings, rate, rng, n_threads=None):
-    """Move `state` one step up the objective of a batch (Y, X).
-
-    Raises
-    ------
-    FloatingPointError
-        If the weights grow without bound.
-    """
+    """Move `state` one step up the objective of a batch (Y, X)."""
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
     direction = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
     moved = ascend(state, direction, settings, rate, n_threads=n_threads)
@@ -331,16 +289,7 @@ def _metrics(state, monitored, validation, settings, n_threads, weights=None):
 
 
 def label_completion(data, model, *, draws=True):
-    """The `Completion` of labels and features (Y, X), or None if all labels are known.
-
-    Parameters
-    ----------
-    data : tuple of arrays (Y, X)
-    model : CRBM
-    draws : bool
-        Whether labels are drawn, as suits objectives of probabilities; if not, the most probable
-        ones given the last hidden units are taken.
-    """
+    """The `Completion` of labels and features (Y, X), or None if all labels are known."""
     Y, X = data
     if not np.isnan(Y).any():
         return None
@@ -356,25 +305,7 @@ def label_completion(data, model, *, draws=True):
 
 
 def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
-    """Labels with draws in the place of those that are not known, by Gibbs sampling.
-
-    Parameters
-    ----------
-    model : CRBM
-    Y : array of shape (n_rows, n_visible)
-        Where chains start; from the means without hidden units where there is NaN.
-    missing : bool array of shape (n_rows, n_visible)
-    fields : tuple of arrays of shape (n_rows, n_units)
-        Fields of labels and hidden units given the features.
-    n_sweeps : int
-    rng : numpy Generator
-    draws : bool
-        See `label_completion`.
-
-    Returns
-    -------
-    array of shape (n_rows, n_visible)
-    """
+    """Labels with draws in the place of those that are not known, by Gibbs sampling."""
     b, c = fields
     y = np.where(np.isnan(Y), expit(b), Y).astype(model.dtype)
     for _ in range(n_sweeps):
@@ -384,21 +315,28 @@ def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
     return y if draws else np.where(missing, mean > 0.5, y).astype(model.dtype)
 
 
+def exact_log_partitions(model, X):
+    """Log-partition given each row of features, or None if both sides have too many states."""
+    rbm = RBM(model.weights, *(Bernoulli(np.zeros(n)) for n in model.weights.shape))
+    if model.n_hidden == 0 or not enumerable(rbm, MAX_WORK_OF_ROW // LOG_PARTITION_COST):
+        return None
+    machines = (
+        RBM(model.weights, *map(Bernoulli, row)) for row in zip(*model.fields(X), strict=True)
+    )
+    return np.array([exact(machine, averages=False).log_partition for machine in machines])
+
+
+def annealed_log_partitions(model, X, n_threads=None):
+    """Log-partition given each row of features by annealing, and its standard error."""
+    rbm = RBM(model.weights, *(Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape))
+    fields, tiny = model.fields(X), np.finfo(model.dtype).eps
+    means = infer(model, fields, "mean_field", 50, n_threads)[:2]
+    base = [MATCHING * logit(np.clip(mean, tiny, 1 - tiny)) for mean in means]
+    return annealed_rows(rbm, np.full_like(base[0], np.nan), base, fields)
+
+
 def log_weights_of_known(model, Y, X):
-    """Log of the sum over hidden units and unknown labels of exp(-energy), for each row.
-
-    Parameters
-    ----------
-    model : CRBM
-    Y : array of shape (n_rows, n_visible)
-        Labels 0 and 1, or NaN.
-    X : array or sparse matrix of shape (n_rows, n_features)
-
-    Returns
-    -------
-    float64 array of shape (n_rows,)
-        By enumeration where `exact_given` takes a row, and else by a mean-field solution.
-    """
+    """Log of the sum over hidden units and unknown labels of exp(-energy), for each row."""
     out = np.empty(len(Y))
     unknown = np.isnan(Y).any(1)
     if not unknown.all():

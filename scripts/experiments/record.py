@@ -75,6 +75,8 @@ DECAY = 1e-4
 ADDED = PRECONDITIONED | {"n_starts": 300, "learning_rate": (0.5, 0.0)}
 # Fraction of the epochs, the last ones, that is averaged: 0 for the last one alone.
 AVERAGED = {"ordinary": 0.25, "preconditioned": 0}
+# Largest gap between both ends, and standard error of each, in nats, at which they are closed.
+MAX_ERROR = 0.05
 COLUMNS = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "l1", "from_above", \
     "from_below", "error", "gap", "effective", "reverse_effective", "n_steps", "converged", \
     "train", "last_iterate", "seconds", "cpu_seconds"  # fmt: skip
@@ -120,8 +122,8 @@ def parser():
     add("--seeds", type=int, default=3, metavar="N", help="[3]")
     add("--chains", type=int, default=300, metavar="N", help="of the evaluation [300]")
     add("--steps", type=int, default=500, metavar="N", help="of the evaluation [500]")
-    add("--max-steps", type=int, default=4000, metavar="N",
-        help="doubled up to these until both ends close [4000]")  # fmt: skip
+    add("--max-steps", type=int, default=64000, metavar="N",
+        help="doubled up to these until both ends close [64000]")  # fmt: skip
     add("--threads", type=int, metavar="N", help="[all]")
     add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/record]")
@@ -248,7 +250,8 @@ def quality(model, train, test, seed, options):
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
         found = mf.annealed_importance_sampling(
             model, options.chains, options.steps, data=train[: options.chains],
-            max_steps=max(options.steps, options.max_steps), n_threads=options.threads, rng=seed,
+            max_steps=max(options.steps, options.max_steps), tolerance=MAX_ERROR,
+            n_threads=options.threads, rng=seed,
         )  # fmt: skip
     bound = {"order": 1, "max_iter": 500, "tol": 1e-6} if model.deep else {}
     of_test, of_train = (

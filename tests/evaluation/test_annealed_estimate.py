@@ -26,3 +26,14 @@ def test_an_estimate_below_a_certain_bound_is_not_converged():
     assert not wrong.converged and wrong.lacking == 5.0
     assert "5 nats below 7, a certain lower bound" in wrong.message
     assert found._replace(lower_bound=1.0).lacking == 0
+
+
+def test_ends_that_agree_by_chance_are_not_closed():
+    weights = np.zeros(300)
+    found = mf.evaluation.AnnealedEstimate(
+        2.0, 0.1, 2.1, 0.1, weights, weights, None, 50, tolerance=0.2
+    )
+    assert found.converged
+    for uncertain in ({"error": 0.3}, {"reverse_error": 0.3}, {"error": np.nan}):
+        assert not found._replace(**uncertain).converged
+    assert "errors of 0.3 and 0.1 (tolerance 0.2)" in found._replace(error=0.3).message

@@ -63,7 +63,7 @@ class Learning:
     """`fit` and `partial_fit` of `LayeredMachine`.
 
     A subclass gives `_initial_model`, `_data`, `_log_likelihoods`, `_lower_bound` and
-    `_bounded_log_partition`.
+    `_estimated_log_partition`.
     """
 
     def fit(self, X, y=None, validation_data=None, sample_weight=None):
@@ -290,11 +290,11 @@ class Learning:
         """The average of `score_samples` of the data, or of some rows where there are many."""
         X, weights = some_rows(X, weights)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of solutions that do not converge, or miss the most
-            log_partition = self._bounded_log_partition()
-            if not np.isfinite(log_partition):
+            warnings.simplefilter("ignore")  # of solutions that do not converge
+            try:
+                found = self._log_likelihoods(X, self._estimated_log_partition()[0])
+            except FloatingPointError:  # annealing diverges
                 return -np.inf
-            found = self._log_likelihoods(X, log_partition)
         return float(np.average(found, weights=weights))
 
     def _largest_gain(self, settings, units, X, weights):

@@ -1,6 +1,7 @@
 """Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files."""
 
 from copy import copy
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,7 +12,11 @@ from fastmf import models
 from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.convergence import warn_unless_converged
+from fastmf.estimators.common.convergence import (
+    MAX_ERROR,
+    warn_of_approximation,
+    warn_unless_converged,
+)
 from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
@@ -20,21 +25,27 @@ from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._sampling import LayeredSampling
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
-from fastmf.evaluation.annealed import annealed_importance_sampling
+from fastmf.evaluation.annealed import estimated_log_partition
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.layered import enumerable, log_likelihood
-from fastmf.inference.missing.seen import log_likelihood_of_seen, means_given_seen
+from fastmf.inference.missing.layered import enumerable, exact_given, log_likelihood
+from fastmf.inference.missing.seen import (
+    annealed_given_seen,
+    log_likelihood_of_seen,
+    log_prob_of_seen,
+    means_given_seen,
+    nearest_states,
+)
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import as_dtype, is_unit_prior, n_units
+from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units
 from fastmf.priors._queries import common_support
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
@@ -150,9 +161,11 @@ class LayeredMachine(
         Notes
         -----
         Hidden layers are summed exactly given the data: those of a deep machine if the states of
-        its odd layers times the units of the even ones are at most 2^22, and else by mean field.
+        its odd layers times the units of the even ones are at most 2^22, and else by mean field,
+        with a warning if annealing of ten rows differs by more than 0.1 nats on average.
         Missing units are summed together with the hidden ones, exactly where `impute` is exact, and
-        else by a single mean-field solution.
+        else by chains that are annealed for each row; a warning says if their standard errors are
+        above 0.2 nats on average.
 
         Examples
         --------
@@ -166,17 +179,47 @@ class LayeredMachine(
         True
         """
         check_is_fitted(self)
-        if self.model_.dtype == np.float32 and common_support(self.visible_) is None:
-            return self._in_double_precision().score_samples(X, log_partition)
-        X = self._data(X, missing=True)
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-        return self._log_likelihoods(X, log_partition)
+        precise = self._in_double_precision()
+        if precise is not self:
+            return precise.score_samples(X, log_partition)
+        X = self._data(X, missing=True)
+        if not is_incomplete(X):
+            found = self._log_likelihoods(X, log_partition)
+            if self.model_.deep and all(map(can_draw, self.model_.layers)):
+                self._warn_of_mean_field(X, found + log_partition)
+            return found
+        found, errors = log_likelihood_of_seen(
+            self.model_, X, log_partition, anneal=True, **self._given_seen
+        )
+        if not errors.mean() <= 2 * MAX_ERROR:
+            size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
+            warn_user(
+                f"log-likelihoods of rows with missing values have standard errors of {size} on "
+                "average, and are low by some of that: `impute` with method='exact' says which "
+                "rows have too many states to be summed.",
+                ConvergenceWarning,
+            )
+        return found
+
+    def _warn_of_mean_field(self, X, found):
+        """Warn if hidden layers given some rows of data have other sums by annealing."""
+        rows = np.linspace(0, len(X) - 1, min(10, len(X))).astype(int)
+        some = states(self.visible_, X[rows], self.model_.dtype)
+        if exact_given(self.model_, some[:1]).exact.all():
+            return
+        values, errors = annealed_given_seen(self.model_, some, self.n_threads)
+        values += log_prob_of_seen(self.visible_, some)
+        what = "of this deep machine, with hidden layers given data by mean field,"
+        warn_of_approximation(what, found[rows], (values, errors))
 
     def _in_double_precision(self):
-        """The same machine where values far from zero cost no digits of their deviations."""
+        """The machine; of real values in double precision, far from zero for their deviations."""
+        if self.model_.dtype == np.float64 or common_support(self.visible_) is not None:
+            return self
         other, model = copy(self), self.model_
         layers = tuple(as_dtype(layer, np.float64) for layer in model.layers)
         other.model_ = model.rebuilt(tuple(w.astype(np.float64) for w in model.couplings), layers)
@@ -187,7 +230,7 @@ class LayeredMachine(
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
         if is_incomplete(X):
-            return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)
+            return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)[0]
         # Values between the two of a binary unit are means of the row, not states.
         parts = (
             log_likelihood(self.model_, X[rows], log_partition, **self._given_data)
@@ -201,16 +244,13 @@ class LayeredMachine(
         Parameters
         ----------
         how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
+            - "auto": `log_partition_`, exact or annealed, whose error is `log_partition_stderr_`.
             - "exact": `fastmf.exact`, by enumeration of the smaller layer (of a deep machine, of
               the even or the odd layers).
             - "log_sum_exp": from the distinct mean-field solutions reached from `starts_`, the log
-              of the sum of their weights (of solutions that no barrier parts one counts). Its error
-              can be a nat and more for strong couplings.
+              of the sum of their weights (of solutions that no barrier parts one counts). It is
+              low by a nat or two for machines that were trained by mean field.
             - "mean": the mean of their log-partitions, as in the figures of Tramel et al. (2018).
-            - "auto": "exact" if the states of the smaller layer times the units of the other are at
-              most 2^24, such as 14 binary hidden units next to 1,024; else "log_sum_exp", or
-              `annealed_importance_sampling` where mean-field iterations have no moments, as those
-              of spike-and-slab units next to Gaussian ones.
 
         Returns
         -------
@@ -220,12 +260,14 @@ class LayeredMachine(
         ------
         ValueError
             With "exact", if the model has too many states.
+        FloatingPointError
+            With "auto", if annealing diverges.
 
         Warns
         -----
         ConvergenceWarning
-            If the estimate is unknown, or below a certain lower bound of the log-partition, by
-            naive mean field from these solutions and from states all over the machine.
+            If the error of the annealed value exceeds 0.1 nats, or if the mean-field value is
+            unknown, or below a lower bound of the log-partition.
 
         Examples
         --------
@@ -238,14 +280,23 @@ class LayeredMachine(
         """
         check_is_fitted(self)
         one_of("how", how, ("auto", "exact", *ESTIMATES))
-        if how == "exact" or (how == "auto" and enumerable(self.model_)):
+        precise = self._in_double_precision()
+        if how != "auto" and precise is not self:
+            return precise.log_partition(how)
+        if how == "exact":
             return exact(self.model_, averages=False).log_partition
+        if how == "auto":
+            value, error = self._estimated_log_partition()
+            if not error <= MAX_ERROR:
+                size = "unknown error" if np.isnan(error) else f"error of about {error:.2g} nats"
+                warn_user(
+                    f"the log-partition {value:.6g}, and with it each log-likelihood, has an "
+                    f"{size}. Pass the log_partition of `fastmf.annealed_importance_sampling` with "
+                    "more steps to score_samples.",
+                    ConvergenceWarning,
+                )
+            return value
         solved = self._solve(self.starts_)
-        if how == "auto" and not np.isfinite(solved.log_partition).any():
-            return annealed_importance_sampling(
-                self.model_, max_steps=8000, n_threads=self.n_threads, rng=0
-            ).log_partition
-        how = ESTIMATES[0] if how == "auto" else how
         found = log_partition_estimate(solved, how, model=self.model_, order=self._order)
         if not np.isfinite(found):
             warn_user(
@@ -257,6 +308,37 @@ class LayeredMachine(
             self._warn_if_certainly_low(found, solved)
         return found
 
+    @property
+    def log_partition_(self):
+        """The log-partition: exact if its sum is quick, else annealed, once a model."""
+        return self._estimated_log_partition()[0]
+
+    @property
+    def log_partition_stderr_(self):
+        """Standard error of `log_partition_`, in nats: 0 if exact, NaN of units without samples."""
+        return self._estimated_log_partition()[1]
+
+    def _estimated_log_partition(self):
+        """Log-partition and error of `model_`, which are estimated anew for another model."""
+        check_is_fitted(self)
+        known = vars(self).get("_log_partition")
+        if known is None or known[0] is not self.model_:
+            precise = self._in_double_precision()
+            if precise is not self:
+                found = precise._estimated_log_partition()
+            elif enumerable(self.model_):
+                found = exact(self.model_, averages=False).log_partition, 0.0
+            elif not all(map(can_sample, self.model_.layers)):
+                found = log_partition_estimate(self._solve(self.starts_)), np.nan
+            else:
+                seed = self.random_state if isinstance(self.random_state, Integral) else 0
+                data = nearest_states(self.visible_, self.starts_)
+                found = estimated_log_partition(
+                    self.model_, data, MAX_ERROR, self.n_threads, int(seed)
+                )
+            known = self._log_partition = (self.model_, *found)
+        return known[1:]
+
     def _warn_if_certainly_low(self, found, solved):
         """Warn if a lower bound shows that a log-partition by mean-field solutions is too low."""
         if too_low := lacking(found, self._lower_bound(solved), self.model_.dtype):
@@ -264,7 +346,7 @@ class LayeredMachine(
                 f"the log-partition {found:.6g} is at least {too_low:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
                 "of most weight, as happens where training has diverged. Train with a smaller "
-                "learning_rate, or take `fastmf.annealed_importance_sampling`.",
+                "learning_rate, or take log_partition='auto'.",
                 ConvergenceWarning,
             )
 
@@ -272,11 +354,6 @@ class LayeredMachine(
         """Lower bound of the log-partition, from mean-field solutions, of `starts_`, and others."""
         solved = self._solve(self.starts_) if solved is None else solved
         return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
-
-    def _bounded_log_partition(self):
-        """The log-partition, and not less than its lower bound."""
-        found = self.log_partition()
-        return max(found, self._lower_bound())
 
     def score(self, X, y=None):
         """Average of `score_samples`.
@@ -435,10 +512,16 @@ class LayeredMachine(
     def _saved(self):
         names = ("n_iter_", "n_features_in_", "history_")
         arrays = prior_to_arrays("pointwise", self.pointwise_) | {"starts_": self.starts_}
+        known = vars(self).get("_log_partition")
+        if known is not None and known[0] is self.model_:
+            arrays["log_partition"] = np.array(known[1:])
         return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
         self.pointwise_, self.starts_ = pointwise_and_starts(self, arrays)
+        if "log_partition" in arrays:
+            known = arrays.member("log_partition", "f", (2,), np.float64)
+            self._log_partition = (self.model_, *known.tolist())
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "model_")

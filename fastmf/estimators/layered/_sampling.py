@@ -6,13 +6,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, one_of
 from fastmf.estimators.common.runs import generator_of
-from fastmf.inference.sampling.annealing import annealed_samples
+from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
 from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
 
 STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
-# Chains that are annealed together, at least: they are resampled in proportion to their weights.
-MIN_ANNEALED = 100
 
 
 class LayeredSampling:
@@ -21,9 +19,7 @@ class LayeredSampling:
     A subclass gives `_chains`, `_phases` and `_dense_data`.
     """
 
-    def sample(
-        self, n_samples=1, *, n_sweeps=100, start="independent", init=None, random_state=None
-    ):
+    def sample(self, n_samples=1, *, n_sweeps=100, start="annealed", init=None, random_state=None):
         """Draw from the model by Gibbs sampling.
 
         Parameters
@@ -32,17 +28,18 @@ class LayeredSampling:
         n_sweeps : int
             Sweeps from the start of each chain. Chains of well separated phases do not change
             phase: they keep the weights of the start (see `fastmf.evaluation.gibbs_chains`).
-        start : {"independent", "data", "solutions", "annealed"}, default "independent"
+        start : {"annealed", "independent", "data", "solutions"}, default "annealed"
             Where the chains start, without `init`:
 
-            - "independent": draws from independent units fitted to the data.
-            - "data": rows of data, drawn from `starts_`. Phases have the weights of the data.
-            - "solutions": draws from the distinct mean-field `solutions`, each as often as its
-              log-partition says. Phases have the weights of mean field.
             - "annealed": the ends of 100 chains, or `n_samples` if that is more, that are annealed
               from independent units to the model in as many steps as there are sweeps, and
               resampled in proportion to their importance weights. Phases have the weights of the
               model, the better the more steps there are.
+            - "independent": draws from independent units fitted to the data; of separated phases
+              the shares are arbitrary.
+            - "data": rows of data, drawn from `starts_`. Phases have the weights of the data.
+            - "solutions": draws from the distinct mean-field `solutions`, each as often as its
+              log-partition says. Phases have the weights of mean field.
         init : array of shape (n_samples, n_features) or None
             Rows at which the chains start, in place of `start`.
         random_state : int, RandomState or None
@@ -54,7 +51,7 @@ class LayeredSampling:
         Raises
         ------
         FloatingPointError
-            With "annealed", if the units of some step between have no distribution.
+            With "annealed", if the units of a step on the way have no distribution.
 
         Notes
         -----
@@ -100,5 +97,5 @@ class LayeredSampling:
         """Ends of annealed chains, of which no more is drawn than is asked for."""
         n_chains = max(n_samples, MIN_ANNEALED)
         data = self._data_starts(n_chains, 0, rng)
-        found = annealed_samples(self.model_, data, n_sweeps, rng, self.n_threads)
+        found, _ = annealed_samples(self.model_, data, n_sweeps, rng, self.n_threads)
         return found[rng.permutation(n_chains)[:n_samples]]

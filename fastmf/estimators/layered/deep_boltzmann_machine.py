@@ -55,7 +55,8 @@ class DeepBoltzmannMachine(LayeredMachine):
         Couplings of neighbouring layers.
     visible_ : unit prior
     hidden_ : tuple of unit priors
-    pointwise_, starts_, history_, gradient_, n_iter_, n_features_in_
+    pointwise_, starts_, history_, log_partition_, log_partition_stderr_, gradient_, n_iter_, \
+    n_features_in_
         As for `GeneralizedRBM`.
 
     Notes

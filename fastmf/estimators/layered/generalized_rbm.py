@@ -58,8 +58,8 @@ class GeneralizedRBM(LayeredMachine):
         hundreds of units learn at ten times the rate, at twice the time of a step; rates of 4 and
         more may let the weights grow without bound.
     monitor_rows : int
-        Rows of data from which the log-partition is estimated, after each epoch and in
-        `score_samples`.
+        Rows of data from which the log-partition is estimated, after each epoch and for
+        `log_partition_`.
     early_stopping : bool
         Stop when the log-likelihood of validation data no longer rises, and keep the best model.
     validation_fraction : float
@@ -97,11 +97,13 @@ class GeneralizedRBM(LayeredMachine):
     pointwise_ : unit prior
         Independent units fitted to the data: the baseline of `denoise`, and where it starts.
     starts_ : array of shape (n_rows, n_features)
-        Rows of data from which `score_samples` looks for solutions.
+        Rows of data from which solutions are looked for, and chains start.
     history_ : dict of lists
-        By epoch: "epoch", "learning_rate", "log_likelihood" and "validation_log_likelihood" (by
-        mean field, or of small machines of unbounded units exact; nats per unit, visible and
-        hidden).
+        By epoch: "epoch", "learning_rate", "log_likelihood" and "validation_log_likelihood", in
+        nats per unit, visible and hidden. With validation data they are by a short annealing, else
+        by mean field: 1 to 2 nats a row too high. Of small machines of unbounded units exact.
+    log_partition_, log_partition_stderr_ : float
+        Log-partition of `model_` and its standard error, exact or annealed when first asked for.
     gradient_ : str
         The gradient that was chosen, or asked for.
     n_iter_ : int

@@ -37,17 +37,17 @@ class ItemMachine(Saved, BaseEstimator):
         return float(np.mean(self.score_samples(X)))
 
     def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly where there are few states, beyond by Gibbs sampling, one chain a row.
+        """Draw rows: exactly where there are few states, and beyond by annealed Gibbs chains.
 
         Parameters
         ----------
         n_samples : int
         n_sweeps : int
             Gibbs sweeps of each chain, where there are more than 20 binary units, or 2^16 states of
-            other items together. It starts from an exact draw with the couplings of the maximum
-            spanning tree alone, so that chains of strong couplings need few; where loops of strong
-            couplings leave several phases, 100 may not reach equilibrium: see
-            `fastmf.evaluation.gibbs_chains` for its diagnosis.
+            other items together. Chains start from exact draws with the couplings of the maximum
+            spanning tree alone. All other couplings grow in the first half of the sweeps, and the
+            chains, 100 or more, are resampled in proportion to their importance weights, so that
+            phases have the shares of the machine, the better the more sweeps and samples there are.
         random_state : int, RandomState or None
 
         Returns

@@ -28,14 +28,9 @@ LARGEST_SHARE = 0.75
 
 
 def reasons_of(solved, question, exact_sums=True):
-    """Reason why each row is not reliable, "" if it is; None if nothing is known.
+    """Return the reason why each row is not reliable, "" if it is; None if that is not known.
 
-    Parameters
-    ----------
-    solved : FixedPoint
-    question : Question
-    exact_sums : bool
-        Whether exact sums may decide.
+    `exact_sums` says whether these may decide.
     """
     n_rows = np.size(solved.converged)
     reasons = [""] * n_rows

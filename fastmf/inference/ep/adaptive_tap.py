@@ -28,9 +28,9 @@ from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
@@ -100,11 +100,8 @@ def adaptive_tap(
     >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
-    refuse_groups("adaptive_tap", getattr(model, "layers", ()), NO_COVARIANCE)
-    if not isinstance(model, BoltzmannMachine | Layered):
-        raise TypeError(
-            f"model must be a BoltzmannMachine, RBM or DBM, got {type(model).__name__}."
-        )
+    check_machine(model)
+    refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     model = dense_machine("adaptive_tap", model)
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     damping, *options = iteration(damping, tol, max_iter, n_threads)
@@ -119,16 +116,6 @@ def few_iterations(model, init, max_iter, damping=None, n_threads=None):
 
     As those of `adaptive_tap`, but that matrices of a machine of single precision are, too, which
     takes half of the time: its fixed point is not found to more than about six digits.
-
-    Parameters
-    ----------
-    model : RBM
-    init, max_iter, damping, n_threads
-        As for `adaptive_tap`.
-
-    Returns
-    -------
-    ExpectationPropagation
     """
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     common = problem_of(model, -np.inf, max_iter=max_iter, n_threads=n_threads)
@@ -185,21 +172,7 @@ def _in_model_type(model, result):
 
 
 def mean_covariance(model, solutions, precision=0.0):
-    """Covariances of visible and hidden units between each other, averaged over rows.
-
-    Parameters
-    ----------
-    model : RBM
-    solutions : ExpectationPropagation
-        Result of `adaptive_tap`.
-    precision : array of shape (n_units,) or (n_rows, n_units)
-        Precision that was added to the units, visible ones first.
-
-    Returns
-    -------
-    array of shape (n_visible, n_hidden)
-        With the products of the means, the derivative of the log-partition by the weights.
-    """
+    """Covariances of visible and hidden units between each other, averaged over rows."""
     sites = np.array(solutions.sites).reshape(-1, 2, sum(model.weights.shape))
     sites[:, 1] += precision
     return _side_as_it_is(model).mean_covariance(sites)

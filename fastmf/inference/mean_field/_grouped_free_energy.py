@@ -28,19 +28,7 @@ def log_partition_of_rows(model, layout, state, order, tilt):
 
 
 def of_units(prior, moments, tilts, tilt, units):
-    """Log-partitions of some units, and half of the terms of their pairs, up to second order.
-
-    Parameters
-    ----------
-    prior : unit prior
-    moments : sequence of two arrays of shape (n_rows, n_units)
-        Means and variances.
-    tilts : sequence of three arrays of shape (n_rows, n_units)
-        W' m, and the tilts b and a.
-    tilt : Tilt
-    units : slice
-        The units among all of the tilt.
-    """
+    """Sum log-partitions of some units and half of their pair terms; `tilts` are W' m, b and a."""
     (mean, var), (field, b, a), scalar = moments, tilts, ~_in_group(prior)
     parts = [(mean * x).astype(np.float64) for x in (field, a, b)]
     total = np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum(1) / 4

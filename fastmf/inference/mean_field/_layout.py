@@ -7,7 +7,6 @@ from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
 from fastmf.kernels.mean_field.rows import assess_address
 from fastmf.kernels.mean_field.tap import update_address, update_block
 from fastmf.kernels.mean_field.units import units_address
-from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._protocol import precomputed
 
@@ -50,12 +49,8 @@ class Layout:
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
             self._layered(model, order, schedule)
-        elif isinstance(model, BoltzmannMachine):
-            self._fully_visible(model, order, schedule)
         else:
-            raise TypeError(
-                f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
-            )
+            self._fully_visible(model, order, schedule)
         n_panels = int((self.blocks[:, 2] - self.blocks[:, 1]).max())
         self.max_columns = n_panels * panel_width(model.dtype)
         layers = self.layers.of_model
@@ -160,15 +155,6 @@ def chain_of(model):
 
     Even layers are stored before odd ones. So the neighbours of a layer are contiguous, and one
     product is enough for both of them.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-
-    Returns
-    -------
-    starts, sources : list of int
-    couplings : list of arrays of shape (n_source, n_units)
     """
     n_layers, sizes, weights = len(model.sizes), model.sizes, model.couplings
     starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * sum(sizes[::2]) for k in range(n_layers)]

@@ -10,13 +10,7 @@ from fastmf.priors import Bernoulli
 
 
 def allows_no_hidden(solve):
-    """A solver that also takes RBMs without hidden units, whose kernels need a unit in each layer.
-
-    Parameters
-    ----------
-    solve : callable
-        solve(model, init, **options), with `field`, `precision` and `clamp` as in `tap`.
-    """
+    """Let a solver take RBMs without hidden units: its kernels need a unit in each layer."""
 
     @functools.wraps(solve)
     def solver(model, init=None, **options):

@@ -14,19 +14,7 @@ from fastmf.models._couplings import with_entries
 
 
 def log_partition_of_rows(layout, state, order, tilt):
-    """Mean-field log-partition of each row of a `SparseLayout`.
-
-    Parameters
-    ----------
-    layout : SparseLayout
-    state : array of shape (2 or more, n_rows, n_units)
-    order : {1, 2, 3}
-    tilt : Tilt
-
-    Returns
-    -------
-    float64 array of shape (n_rows,)
-    """
+    """Mean-field log-partition of each row of a `SparseLayout`."""
     of_row = _with_groups if layout.grouped else _of_units
     out = np.empty(state.shape[1])
     with np.errstate(invalid="ignore", over="ignore"):

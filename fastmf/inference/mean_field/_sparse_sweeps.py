@@ -120,17 +120,7 @@ class _SweptRows:
 
 
 def solve_sparse(layout, record, tilt, settings, n_threads):
-    """Iterate the rows of a record until they end; returns the number of threads.
-
-    Parameters
-    ----------
-    layout : SparseLayout
-    record : MeanFieldRecord
-    tilt : Tilt
-    settings : TapSettings
-    n_threads : int or None
-        Results do not depend on it.
-    """
+    """Iterate the rows of a record until they end; returns the number of threads."""
     rows = _SweptRows(layout, record, tilt, settings, n_threads)
     active = np.arange(record.state.shape[1])
     while len(active):

@@ -13,24 +13,6 @@ MIN_VARIANCE = 1e-12
 def log_partition_correction(model, mean, var, *, tol=1e-2, max_iter=100):
     """Correction of the log-partition of second-order TAP: ring diagrams and pairs of units.
 
-    Parameters
-    ----------
-    model : RBM or DBM
-    mean, var : tuples of arrays of shape (n_rows, n_units)
-        Moments of each layer at the solutions, as in `FixedPoint`.
-    tol : float, default 1e-2
-        Largest relative difference between the variances of the Gaussian that sums the rings and
-        these. The error of the result is of the order of its square.
-    max_iter : int, default 100
-        Iterations for the precision of that Gaussian.
-
-    Returns
-    -------
-    array of shape (n_rows,)
-        Nats, to be added to `log_partition` of `tap`.
-
-    Notes
-    -----
     The second order of the expansion in the couplings, the sum of W^2 v v / 2, is the first ring
     diagram; in a ring each unit has two couplings and enters by its variance alone. The sum of all
     rings is that of a Gaussian (Parisi & Potters 1995; Opper & Winther 2001),
@@ -121,15 +103,7 @@ def pair_covariances(weights, visible, hidden):
 
 
 def _pairs(weights, visible, hidden):
-    """Pairs of units of values 0 and 1, less pairs of Gaussians with their moments.
-
-    Returns
-    -------
-    float
-        Sum over the couplings.
-    array of shape (n_units,)
-        Its derivatives by the means.
-    """
+    """Sum over pairs of {0, 1} units, less pairs of Gaussians, and its derivatives (n_units,)."""
     v, h = visible[:, None], hidden
     var, k = v * (1 - v) * h * (1 - h), pair_covariances(weights, visible, hidden)
     terms, logs = weights * k, []

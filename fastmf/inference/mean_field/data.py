@@ -12,23 +12,7 @@ MIN_TASK_ROWS, MAX_TASK_ROWS = 24, 2048
 
 
 def data_fields(prior, X, weights, n_threads=None):
-    """Fields of the units above given rows of data, X @ weights.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Prior of the visible units.
-    X : array or csr_array of shape (n_rows, n_columns)
-        Labels of groups of states, or flat values.
-    weights : array of shape (n_visible, n_hidden)
-    n_threads : int or None
-        For sparse rows.
-
-    Returns
-    -------
-    array of shape (n_rows, n_hidden)
-        In the type of the weights.
-    """
+    """Compute X @ weights, (n_rows, n_hidden), of flat values or labels, dense or sparse."""
     if not is_sparse(X):
         if X.dtype == weights.dtype and X.shape[1] == len(weights):
             return X @ weights
@@ -39,15 +23,7 @@ def data_fields(prior, X, weights, n_threads=None):
 
 
 def add_pair_average(X, hidden, out, n_threads=None):
-    """Add the average over sparse rows of the products with units above, X.T @ hidden / n_rows.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_rows, n_visible)
-    hidden : array of shape (n_rows, n_hidden)
-    out : array of shape (n_visible, n_hidden)
-    n_threads : int or None
-    """
+    """Add the average over sparse rows of the products with units above, X.T @ hidden / n_rows."""
     hidden = hidden * out.dtype.type(1 / X.shape[0])
     _add_product(X.T.tocsr(), np.ascontiguousarray(hidden, out.dtype), out, n_threads)
 

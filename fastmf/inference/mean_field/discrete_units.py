@@ -16,36 +16,19 @@ MAX_STARTING_STATES = 8
 
 
 def has_many_values(priors):
-    """Whether all units are discrete, and some have more than two values.
-
-    Parameters
-    ----------
-    priors : sequence of unit priors
-    """
+    """Whether all units are discrete, and some have more than two values."""
     return all(map(is_discrete, priors)) and not all(map(two_values, priors))
 
 
 def is_discrete(prior):
-    """Whether all units are in groups of states, or have a `support`.
-
-    Parameters
-    ----------
-    prior : unit prior
-    """
+    """Whether all units are in groups of states, or have a `support`."""
     return all(column_is_group(part).all() or support(part) is not None for part in parts_of(prior))
 
 
 def extreme_starts(prior):
-    """All units at their lowest values, and at their highest; groups at each of their first states.
+    """Return states (n_starts, n_units) of all units at their lowest and highest values.
 
-    Parameters
-    ----------
-    prior : unit prior
-        Prior of discrete units.
-
-    Returns
-    -------
-    array of shape (n_starts, n_units)
+    Groups are in each of their first states.
     """
     columns = columns_of_values(prior)
     is_group = column_is_group(prior)

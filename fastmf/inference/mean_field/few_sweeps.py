@@ -33,20 +33,7 @@ class FewSweeps:
         self.memory = RowsMemory(*(np.zeros((n_workers, *shape), dtype) for shape in shapes))
 
     def __call__(self, couplings, prior, tilt, n_sweeps, state):
-        """Sweep rows from their means and variances.
-
-        Parameters
-        ----------
-        couplings : array of shape (n_units, n_units)
-            Symmetric, with a zero diagonal.
-        prior : unit prior
-            Without groups of states.
-        tilt : tuple of arrays of shape (n_rows, n_units) or (1, n_units), and (n_units,)
-            External fields, and the external precisions that all rows share.
-        n_sweeps : int
-        state : array of shape (4, n_rows, n_units or more)
-            Means, variances, and the tilts b and a, total but for the prior's field; changed.
-        """
+        """Sweep rows in place: `state` (4, n_rows, n_units) has means, variances, tilts b, a."""
         fill_panels(couplings, self.couplings)
         np.square(self.couplings, out=self.squares)
         copies = repeated(precomputed(prior), ROWS_PER_TASK)

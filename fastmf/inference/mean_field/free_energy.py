@@ -22,23 +22,7 @@ CACHED_ENTRIES, MIN_BLOCK_ROWS = 1 << 17, 16
 
 
 def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
-    """Mean-field log-partition of each row.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    layout : Layout
-    state : array of shape (2 or more, n_rows, n_units)
-        Means, variances, and what is not looked at.
-    order : {1, 2, 3}
-    tilt : Tilt
-    n_threads : int or None
-
-    Returns
-    -------
-    float64 array of shape (n_rows,)
-        Clamped units have pair terms only.
-    """
+    """Compute the log-partition of each row; clamped units have pair terms only."""
     of_block = _grouped_free_energy.log_partition_of_rows if layout.grouped else _of_block
     n_rows, n_units = state.shape[1:]
     step = max(MIN_BLOCK_ROWS, CACHED_ENTRIES // n_units)
@@ -74,18 +58,10 @@ def _of_block(model, layout, state, order, tilt):
 
 
 def of_units(prior, cumulants, products, tilt, units):
-    """Log-partitions of some units, and half of the terms of their pairs.
+    """Sum log-partitions of some units and half of the terms of their pairs, by row.
 
-    Parameters
-    ----------
-    prior : unit prior
-    cumulants : sequence of arrays of shape (n_rows, n_units)
-        Means and variances, and third cumulants for order 3.
-    products : sequence of arrays of shape (n_rows, n_units)
-        W' m, and up to the order (W^2)' v and (W^3)' k. The first is overwritten.
-    tilt : Tilt
-    units : slice
-        The units among all of the tilt.
+    `cumulants` are means, variances and third cumulants, `products` W' m, (W^2)' v and (W^3)' k, up
+    to the order; the first of these is overwritten.
     """
     (m, v, *k), (b, *higher) = cumulants, products
     a = -higher[0] if higher else np.zeros_like(m)

@@ -177,22 +177,7 @@ def integrated_of(model):
 
 
 def averages(model, solutions, order):
-    """Covariances of coupled layers, and squares of all units, averaged over solutions.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-        One that `is_integrated`.
-    solutions : FixedPoint
-        With rows.
-    order : {1, 2, 3}
-
-    Returns
-    -------
-    covariances : list of arrays of shape (n_below, n_above)
-    squares : list of arrays of shape (n_units,)
-        Averages of x^2 in each layer.
-    """
+    """Average covariances (n_below, n_above) of layers and x^2 (n_units,) over solutions."""
     integrated, layout = integrated_of(model), layout_of(model, 1, "blocked")
     shape = len(solutions.mean[0]), layout.n_units
     mean, var = (layout.join(part, np.zeros(shape)) for part in (solutions.mean, solutions.var))
@@ -214,20 +199,7 @@ def averages(model, solutions, order):
 
 
 def log_partition_at(model, b, a, order):
-    """Mean-field log-partition of the moments that tilts of the units give; order 1, or up to 2.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-        One that `is_integrated`.
-    b, a : sequence of arrays of shape (n_rows, n_units)
-        Tilts of each layer, of which those of the Gaussian units do not matter.
-    order : {1, 2, 3}
-
-    Returns
-    -------
-    array of shape (n_rows,)
-    """
+    """Mean-field log-partition of the moments that tilts of the units give; order 1, or up to 2."""
     integrated, layout = integrated_of(model), layout_of(model, 1, "blocked")
     shape, x, rest = (len(b[0]), layout.n_units), integrated.gaussian, integrated.rest
     b, a = (layout.join(part, np.zeros(shape))[:, rest] for part in (b, a))
@@ -248,26 +220,9 @@ def log_partition_at(model, b, a, order):
 
 
 def solve(model, solve_rest, init, tilts, rng, *, variances=True, **options):
-    """Fixed points of a machine with Gaussian units; see `fastmf.tap`.
+    """Solve a machine with Gaussian units by `solve_rest` (`tap`) of all other units.
 
-    Parameters
-    ----------
-    model : RBM or DBM
-        One that `is_integrated`.
-    solve_rest : callable
-        `fastmf.tap`, for the machine of the other units.
-    init, rng
-        As for `fastmf.tap`.
-    tilts : tuple
-        Its arguments field, precision and clamp.
-    variances : bool
-        Whether to compute those of the Gaussian units; else they are 0, and b and a unchanged.
-    **options
-        Others of its options.
-
-    Returns
-    -------
-    FixedPoint
+    Without `variances` those of the Gaussian units are 0.
     """
     layout = layout_of(model, 1, "blocked")
     state, tilt, n_rows = start_and_tilt(model, layout, init, *tilts, rng)
@@ -280,23 +235,10 @@ def solve(model, solve_rest, init, tilts, rng, *, variances=True, **options):
 
 
 def rest_of_row(model, row):
-    """One row of a machine with Gaussian units, as a fully visible machine of the other units.
+    """Integrate Gaussian units of one row out: machine of the other units, its row, and a constant.
 
-    Parameters
-    ----------
-    model : RBM or DBM
-        One that `is_integrated`.
-    row : sequence of arrays of shape (1, n_units)
-        External field and precision, mask of clamped units and their values.
-
-    Returns
-    -------
-    BoltzmannMachine or None
-        In double precision; None if there are no other units, or the machine does not exist.
-    row : sequence of arrays of shape (1, n_rest)
-        The same for its units.
-    constant : float
-        Number to be added to its log-partition; infinite if the whole machine does not exist.
+    The row has field, precision, mask and values of clamped units. The machine is None if there are
+    no other units or it does not exist; then the constant of the log-partition may be infinite.
     """
     field, precision, clamped, values = row
     integrated = Integrated(model, clamped[0], precision[0].astype(np.float64))
@@ -362,16 +304,7 @@ def _fields_of_kept(integrated, mean):
 
 
 def _fields_of_rest(integrated, mean, field, precision):
-    """Fields of all units, those from the Gaussian units included, and what these leave.
-
-    Returns
-    -------
-    fields : array of shape (n_rows, n_units)
-    alone : array of shape (n_rows, n_gaussian)
-        Means of the Gaussian units where those of all others are zero.
-    log_partition : array of shape (n_rows,)
-        Without the terms of the other units.
-    """
+    """Return fields of all units, means of the Gaussian ones alone, and their log-partitions."""
     x, rest, kept = integrated.gaussian, integrated.rest, integrated.kept
     of_kept = _fields_of_kept(integrated, mean)
     fields = field + of_kept

@@ -88,25 +88,8 @@ def _checked_rows(model, X):
 def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, model=None, order=2):
     """Estimate the log-partition of a model from its mean-field solutions.
 
-    Parameters
-    ----------
-    solutions : FixedPoint
-    how : {"log_sum_exp", "mean"}
-        "log_sum_exp": the log of the sum of exp(log_partition) over the distinct solutions, each
-        counted as a phase of its own. "mean": the average of their log-partitions, as in the
-        figures of Tramel et al. (2018); it is lower, by 12 nats on a machine of 784 x 16 units
-        where the error of the other is 0.03.
-    merge_tol : float
-        See `distinct`.
-    model : RBM or DBM, optional
-        If given, "log_sum_exp" leaves out solutions without a barrier between them and one of
-        larger log-partition; see `phases`.
-    order : {1, 2, 3}, default 2
-        Order of the mean-field equations of `solutions`, for the barriers.
-
-    Returns
-    -------
-    float
+    "log_sum_exp" counts each distinct solution as a phase of its own, and with a model leaves out
+    those without a barrier (`phases`). "mean" averages log-partitions, as Tramel et al. (2018).
     """
     if how not in ESTIMATES:
         raise ValueError(

@@ -82,21 +82,7 @@ class LowerBound(NamedTuple):
 
 
 def lower_bound(model, starts=(), rng=0):
-    """Certain lower bound of the log-partition from naive mean field and sums over states.
-
-    Parameters
-    ----------
-    model : RBM or BoltzmannMachine
-    starts : sequence of arrays of shape (n_starts, n_visible)
-        Values or means of the first units, such as data and samples: the first
-        `MAX_GIVEN_STARTS` rows of each array are used.
-    rng : numpy.random.Generator or int, default 0
-        For the starts that are added: `spread_states`, and units at their means.
-
-    Returns
-    -------
-    LowerBound
-    """
+    """Certain lower bound of the log-partition from naive mean field and sums over states."""
     rng, sides = generator(rng), sides_of(model)
     given = [np.asarray(rows, model.dtype)[:MAX_GIVEN_STARTS] for rows in starts]
     starts = np.vstack([*given, spread_states(model, rng), _means(model)])
@@ -125,21 +111,10 @@ def lower_bound(model, starts=(), rng=0):
 
 
 def without_gaussian_units(model):
-    """The machine that Gaussian units leave when they are integrated out, in double precision.
+    """Integrate a Gaussian layer beside a two-valued one: machine, constant, couplings, or None.
 
-    Parameters
-    ----------
-    model : RBM or BoltzmannMachine
-
-    Returns
-    -------
-    machine : BoltzmannMachine or None
-        None in the place of all three unless one layer is Gaussian, the other two-valued and of at
-        most `MAX_COUPLED` units.
-    constant : float
-        Its log-partition is smaller by this number at least.
-    couplings : array of shape (n_visible, n_hidden), or None
-        Couplings of the visible units with those of the machine; None if they are its units.
+    The log-partition of the machine is smaller by the constant; the couplings of the visible units
+    with its units are None if these are the visible ones.
     """
     kinds = [type(layer) for layer in model.layers]
     if len(kinds) != 2 or Gaussian not in kinds or not {Bernoulli, Ising} & set(kinds):
@@ -166,36 +141,13 @@ def without_gaussian_units(model):
 
 
 def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
-    """Nats by which an estimate is below a bound, 0 if errors of its own explain the difference.
-
-    Parameters
-    ----------
-    estimate, bound : float
-    dtype : dtype
-        Type of the numbers of the model: the estimate is rounded as these are.
-    tolerance : float
-        Error of the estimate, in nats, beside rounding.
-
-    Returns
-    -------
-    float
-    """
+    """Nats by which an estimate is below a bound, 0 if errors of its own explain the difference."""
     allowed = tolerance + np.finfo(dtype).eps * abs(estimate)
     return bound - estimate if bound - estimate > allowed else 0.0
 
 
 def starts_at(solutions):
-    """Means of the units, or of the even layers, in the solutions that have most weight.
-
-    Parameters
-    ----------
-    solutions : FixedPoint
-
-    Returns
-    -------
-    array of shape (n_starts, n_units)
-        One for each of the `MAX_SOLVED_STARTS` largest log-partitions that differ.
-    """
+    """Return means of the first units in the distinct solutions of most weight."""
     parts = solutions.mean if isinstance(solutions.mean, tuple) else (solutions.mean,)
     means = np.hstack(parts[::2])
     values = np.round(solutions.log_partition, 2)
@@ -211,19 +163,7 @@ def _means(model):
 
 
 def spread_states(model, rng):
-    """States of the first units from all over a machine, which do not depend on data.
-
-    Parameters
-    ----------
-    model : RBM or BoltzmannMachine
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    array of shape (n_states, n_visible)
-        Units at random, with all fractions of units at their highest value, and, drawn with the
-        couplings of the model, given such hidden units.
-    """
+    """Draw states (n_states, n_visible) from all over a machine: of all magnetisations."""
     states = _spread(model.layers[0], rng).astype(model.dtype)
     if len(model.layers) == 1 or not can_sample(model.layers[0]):
         return states
@@ -251,22 +191,7 @@ def _spread(prior, rng):
 
 
 def mixture_bound(sides, b, bounds):
-    """Bound by a mixture of products of units, of which each is added if that makes it larger.
-
-    Parameters
-    ----------
-    sides : Sides
-    b : float64 array of shape (n_solutions, n_units)
-        Tilts of the products.
-    bounds : array of shape (n_solutions,)
-        Bound of each, the largest first.
-
-    Returns
-    -------
-    value : float
-    chosen : list of int
-        The products that are mixed.
-    """
+    """Mix products of units while that raises the bound; return it and the numbers of the mixed."""
     if not len(bounds):
         return -np.inf, []
     logs = log_overlaps(sides, b)
@@ -295,18 +220,7 @@ def _value_of_mixture(bounds, logs, chosen):
 
 
 def log_overlaps(sides, b):
-    """Log of the sum over states of sqrt(q_k q_l) of products of units, at least.
-
-    Parameters
-    ----------
-    sides : Sides
-    b : float64 array of shape (n_solutions, n_units)
-
-    Returns
-    -------
-    array of shape (n_solutions, n_solutions)
-        Rounded upwards, at most 0.
-    """
+    """Bound log sum_x sqrt(q_k q_l) of products of units from above, (n_solutions, n_solutions)."""
     out, zero = np.zeros((len(b), len(b))), np.float64(0)
     for prior, units in zip(sides.priors, sides.slices, strict=True):
         own = prior.log_partition(b[:, units], zero)
@@ -343,20 +257,7 @@ def _distinct_states(x):
 
 
 def log_sum_of_weights(sides, k, x):
-    """Log of the sum of the weights of distinct states of a side, the other one summed.
-
-    Parameters
-    ----------
-    sides : Sides
-    k : int
-        The side whose states are given.
-    x : float64 array of shape (n_states, n_units of the side)
-
-    Returns
-    -------
-    float
-        Rounded downwards.
-    """
+    """Log of the sum of the weights of distinct states of a side, the other one summed."""
     own = sides.priors[k].log_prob(x)
     fields = x @ (sides.couplings.T if k else sides.couplings)
     if len(sides.priors) == 1:

@@ -22,20 +22,6 @@ NAMES = "mean", "var", "b", "a"
 def mixture_of_starts(solve, model, starts, tilts, options):
     """The `FixedPoint` of mixtures of the solutions of each row.
 
-    Parameters
-    ----------
-    solve : callable
-        `fastmf.tap`.
-    model : RBM, DBM or BoltzmannMachine
-    starts : tuple (init, n_starts, rng)
-        As for `tap`.
-    tilts : tuple (field, precision, clamp)
-        As for `tap`.
-    options : dict
-        All other options.
-
-    Notes
-    -----
     Solutions are solved again from means a hundredth of a standard deviation away: those that these
     leave are unstable, and no answer.
     """

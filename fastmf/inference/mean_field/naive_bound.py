@@ -63,22 +63,7 @@ def layout_of_checks(model):
 
 
 def naive_bound(sides, b, tilt, values=None):
-    """Variational bound of each row, and the sum of the sizes of its terms.
-
-    Parameters
-    ----------
-    sides : Sides
-    b : array of shape (n_rows, n_units)
-    tilt : Tilt
-        With one or `n_rows` rows.
-    values : array of shape (n_rows or 1, n_units), optional
-        Values of clamped units.
-
-    Returns
-    -------
-    bound, size : array of shape (n_rows,)
-        -inf where it is not finite.
-    """
+    """Return the bounds of rows of tilts b, -inf if not finite, and sizes of their terms."""
     b = b.astype(np.float64)
     means, total, size = [], 0.0, 1.0
     for prior, units in zip(sides.priors, sides.slices, strict=True):
@@ -105,19 +90,6 @@ def terms_of_units(prior, b, field, precision, clamped, values=None):
     """Means of the units, and the terms of the bound that sum to those of the units.
 
     With b = field these are the log-partitions of the units.
-
-    Parameters
-    ----------
-    prior : unit prior
-    b, field, precision : array of shape (n_rows, n_units)
-    clamped : bool array of shape (n_rows, n_units)
-    values : array of shape (n_rows or 1, n_units), optional
-        Values of clamped units.
-
-    Returns
-    -------
-    mean : array of shape (n_rows, n_units)
-    terms : array of shape (n_rows, n_terms)
     """
     with np.errstate(invalid="ignore", over="ignore"):
         mean = prior.moments(b, precision)[0]
@@ -143,27 +115,7 @@ def random_starts(model, n_starts, rng):
 
 
 def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
-    """Naive mean field from many starts, with tilts in the order of a layout.
-
-    Parameters
-    ----------
-    solve : callable
-        `fastmf.tap`.
-    model : RBM, DBM or BoltzmannMachine
-    layout : Layout
-    init : array of shape (n_starts, n_units), or tuple of such arrays
-        Means of the first layer or of all layers.
-    tilt : Tilt
-        With one or `n_starts` rows.
-    values : array of shape (n_starts or 1, n_units)
-        Values of clamped units.
-    max_iter : int
-
-    Returns
-    -------
-    FixedPoint
-        Without log-partitions.
-    """
+    """Solve naive mean field from means of the first or of all layers; tilts are as in a layout."""
     # Blocks of a dense machine are coupled, colours of a sparse one are not.
     dense = not isinstance(model, Layered) and not issparse(model.couplings)
     options = {"schedule": "sequential" if dense else "blocked", "max_iter": max_iter}

@@ -28,20 +28,6 @@ class Posterior(NamedTuple):
 def posterior(model, X, **options):
     """Mean-field solutions for the hidden layers of a deep machine, given data.
 
-    Parameters
-    ----------
-    model : DBM
-        With two hidden layers at least.
-    X : array or csr_array of shape (n_rows, n_visible)
-    **options
-        Options of `tap`.
-
-    Returns
-    -------
-    Posterior
-
-    Notes
-    -----
     Tramel et al. (2018), Appendix E: data enter as a field on the first hidden layer; their
     variance is zero, so that they add no Onsager term.
     """

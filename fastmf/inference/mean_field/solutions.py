@@ -112,18 +112,7 @@ class Solutions(NamedTuple):
 
 
 def distinct_solutions(reached, merge_tol=1e-2):
-    """The distinct ones among fixed points, as `Solutions`.
-
-    Parameters
-    ----------
-    reached : FixedPoint
-        One row per start, with `log_partition`.
-    merge_tol : float
-
-    Returns
-    -------
-    Solutions
-    """
+    """The distinct ones among fixed points, as `Solutions`."""
     rows, members = distinct(reached, merge_tol)
     points = some_rows(reached, rows) if isinstance(reached, FixedPoint) else None
     return solutions_of(reached, rows, members)._replace(fixed_points=points)
@@ -144,21 +133,7 @@ def solutions_of(reached, rows, members):
 
 
 def distinct(reached, merge_tol=1e-2):
-    """Indices of the distinct ones among fixed points, largest log-partition first.
-
-    Parameters
-    ----------
-    reached : FixedPoint
-        One row per start, with `log_partition`.
-    merge_tol : float
-        Solutions are the same if no mean of the first layer differs by more, and no variance by
-        more than twice that (relative to the variance where it exceeds 1).
-
-    Returns
-    -------
-    rows, members : arrays
-        As for `merge`.
-    """
+    """Indices of the distinct ones among fixed points, largest log-partition first."""
     order = np.argsort(-np.asarray(reached.log_partition), kind="stable")
     means, var = (
         part[0] if isinstance(part, tuple) else part for part in (reached.mean, reached.var)
@@ -175,27 +150,6 @@ def distinct(reached, merge_tol=1e-2):
 def phases(model, reached, order=2, merge_tol=1e-2):
     """Log-weights of the distinct mean-field solutions as phases of their own.
 
-    Parameters
-    ----------
-    model : RBM or DBM
-    reached : FixedPoint
-        One row per start, with `log_partition`.
-    order : {1, 2, 3}, default 2
-        Order of the mean-field equations solved; barriers leave out terms of third order.
-    merge_tol : float, default 1e-2
-        See `distinct`.
-
-    Returns
-    -------
-    rows : array of shape (n_distinct,)
-        The distinct solutions of finite log-partition, largest first.
-    log_weights : array of shape (n_distinct,)
-        Their log-partitions, plus log(1 - exp(-barrier / 0.1)) where a barrier has been computed:
-        by how much, in nats, the log-partition falls below that of the solution on the line to the
-        nearest one of larger log-partition. -inf without a barrier.
-
-    Notes
-    -----
     During learning a solution may split into two of nearly the same log-partition, with a barrier
     of some hundredths of a nat between them, and be one again an epoch later; iterations that have
     not quite converged give such pairs too. Counting two instead of one changes the log-partition
@@ -254,23 +208,6 @@ def _log_partition_at(model, b, a, order):
 def merge(means, order=None, merge_tol=1e-2):
     """Merge rows that agree within a tolerance.
 
-    Parameters
-    ----------
-    means : array of shape (n_rows, n_units)
-    order : array of shape (n_rows,) or None
-        The order in which rows are compared; the first of those that agree represents them.
-    merge_tol : float
-        Rows no entry of which differs by more from that of a representative are merged with it.
-
-    Returns
-    -------
-    rows : array of shape (n_distinct,)
-        The representatives.
-    members : array of shape (n_rows,)
-        For every row, the position in `rows` of its representative.
-
-    Notes
-    -----
     Rows are looked up in a k-d tree of a few numbers each, and compared in full only if these
     agree: 10,000 distinct rows of 784 units take a few seconds.
     """

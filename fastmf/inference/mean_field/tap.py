@@ -39,6 +39,7 @@ from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import is_integrated
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 
@@ -164,6 +165,7 @@ def tap(
     >>> mf.tap(model, clamp=given).mean[0][:2]
     array([1., 1.])
     """
+    check_machine(model)
     if n_starts is not None:
         options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
                    "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,
@@ -225,21 +227,6 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
     """The result of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
-
-    Parameters
-    ----------
-    model : RBM
-    X : array of shape (n_rows, n_visible)
-    hidden : tuple of three arrays of shape (n_rows, n_hidden)
-        Fields, means and variances of the hidden units given X.
-    order : {1, 2, 3}
-    n_sweeps : int
-    n_threads : int or None
-
-    Returns
-    -------
-    FixedPoint
-        Without log-partitions.
     """
     layout = _layout(model, order, "blocked")
     state = np.zeros((4, len(X), layout.n_units), model.dtype)

@@ -54,30 +54,7 @@ class ConditionalMeans(NamedTuple):
 
 
 def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
-    """Means of missing units given the others.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With discrete units.
-    X : array of shape (n_rows, n_units)
-        With NaN for missing values: of a categorical unit, in all its states.
-    method : {"auto", "exact", "annealing", "tap"}
-        "auto" enumerates rows whose missing units have up to 2^20 states together, and anneals
-        particles (`fastmf.kernels.sampling.tree_annealing`) for others.
-    seed : int
-        Seed of annealing.
-    n_threads : int or None
-
-    Returns
-    -------
-    ConditionalMeans
-
-    Raises
-    ------
-    ValueError
-        If the missing units of a row have too many states for "exact".
-    """
+    """Means of missing units given the others."""
     model = dense_machine("conditional_means", model)
     columns, X = flat_states(model.prior), np.asarray(X, float)
     incomplete = np.flatnonzero(columns.missing(X).any(1))

@@ -53,15 +53,10 @@ class GivenSeen(NamedTuple):
     sides: tuple
 
 
-def enumerable(model):
-    """Whether the log-partition of a layered machine is summed exactly within a second or so.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    """
+def enumerable(model, most=MAX_WORK):
+    """Whether the states of one side of an RBM or DBM, times units of the other, are few."""
     pair = model.bipartite()
-    return any(_work(*sides) <= MAX_WORK for sides in (pair.layers, pair.layers[::-1]))
+    return any(_work(*sides) <= most for sides in (pair.layers, pair.layers[::-1]))
 
 
 def _work(summed, other):
@@ -73,21 +68,7 @@ def _work(summed, other):
 
 
 def exact_given(model, X, most=None):
-    """Means and log-partitions given the visible units of rows that are not missing.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    X : array of shape (n_rows, n_visible)
-        With NaN for missing values: of a categorical unit, in all its states.
-    most : int or None
-        Largest enumeration for a row, states times units of the other side (None:
-        `MAX_WORK_OF_ROW`).
-
-    Returns
-    -------
-    GivenSeen
-    """
+    """Means and log-partitions given the visible units of rows that are not missing."""
     pair, most = model.bipartite(), MAX_WORK_OF_ROW if most is None else most
     n_rows, n = X.shape
     X = np.hstack([np.asarray(X, float), np.full((n_rows, pair.n_visible - n), np.nan)])
@@ -190,24 +171,7 @@ def log_likelihood(model, X, log_partition, **options):
 
 
 def promising_starts(prior, X, solutions, rows, n_starts):
-    """Means of solutions that are probable given what was seen, and rows of data nearest to it.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Prior of the visible units.
-    X : array of shape (n_rows, n_units)
-        With NaN for missing values.
-    solutions : FixedPoint
-        Mean-field solutions of the model itself, one for each phase.
-    rows : array of shape (n_candidates, n_units)
-    n_starts : int
-        Number of starts of each row. All but two of them, if there are as many, are solutions.
-
-    Returns
-    -------
-    array of shape (n_rows, at most n_starts, n_units)
-    """
+    """Means of solutions that are probable given what was seen, and rows of data nearest to it."""
     logs = _log_likelihoods(prior, X, solutions) + solutions.log_partition
     first = np.argsort(-logs, axis=1, kind="stable")[:, : max(1, n_starts - 2)]
     seen = ~np.isnan(X)
@@ -230,19 +194,7 @@ def _log_likelihoods(prior, X, solutions):
 
 
 def average_of_phases(means, log_partition, converged):
-    """Means of several solutions of each row, weighted as phases of their own.
-
-    Parameters
-    ----------
-    means : array of shape (n_rows, n_starts, n_units)
-    log_partition, converged : arrays of shape (n_rows, n_starts)
-
-    Returns
-    -------
-    mean : array of shape (n_rows, n_units)
-    converged : bool array of shape (n_rows,)
-        Whether a solution of the row has; only those that have count.
-    """
+    """Means of several solutions of each row, weighted as phases of their own."""
     any_converged = converged.any(1)
     counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
     for k in range(means.shape[1]):

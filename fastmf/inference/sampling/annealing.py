@@ -33,6 +33,8 @@ DECIDED = 750.0
 N_SEGMENTS = 50
 # Chains are resampled when their effective number falls below this fraction.
 RESAMPLE_BELOW = 0.5
+# Chains of annealed samples, at least: they are resampled in proportion to their weights.
+MIN_ANNEALED = 100
 # Smallest density of steps of any part of the path, in units of the mean density.
 MIN_DENSITY = 0.1
 
@@ -221,17 +223,7 @@ def effective_size(log_weights):
 
 
 def annealed_model(model, starts, rng):
-    """The machine that is annealed: an RBM in units 0 and 1 if all units are two-valued.
-
-    Returns
-    -------
-    (model, shift)
-        The log-partition of the given model is that of this one plus `shift`.
-    starts : array of shape (n_chains, n_visible) or None
-        Starts that are given, as states of the visible units of this model.
-    values : tuple or None
-        The two values of the visible units before, if they have been replaced by 0 and 1.
-    """
+    """The machine that is annealed: an RBM in units 0 and 1 if all units are two-valued."""
     if isinstance(model, BoltzmannMachine):
         return (model, 0.0), starts, None
     if model.deep:
@@ -241,34 +233,20 @@ def annealed_model(model, starts, rng):
     if not (values and two_values(model.hidden)):
         return (model, 0.0), starts, None
     if starts is not None:
-        starts = (starts == values[1]).astype(model.dtype)
+        starts = (2 * starts > sum(values)).astype(model.dtype)  # means, too
     return zeros_and_ones(model), starts, values
 
 
 def annealed_samples(model, data, n_steps, rng, n_threads=None):
-    """Chains that are annealed from independent units to a model, with resampling.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    data : array of shape (n_chains, n_visible)
-        Rows of data: the independent units have fields between none and those of their means.
-    n_steps : int
-    rng : numpy Generator
-    n_threads : int or None
-
-    Returns
-    -------
-    array of shape (n_chains, n_visible)
-        Visible units of equal weight.
-    """
+    """Chains that are annealed from independent units to a model, with resampling."""
     (machine, shift), starts, values = annealed_model(model, data, rng)
     path = Path.of(machine, shift, len(data), rng, n_threads)
     base = base_between(path, neutral_base(machine, bool(values)), starts)
-    ends = path.forward(base, np.linspace(0, 1, n_steps + 1)).ends[:, : data.shape[1]]
+    leg = path.forward(base, np.linspace(0, 1, n_steps + 1))
+    ends = leg.ends[:, : data.shape[1]]
     if values:
         ends = np.where(ends == 1, *(model.dtype.type(x) for x in values[::-1]))
-    return np.ascontiguousarray(ends)
+    return np.ascontiguousarray(ends), log_mean(leg.log_weights)[0]
 
 
 def pack_couplings(model):

@@ -5,8 +5,7 @@ import math
 import numpy as np
 from scipy.special import logsumexp
 
-from fastmf.inference.sampling.sequential import SequentialUnits
-from fastmf.inference.sampling.trees import tree_draws
+from fastmf.inference.sampling.trees import annealed_draws
 
 # Up to so many states of all groups together are enumerated.
 MAX_ENUMERATED_STATES = 1 << 16
@@ -23,24 +22,7 @@ def softmax(t):
 
 
 def sample(model, n_samples, rng, n_sweeps=100):
-    """Samples: exact ones where all states can be enumerated, by Gibbs sampling beyond.
-
-    Chains start from exact draws with the couplings of the maximum spanning tree alone.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With `Categorical` units.
-    n_samples : int
-    rng : numpy Generator
-    n_sweeps : int
-        Sweeps of each chain, one for each sample.
-
-    Returns
-    -------
-    int64 array of shape (n_samples, n_groups)
-        Labels.
-    """
+    """Samples: exact ones where all states can be enumerated, `annealed_draws` beyond."""
     prior = model.prior
     sizes = prior.sizes
     if math.prod(map(int, sizes)) <= MAX_ENUMERATED_STATES:
@@ -49,5 +31,4 @@ def sample(model, n_samples, rng, n_sweeps=100):
         below, u = np.cumsum(p), rng.random(n_samples)
         drawn = np.searchsorted(below, u * below[-1], side="right")
         return labels[np.minimum(drawn, len(p) - 1)]
-    starts = prior.one_hot(tree_draws(model, n_samples, rng))
-    return prior.labels(SequentialUnits(model).sample(starts, n_sweeps, rng))
+    return prior.labels(annealed_draws(model, n_samples, n_sweeps, rng))

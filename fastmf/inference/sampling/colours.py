@@ -46,16 +46,7 @@ class ColouredUnits:
         return np.einsum("ij,ij->j", x, self.fields(x), dtype=np.float64) / 2
 
     def sweep(self, x, rng, beta=1.0, tilt=None):
-        """Draw all units in turn, in place, from the distribution with couplings beta J.
-
-        Parameters
-        ----------
-        x : array of shape (n_units, n_chains)
-        rng : numpy Generator
-        beta : float, default 1.0
-        tilt : array of shape (n_units,), optional
-            Times 1 - beta it is added to the fields.
-        """
+        """Draw all units in turn, in place, from the distribution with couplings beta J."""
         zero = x.dtype.type(0)
         for _, units, prior, couplings in self.blocks:
             b = (x.dtype.type(beta) * (couplings @ x)).T

@@ -14,25 +14,7 @@ from fastmf.priors._protocol import can_draw, sample
 
 @one_blas_thread()
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
-    """Samples of visible and hidden units by block Gibbs sampling.
-
-    Parameters
-    ----------
-    model : RBM
-    visible : array of shape (n_rows, n_visible)
-        Start of each chain; not changed.
-    n_sweeps : int
-    rng : numpy Generator
-    n_threads : int or None
-        The result does not depend on it.
-
-    Returns
-    -------
-    visible : array of shape (n_rows, n_visible)
-        The visible units after `n_sweeps` sweeps.
-    hidden : array of shape (n_rows, n_hidden)
-        The hidden units given which they were drawn.
-    """
+    """Samples of visible and hidden units by block Gibbs sampling."""
     v = np.array(visible, dtype=model.dtype, order="C")
     h = np.zeros((len(v), model.n_hidden), model.dtype)
     if all(map(can_draw, model.layers)):
@@ -70,19 +52,7 @@ def _sampled_layers(model):
 
 
 def even_layers(model, visible, rng):
-    """Starts of the visible units of `model.bipartite()`: deeper even layers drawn uncoupled.
-
-    Parameters
-    ----------
-    model : DBM
-    visible : array of shape (n_rows, n_units)
-        Units of the lowest layer.
-    rng : numpy Generator
-
-    Returns
-    -------
-    array of shape (n_rows, n_units of all even layers)
-    """
+    """Starts of the visible units of `model.bipartite()`: deeper even layers drawn uncoupled."""
     zeros = [np.zeros((len(visible), n), model.dtype) for n in model.sizes[2::2]]
     deeper = zip(model.layers[2::2], zeros, strict=True)
     others = [sample(layer, zero, zero, rng) for layer, zero in deeper]

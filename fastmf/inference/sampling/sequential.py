@@ -44,25 +44,7 @@ class SequentialUnits:
         self.units = units_of_columns(model.prior)
 
     def anneal(self, x, betas, rng, *, tilt=None, n_threads=None):
-        """Chains that are moved along the path from uncoupled units to the model.
-
-        Parameters
-        ----------
-        x : array of shape (n_chains, n_units)
-            Not changed.
-        betas : array of shape (n_steps + 1,)
-            See `fastmf.kernels.sampling.visible`.
-        rng : numpy Generator
-        tilt : array of shape (n_units,), optional
-            Tilt of the uncoupled units, by default none.
-        n_threads : int or None
-            The result does not depend on it.
-
-        Returns
-        -------
-        log_weights : float64 array of shape (n_chains,)
-        x : array of shape (n_chains, n_units)
-        """
+        """Chains that are moved along the path from uncoupled units to the model."""
         x = np.array(x, self.model.dtype, order="C")
         n_chains, n = x.shape
         tilt = np.zeros(n) if tilt is None else np.array(tilt, np.float64)

@@ -43,25 +43,7 @@ class SparsePosterior(NamedTuple):
 
 
 def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None):
-    """Joint draws, each from a chain of its own.
-
-    Parameters
-    ----------
-    posterior : SparsePosterior
-    included : array of shape (n_units,)
-        Probabilities of the first states of the chains.
-    moments : tuple of array of shape (n_units,)
-        Means and variances of coefficients in these that are not zero.
-    n : int
-    rng : numpy.random.Generator
-    n_sweeps : int
-    order : int array of shape (n_units,), optional
-        In which units are visited: correlated ones should be near to each other.
-
-    Returns
-    -------
-    array of shape (n, n_units)
-    """
+    """Joint draws, each from a chain of its own."""
     n_rows, n_units = posterior.X.shape
     step = max(1, MAX_STATE // max(n_rows, n_units))
     draws = np.empty((n, n_units))

@@ -3,8 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from fastmf.inference.sampling.sequential import SequentialUnits
-from fastmf.inference.sampling.trees import tree_draws
+from fastmf.inference.sampling.trees import annealed_draws
 
 # Up to so many units all states are enumerated.
 MAX_ENUMERATED_UNITS = 20
@@ -22,28 +21,10 @@ def probabilities(model):
 
 
 def sample(model, n_samples, rng, n_sweeps=100):
-    """Samples: exact ones up to 20 units, by Gibbs sampling beyond, one chain per row.
-
-    Chains start from exact draws with the couplings of the maximum spanning tree alone, so that
-    samples of a tree, such as a Markov chain, are exact however strong its couplings are.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With Ising units.
-    n_samples : int
-    rng : numpy Generator
-    n_sweeps : int
-        Sweeps of each chain.
-
-    Returns
-    -------
-    array of shape (n_samples, n_units)
-    """
+    """Samples: exact ones up to 20 units, `annealed_draws` beyond."""
     n = model.n_units
     if n <= MAX_ENUMERATED_UNITS:
         cumulative = np.cumsum(probabilities(model))
         chosen = np.searchsorted(cumulative, rng.random(n_samples) * cumulative[-1], side="right")
         return 2.0 * ((chosen[:, None] >> np.arange(n)) & 1) - 1
-    starts = 2.0 * tree_draws(model, n_samples, rng) - 1
-    return SequentialUnits(model).sample(starts, n_sweeps, rng).astype(np.float64)
+    return annealed_draws(model, n_samples, n_sweeps, rng).astype(np.float64)

@@ -61,22 +61,7 @@ def flat_states(prior):
 
 
 def batches_of_rows(missing, offsets):
-    """Batches of rows whose missing columns have the same numbers of states.
-
-    Parameters
-    ----------
-    missing : bool array of shape (n_rows, n_columns)
-    offsets : int array of shape (n_columns + 1,)
-        First state of each column, and the number of all.
-
-    Yields
-    ------
-    rows : int array of shape (n,)
-    states : int array of shape (n, k)
-        The states of the missing columns of each row, the smallest columns first.
-    sizes : int array
-        Numbers of states of the missing columns, in this order.
-    """
+    """Batches of rows whose missing columns have the same numbers of states."""
     sizes = np.diff(offsets)
     distinct = np.unique(sizes)
     counts = np.stack([missing[:, sizes == size].sum(1) for size in distinct], 1)

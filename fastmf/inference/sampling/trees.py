@@ -1,24 +1,25 @@
-"""Draws from the spanning tree of the strongest couplings of a discrete Boltzmann machine."""
+"""Draws from the spanning tree of the strongest couplings of a discrete Boltzmann machine.
+
+Chains that start there are annealed to the machine, with resampling in proportion to their weights:
+phases between which chains do not cross have the shares that the machine gives them.
+"""
+
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import logsumexp, softmax
 
+from fastmf.inference.sampling.annealing import MIN_ANNEALED, RESAMPLE_BELOW, Population
+from fastmf.inference.sampling.sequential import SequentialUnits
 from fastmf.inference.sampling.states import flat_states
+from fastmf.models import BoltzmannMachine
+from fastmf.models._couplings import finite_machine
+from fastmf.priors._groups import column_sizes
 
 
 def strengths(columns, couplings):
-    """Norms of the couplings of all pairs of columns, less what fields could replace.
-
-    Parameters
-    ----------
-    columns : FlatStates
-    couplings : array of shape (n_units, n_units)
-
-    Returns
-    -------
-    float64 array of shape (n_columns, n_columns)
-    """
+    """Norms of the couplings of all pairs of columns, less what fields could replace."""
     first, sizes = columns.offsets[:-1], np.diff(columns.offsets)
     found = np.empty((len(first), len(first)))
     for i, (start, end) in enumerate(zip(first, columns.offsets[1:], strict=True)):
@@ -29,27 +30,18 @@ def strengths(columns, couplings):
     return found
 
 
-def tree_draws(model, n_draws, rng):
-    """Numbers of the states of all columns, with the couplings of the maximum spanning tree alone.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With discrete units.
-    n_draws : int
-    rng : numpy Generator
-
-    Returns
-    -------
-    int64 array of shape (n_draws, n_columns)
-        Independent; exact if all couplings of the model are a tree.
-    """
-    columns = flat_states(model.prior)
-    strength = strengths(columns, model.couplings)
+def spanning_tree(columns, couplings):
+    """Columns from the root of the maximum spanning tree on, and the parent of each column."""
+    strength = strengths(columns, couplings)
     # Lengths are positive, as zeros are no edges.
     tree = minimum_spanning_tree(np.triu(1 + strength.max() - strength, 1))
-    order, parent = breadth_first_order(tree, 0, directed=False)
-    states = [slice(*ends) for ends in zip(columns.offsets, columns.offsets[1:], strict=False)]
+    return breadth_first_order(tree, 0, directed=False)
+
+
+def tree_draws(model, columns, tree, n_draws, rng):
+    """Independent draws with the couplings of a tree alone."""
+    order, parent = tree
+    states = [slice(*ends) for ends in pairwise(columns.offsets)]
     beliefs, given = columns.log_weights.copy(), {}
     for i in order[:0:-1]:
         own, up = columns.values[states[i]], columns.values[states[parent[i]]]
@@ -62,4 +54,26 @@ def tree_draws(model, n_draws, rng):
         cumulative = np.cumsum(given[i], axis=0)[:-1]
         above = labels[:, max(parent[i], 0)]  # the root has none, and labels are 0 before it
         labels[:, i] = (cumulative[:, above] <= rng.random(n_draws)).sum(0)
-    return labels
+    one_hot = np.zeros((n_draws, columns.offsets[-1]))
+    np.put_along_axis(one_hot, columns.offsets[:-1] + labels, 1, axis=1)
+    return columns.means(one_hot).astype(model.dtype)
+
+
+def annealed_draws(model, n_draws, n_sweeps, rng):
+    """Draws of a machine of discrete units; exact if all of its couplings are a tree."""
+    model = finite_machine("Gibbs sampling", model)
+    columns = flat_states(model.prior)
+    order, parent = tree = spanning_tree(columns, model.couplings)
+    beside = np.ones((len(parent), len(parent)), bool)
+    beside[order[1:], parent[order[1:]]] = beside[parent[order[1:]], order[1:]] = False
+    n_chains, n_last = max(n_draws, MIN_ANNEALED), n_sweeps // 2
+    column = np.repeat(np.arange(len(parent)), column_sizes(model.prior))
+    added = model.couplings * beside[np.ix_(column, column)]
+    x, population = tree_draws(model, columns, tree, n_chains, rng), Population(n_chains)
+    for old, new in pairwise(np.linspace(0, 1, n_sweeps - n_last + 1)):
+        population.add((new - old) / 2 * np.einsum("ij,ij->i", x @ added, x, dtype=np.float64))
+        if new == 1 or population.effective_size() < RESAMPLE_BELOW * n_chains:
+            x = x[population.resample(rng)]
+        between = model.couplings - model.dtype.type(1 - new) * added
+        x = SequentialUnits(BoltzmannMachine(between, model.prior)).sample(x, 1, rng)
+    return SequentialUnits(model).sample(x[rng.permutation(n_chains)[:n_draws]], n_last, rng)

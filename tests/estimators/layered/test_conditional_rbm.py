@@ -1,10 +1,13 @@
 import itertools
+import re
 
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.linalg import block_diag
 from sklearn.datasets import make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer, roc_auc_score
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
@@ -70,7 +73,81 @@ def test_score_samples_is_near_the_exact_log_likelihood():
     machine = quick(n_epochs=5).fit(X, Y)
     log_partition = [exact(machine.model_.given(x)).log_partition for x in X]
     expected = -machine.model_.free_energy(Y, X) - log_partition
-    np.testing.assert_allclose(machine.score_samples(X, Y), expected, atol=1e-3)
+    np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_hidden", [3, 40])
+def test_score_samples_sums_the_smaller_side(n_hidden):
+    """Hidden units, or labels, that copy a bit: belief propagation is nats off."""
+    rng, n_labels = np.random.default_rng(0), 43 - n_hidden
+    weights = 4 + rng.normal(size=(n_labels, n_hidden))
+    inputs = rng.normal(size=(n_labels, 2)), rng.normal(size=(n_hidden, 2))
+    model = CRBM(weights, *inputs, -weights.sum(1) / 2, -weights.sum(0) / 2)
+    X, Y = rng.normal(size=(20, 2)), (rng.random((20, n_labels)) < 0.5).astype(int)
+    machine = ConditionalRBM(n_hidden, init=model, n_epochs=0).fit(X, Y)
+    b, c = X @ inputs[0].T + model.visible_bias, X @ inputs[1].T + model.hidden_bias
+    of_labels = (Y * b).sum(1) + np.logaddexp(0, Y @ weights + c).sum(1)
+    if n_hidden > 3:
+        b, c, weights = c, b, weights.T
+    states = np.array(list(itertools.product((0, 1), repeat=3)))
+    logs = c @ states.T + np.logaddexp(0, states @ weights.T + b[:, None]).sum(2)
+    expected = of_labels - np.logaddexp.reduce(logs, axis=1)
+    np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("strength", [0.05, 4.0])
+def test_approximate_scores_say_how_much_they_are_off(strength):
+    """Two copies of a machine that can be summed, too large together."""
+    rng = np.random.default_rng(0)
+    weights = strength * (1 + rng.normal(size=(40, 12)) / 4)
+    one = CRBM(
+        weights, np.zeros((40, 1)), np.zeros((12, 1)), -weights.sum(1) / 2, -weights.sum(0) / 2
+    )
+    two = CRBM(
+        block_diag(weights, weights), np.zeros((80, 1)), np.zeros((24, 1)),
+        np.tile(one.visible_bias, 2), np.tile(one.hidden_bias, 2),
+    )  # fmt: skip
+    X, Y = np.zeros((12, 1)), (rng.random((12, 80)) < 0.5).astype(int)
+    machine = ConditionalRBM(24, init=two, n_epochs=0, standardize=False).fit(X, Y)
+    right = -two.free_energy(Y, X) - 2 * exact(one.given(X[0]), averages=False).log_partition
+    if strength == 4.0:
+        with pytest.warns(ConvergenceWarning, match="by belief propagation are about") as said:
+            found = machine.score_samples(X, Y)
+        told = float(re.search(r"about (\S+) nats too", str(said[0].message))[1])
+        assert abs(found - right).mean() == pytest.approx(told, rel=0.02) and told > 1
+    else:
+        np.testing.assert_allclose(machine.score_samples(X, Y), right, atol=0.05)
+
+
+@pytest.mark.parametrize("objective", ["latent_svm", "marginal_svm"])
+def test_steps_of_structured_losses_have_the_hamming_margin(objective):
+    """A step of a tree, against differences of the hinge loss by enumeration.
+
+    The scores of many rows are near a margin of 1: a margin of 0.9 or 1.1 has other derivatives.
+    """
+    rng, shapes = np.random.default_rng(1), {"weights": (4, 1), "visible_weights": (4, 2)}
+    shapes |= {"hidden_weights": (1, 2), "visible_bias": (4,), "hidden_bias": (1,)}
+    parameters = {name: rng.normal(size=shape) / 2 for name, shape in shapes.items()}
+    X, Y = rng.normal(size=(400, 2)), (rng.random((400, 4)) < 0.5).astype(int)
+    states = np.array(list(itertools.product((0, 1), repeat=4)))
+
+    def gain(weights, visible_weights, hidden_weights, visible_bias, hidden_bias):
+        b, c = X @ visible_weights.T + visible_bias, X @ hidden_weights.T + hidden_bias
+        summed = np.maximum if objective == "latent_svm" else np.logaddexp
+        values = b @ states.T + summed(0, states @ weights + c.T).T
+        distances = (Y[:, None] != states).sum(2)
+        return (values[distances == 0] - (values + distances).max(1)).mean()
+
+    model, rate = CRBM(**parameters), 1e-3
+    options = {"n_epochs": 1, "batch_size": 400, "learning_rate": rate, "standardize": False}
+    moved = ConditionalRBM(1, objective=objective, init=model, n_sweeps=50, **options).fit(X, Y)
+    for name, shape in shapes.items():
+        found = (getattr(moved.model_, name) - parameters[name]) / rate
+        for unit in np.ndindex(shape):
+            step = np.zeros(shape)
+            step[unit] = 1e-6
+            up, down = (gain(**parameters | {name: parameters[name] + d}) for d in (step, -step))
+            assert found[unit] == pytest.approx((up - down) / 2e-6, abs=1e-6), name
 
 
 def test_decoding(learned):

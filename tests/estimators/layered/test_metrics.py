@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.estimators.layered._metrics import Metrics
@@ -34,3 +35,18 @@ def test_likelihoods_of_binary_data_are_left_as_they_are():
     p = 1 / (1 + np.exp(-begin.independent.field))
     expected = (X * np.log(p) + (1 - X) * np.log(1 - p)).sum(1).mean()
     assert metrics.independent <= expected + 1e-12
+
+
+def test_likelihoods_of_early_stopping_are_annealed():
+    """Mean field is nats too high for machines that were trained by it."""
+    rng = np.random.default_rng(0)
+    patterns = rng.random((10, 40)) < 0.5
+    X = (patterns[rng.integers(10, size=600)] ^ (rng.random((600, 40)) < 0.1)).astype(float)
+    options = {"n_epochs": 40, "learning_rate": 0.1, "random_state": 0}
+    rbm = mf.GeneralizedRBM(10, **options).fit(X[:400], validation_data=X[400:])
+    log_z = mf.exact(rbm.model_).log_partition
+    right = mf.evaluation.log_likelihood(rbm.model_, X[400:], log_z).mean()
+    with pytest.warns(ConvergenceWarning, match="nats too low"):
+        mean_field = rbm.score_samples(X[400:], "log_sum_exp").mean()
+    assert abs(mean_field - right) > 0.3
+    assert rbm.history_["validation_log_likelihood"][-1] * 50 == pytest.approx(right, abs=0.15)

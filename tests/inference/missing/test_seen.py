@@ -57,7 +57,8 @@ def test_sums_over_all_that_was_not_seen(name):
     model = MODELS[name]
     X, (units, logs) = holes(model), joint(model)
     found, total = means_given_seen(model, X), np.logaddexp.reduce(logs)
-    values = log_likelihood_of_seen(model, X, total)
+    values, errors = log_likelihood_of_seen(model, X, total)
+    assert not errors.any()
     assert found.converged.all()
     for r, x in enumerate(X):
         kept = ((units[0] == x) | np.isnan(x)).all(1)
@@ -76,7 +77,20 @@ def test_mean_field_is_near_for_weak_couplings(name):
     np.testing.assert_allclose(near.log_partition, exact.log_partition, atol=1e-3)
     for a, b in zip(near.mean, exact.mean, strict=True):
         np.testing.assert_allclose(a, b, atol=3e-3)
-    assert abs(log_likelihood_of_seen(model, X, total, most=0)[0]) < 1e-3  # nothing was seen
+    assert abs(log_likelihood_of_seen(model, X, total, most=0)[0][0]) < 1e-3  # nothing was seen
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_annealed_rows_of_strong_couplings(name):
+    model = MODELS[name]
+    model = model.rebuilt(tuple(2 * w for w in model.couplings), model.layers)
+    X, total = holes(model), mf.exact(model).log_partition
+    exact, _ = log_likelihood_of_seen(model, X, total)
+    found, errors = log_likelihood_of_seen(model, X, total, most=0, anneal=True)
+    assert errors.max() < 0.2 and (abs(found - exact) < 4 * errors + 1e-12).all()
+    # A row does not depend on the others.
+    alone, _ = log_likelihood_of_seen(model, X[5:6], total, most=0, anneal=True)
+    np.testing.assert_allclose(alone[0], found[5], rtol=1e-12)
 
 
 def test_mean_field_takes_means_of_binary_units_and_probabilities_of_states():
@@ -84,7 +98,7 @@ def test_mean_field_takes_means_of_binary_units_and_probabilities_of_states():
         model = MODELS[name]
         model = model.rebuilt((model.weights / 10,), model.layers)
         X = np.array([soft if name == "binary" else [*soft, np.nan]], float)
-        exact, near = (log_likelihood_of_seen(model, X, 0.0, most=most) for most in (None, 0))
+        exact, near = (log_likelihood_of_seen(model, X, 0.0, most=most)[0] for most in (None, 0))
         np.testing.assert_allclose(near, exact, atol=1e-3)
 
 
@@ -97,7 +111,9 @@ def test_gaussian_machines_have_gaussian_margins():
     X = RNG.normal(size=(5, 4))
     X[np.arange(5), np.arange(5) % 4] = np.nan
     total = mf.tap(model).log_partition
-    for x, value in zip(X, log_likelihood_of_seen(model, X, total), strict=True):
+    values, errors = log_likelihood_of_seen(model, X, total, anneal=True)
+    assert not errors.any()
+    for x, value in zip(X, values, strict=True):
         seen = np.flatnonzero(~np.isnan(x))
         right = multivariate_normal(mean[seen], covariance[np.ix_(seen, seen)]).logpdf(x[seen])
         assert value == pytest.approx(right, abs=1e-8)

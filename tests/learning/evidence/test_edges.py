@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 from scipy import optimize
+from scipy.integrate import trapezoid
 from scipy.special import voigt_profile
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import cauchy, multivariate_normal, norm
 
 from fastmf.learning.evidence.edges import DEVIATION, Whitened, node_blocks
 
@@ -156,6 +157,46 @@ def test_cauchy_slabs_of_correlated_estimates(seed, correlation):
     np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
     np.testing.assert_allclose(found.mean, mean, atol=0.02)
     assert abs(found.log_evidence - evidence) < 0.03
+
+
+def patterns_of_slabs(estimate, C, log_odds, variances):
+    """Inclusion, and by effect the moments given that it is not zero, with normal slabs."""
+    n = len(estimate)
+    logs, included, means, squares = [], [], [], []
+    for pattern in itertools.product([0.0, 1.0], repeat=n):
+        slab = np.diag(pattern * variances)
+        V = C + slab
+        gain = slab @ np.linalg.inv(V)
+        logs.append(pattern @ log_odds + multivariate_normal.logpdf(estimate, np.zeros(n), V))
+        included.append(pattern)
+        means.append(gain @ estimate)
+        squares.append(np.diag(slab - gain @ slab) + means[-1] ** 2)
+    weights, included = np.exp(np.array(logs) - np.logaddexp.reduce(logs)), np.array(included)
+    p = weights @ included
+    mean = weights @ (included * means) / p
+    return p, mean, weights @ (included * squares) / p - mean**2
+
+
+def test_normal_slabs_that_replace_cauchy_slabs_have_their_moments():
+    """The fixed point of correlated effects, whose Cauchy densities are integrated numerically."""
+    estimate, C = estimates(3, 0.8, 7)
+    log_odds, scale, points = -0.5, 0.8, np.linspace(-15, 15, 20_001)
+    change, variances = np.zeros(3), np.full(3, scale**2)
+    for _ in range(60):
+        p, mean, var = patterns_of_slabs(estimate, C, log_odds + change, variances)
+        v = 1 / (1 / var - 1 / variances)
+        m = v * mean / var
+        density = norm.pdf(points, m[:, None], np.sqrt(v)[:, None]) * cauchy.pdf(points, 0, scale)
+        total = trapezoid(density, points)
+        slab_mean = trapezoid(density * points, points) / total
+        slab_var = trapezoid(density * points**2, points) / total - slab_mean**2
+        variances = v * slab_mean / (m - slab_mean)
+        change = np.log(total) - norm.logpdf(m, 0, np.sqrt(v + variances))
+    found = Whitened.of(estimate, C).posterior(log_odds, scale, "cauchy")
+    np.testing.assert_allclose(found.log_odds, np.log(p / (1 - p)), atol=1e-3)
+    np.testing.assert_allclose(found.mean, p * slab_mean, atol=2e-4)
+    std = np.sqrt(p * slab_var + p * (1 - p) * slab_mean**2)
+    np.testing.assert_allclose(found.std, std, atol=2e-4)
 
 
 def test_scales_of_cauchy_slabs_are_learned():
