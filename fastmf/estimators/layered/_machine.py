@@ -179,21 +179,19 @@ class LayeredMachine(
         True
         """
         check_is_fitted(self)
+        precise = self._in_double_precision()
+        X = precise._data(X, missing=True)
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-        precise = self._in_double_precision()
-        if precise is not self:
-            return precise.score_samples(X, log_partition)
-        X = self._data(X, missing=True)
         if not is_incomplete(X):
-            found = self._log_likelihoods(X, log_partition)
+            found = precise._log_likelihoods(X, log_partition)
             if self.model_.deep and all(map(can_draw, self.model_.layers)):
-                self._warn_of_mean_field(X, found + log_partition)
+                precise._warn_of_mean_field(X, found + log_partition)
             return found
         found, errors = log_likelihood_of_seen(
-            self.model_, X, log_partition, anneal=True, **self._given_seen
+            precise.model_, X, log_partition, anneal=True, **precise._given_seen
         )
         if not errors.mean() <= 2 * MAX_ERROR:
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
