@@ -1,4 +1,33 @@
-"""Log-partitions by annealed importance sampling, forward and reverse."""
+"""Log-partitions by annealed importance sampling, forward and reverse.
+
+1. A first annealing of `n_steps / 2` steps starts from independent units without bias (fair
+   coins, or the model's uncoupled units if they are not two-valued). Its resampled ends are
+   samples of the model.
+2. A second one starts from independent units whose fields are half of those that give them the
+   means of these samples, which is as accurate with a tenth of the steps, or fewer, on machines
+   of 784 visible units, and does not miss phases as often as with the whole fields. With
+   `data`, a third starts from units that are matched to Gibbs chains that started there: the
+   better one is used.
+3. The forward estimate has this base, and steps such that each adds as much to the variance of
+   the log-weights as any other, as measured in the exploration. The reverse chains start from
+   its resampled ends, after `n_steps / 2` Gibbs sweeps.
+4. An estimate of the exploration replaces the forward one where it is higher by three standard
+   errors and more than about ten chains contribute to it: with a few phases of equal weight the
+   matched base is biased to the one that has more of the samples. (A single chain exceeds the
+   truth by some nats now and then; to select the higher estimate would select such chains.)
+5. Gibbs chains that start from data stay in the phases of the data, whose weights in the model
+   can differ. So the reverse chains start from them only if few chains contribute to the
+   forward estimate, or it is lower than the exploration's.
+6. Naive mean field bounds the log-partition from below (a mixture of its solutions, or a sum
+   over the states that are drawn from them; all states where they are few). It starts from
+   data, samples, states from all over the machine, solutions of TAP, and, where units are
+   two-valued, the state that max-product finds. Machines whose training has diverged have
+   phases that annealing from independent units without bias does not reach, by hundreds of
+   nats. If an estimate is below the bound, by three of its standard errors and
+   0.05 nats or by 0.5 nats, chains start from the units of the mean-field solutions of largest
+   weight, and each counts by the probability that its end belongs to its phase. An estimate
+   that remains below the bound by more than the tolerance is not converged.
+"""
 
 import warnings
 
@@ -116,39 +145,11 @@ def annealed_importance_sampling(
     Notes
     -----
     Neal (2001); Salakhutdinov & Murray (2008); in reverse Burda, Grosse & Salakhutdinov (2015);
-    with resampling of chains of little weight Del Moral, Doucet & Jasra (2006).
+    with resampling of chains of little weight Del Moral, Doucet & Jasra (2006). The head of
+    `fastmf.evaluation.annealed` states the steps.
 
-    1. A first annealing of `n_steps / 2` steps starts from independent units without bias (fair
-       coins, or the model's uncoupled units if they are not two-valued). Its resampled ends are
-       samples of the model.
-    2. A second one starts from independent units whose fields are half of those that give them the
-       means of these samples, which is as accurate with a tenth of the steps, or fewer, on machines
-       of 784 visible units, and does not miss phases as often as with the whole fields. With
-       `data`, a third starts from units that are matched to Gibbs chains that started there: the
-       better one is used.
-    3. The forward estimate has this base, and steps such that each adds as much to the variance of
-       the log-weights as any other, as measured in the exploration. The reverse chains start from
-       its resampled ends, after `n_steps / 2` Gibbs sweeps.
-    4. An estimate of the exploration replaces the forward one where it is higher by three standard
-       errors and more than about ten chains contribute to it: with a few phases of equal weight the
-       matched base is biased to the one that has more of the samples. (A single chain exceeds the
-       truth by some nats now and then; to select the higher estimate would select such chains.)
-    5. Gibbs chains that start from data stay in the phases of the data, whose weights in the model
-       can differ. So the reverse chains start from them only if few chains contribute to the
-       forward estimate, or it is lower than the exploration's.
-
-    6. Naive mean field bounds the log-partition from below (a mixture of its solutions, or a sum
-       over the states that are drawn from them; all states where they are few). It starts from
-       data, samples, states from all over the machine, solutions of TAP, and, where units are
-       two-valued, the state that max-product finds. Machines whose training has diverged have
-       phases that annealing from independent units without bias does not reach, by hundreds of
-       nats. If an estimate is below the bound, by three of its standard errors and
-       0.05 nats or by 0.5 nats, chains start from the units of the mean-field solutions of largest
-       weight, and each counts by the probability that its end belongs to its phase. An estimate
-       that remains below the bound by more than the tolerance is not converged.
-
-    That both ends agree and exceed the bound does not prove that they are right: phases that
-    neither chains nor mean field visit are missing from all. Pass `data` of a trained machine.
+    Estimates that agree and exceed the bound can still be wrong: they miss phases that neither
+    chains nor mean field visit. Pass the `data` of a trained machine.
 
     Examples
     --------

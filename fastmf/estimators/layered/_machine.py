@@ -179,19 +179,19 @@ class LayeredMachine(
         True
         """
         check_is_fitted(self)
-        precise = self._in_double_precision()
-        X = precise._data(X, missing=True)
+        double = self._in_double_precision()
+        X, model = double._data(X, missing=True), double.model_
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         if not is_incomplete(X):
-            found = precise._log_likelihoods(X, log_partition)
-            if self.model_.deep and all(map(can_draw, self.model_.layers)):
-                precise._warn_of_mean_field(X, found + log_partition)
+            found = double._log_likelihoods(X, log_partition)
+            if model.deep and all(map(can_draw, model.layers)):
+                double._warn_of_mean_field(X, found + log_partition)
             return found
         found, errors = log_likelihood_of_seen(
-            precise.model_, X, log_partition, anneal=True, **precise._given_seen
+            model, X, log_partition, anneal=True, **double._given_seen
         )
         if not errors.mean() <= 2 * MAX_ERROR:
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
@@ -215,7 +215,7 @@ class LayeredMachine(
         warn_of_approximation(what, found[rows], (values, errors))
 
     def _in_double_precision(self):
-        """The machine; of real values in double precision, far from zero for their deviations."""
+        """Return the machine in a type in which values far from zero lose no digits."""
         if self.model_.dtype == np.float64 or common_support(self.visible_) is not None:
             return self
         other, model = copy(self), self.model_
@@ -278,9 +278,6 @@ class LayeredMachine(
         """
         check_is_fitted(self)
         one_of("how", how, ("auto", "exact", *ESTIMATES))
-        precise = self._in_double_precision()
-        if how != "auto" and precise is not self:
-            return precise.log_partition(how)
         if how == "exact":
             return exact(self.model_, averages=False).log_partition
         if how == "auto":
@@ -321,19 +318,16 @@ class LayeredMachine(
         check_is_fitted(self)
         known = vars(self).get("_log_partition")
         if known is None or known[0] is not self.model_:
-            precise = self._in_double_precision()
-            if precise is not self:
-                found = precise._estimated_log_partition()
-            elif enumerable(self.model_):
-                found = exact(self.model_, averages=False).log_partition, 0.0
-            elif not all(map(can_sample, self.model_.layers)):
-                found = log_partition_estimate(self._solve(self.starts_)), np.nan
+            double = self._in_double_precision()
+            model, starts = double.model_, double.starts_
+            if enumerable(model):
+                found = exact(model, averages=False).log_partition, 0.0
+            elif not all(map(can_sample, model.layers)):
+                found = log_partition_estimate(double._solve(starts)), np.nan
             else:
                 seed = self.random_state if isinstance(self.random_state, Integral) else 0
-                data = nearest_states(self.visible_, self.starts_)
-                found = estimated_log_partition(
-                    self.model_, data, MAX_ERROR, self.n_threads, int(seed)
-                )
+                data = nearest_states(double.visible_, starts)
+                found = estimated_log_partition(model, data, MAX_ERROR, self.n_threads, int(seed))
             known = self._log_partition = (self.model_, *found)
         return known[1:]
 

@@ -65,85 +65,46 @@ def expectation_propagation(
     ----------
     model : SparseLinearModel
     init : None, array of shape (2, n_units) or ExpectationPropagation
-        Sites to start from. None: those that match the moments of the prior; with blocks that are
-        found ("auto"), those of the iterations with single sites by which they are.
+        Initial sites. None: sites that match the moments of the prior.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
-        Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
-        each seeing the newest values (exact rank-one updates). Convergent: after a few parallel
-        steps, or at once from `init`, descent on an energy that never increases, see Notes. Auto:
-        parallel for longer, and convergent from there if that makes no progress, or at once if
-        `init` is a result of the convergent schedule.
+        Update all sites at once; one site after another, by rank-one updates; or descend on an
+        energy that never increases. "auto" descends where parallel updates make no progress.
     blocks : None, "auto" or array of shape (n_features,), optional
-        Features that share a site, a Gaussian of all of them, and a sum over the patterns of their
-        inclusion in the place of one sum for each: for correlated features, whose posterior has
-        several modes. Labels: features of the same label are a block. Auto: features that seem to
-        have an effect, by a few iterations with single sites, each with those that correlate with
-        it by more than 0.4, or are linearly dependent; up to 60 of them, and cut further where they
-        would include more features than are summed over (see Notes), if the parts converge; all
-        features, if there are 11 at most and no latent variables. None, or no such features:
-        single sites. The prior must be a GaussBernoulli.
+        Labels of features that share a site and a sum over their inclusion patterns, for correlated
+        features, whose posterior has several modes. "auto" chooses blocks around features with an
+        effect. None: single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
-        Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
-        fall, and sites are extrapolated near the end (parallel); 0 (sequential). The convergent
-        schedule needs none.
+        Weight of the previous sites. None: adaptive in parallel updates, 0 in sequential ones.
     site_precision_min : float, optional
-        Smallest precision that a site may have, and a cavity in the convergent schedule: Eq. 13 of
-        the paper. None: no bound; negative precisions are natural, and needed for the solution to
-        be a fixed point.
+        Lower bound of the precisions of sites (Eq. 13). None: no bound, so that solutions are fixed
+        points.
     tol : float, default 1e-8
-        Largest difference of a mean or variance between the Gaussian and the units, at a fixed
-        point: see the notes of `FixedPoint`.
+        Tolerance of convergence; see the notes of `FixedPoint`.
     max_iter : int, default 1000
-        Iterations, sweeps, or inner iterations of the double loop; of either schedule of "auto".
+        Iterations, sweeps, or inner iterations of the double loop.
     history : bool, default False
-        Keep the residual and the energy of every iteration.
+        Store the residual and the energy of every iteration.
     n_threads : int, optional
-        Threads of the compiled kernels, which do most of the work if n_samples < n_features;
-        results do not depend on it. BLAS, which does the rest, has one thread up to orders of 1000,
-        if threadpoolctl is installed; else, or beyond, its threads are the user's to set.
+        Threads of compiled kernels; results do not depend on it.
 
     Returns
     -------
     ExpectationPropagation
-        `mean`, `var` are moments of the units under the tilts `b`, `a`, their cavities.
+        `mean` and `var` are moments of the units under the tilts `b` and `a`, their cavities.
+        `reliable` compares inclusion probabilities with sums or chains over models.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges. Not converging is no error.
+        If arguments have wrong shapes, types or ranges.
 
     Notes
     -----
-    With blocks, patterns include all features of up to 5, and two of more; where those of two weigh
-    more than 0.01, all of up to 11, fewer of more, and three of 60: the result's `full_probability`
-    says how much weight lies at that limit. The schedule is always the parallel one, with
-    Anderson's extrapolation unless `damping` is given. Where it does not converge, "auto" blocks
-    are joined in which features move most, eight times at most; at the end two that may share an
-    effect are joined. A block of all units needs no iterations: its posterior is exact. Under
-    `site_precision_min` eigenvalues have the bound. The cost is that of single sites, or of a
-    matrix of features where that is larger than n_samples by less than 2.5 times, and for each
-    block that of its patterns.
-
-    Reading `reliable` or `message` of a converged result with spike-and-slab priors, but for rows
-    with latent variables, compares it with a sum over all models of up to 16 features, and of more
-    with chains over models, of the 400 features at most that are likeliest: `reliable` is False if
-    an inclusion probability differs by more than 0.1, or if the models that were found have more
-    evidence than `log_evidence` says, and None if there are too many effects (40) or likely
-    features to tell. It takes less than a second and draws the same numbers each time; no result
-    depends on whether it is read.
-
-    Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
-    function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points
-    and the same values there as the energy of their double loop, or of the means alone for units of
-    two values (`fastmf.inference.ep.mean_descent`); the double loop itself
-    (`fastmf.inference.ep.double_loop`) serves units of two values among others, and bounded site
-    precisions. There may be several minima. With n_samples < n_features the cost of an iteration is
-    O(n_samples^2 n_features), and memory beyond X is some matrices of n_samples by n_samples and
-    vectors of n_features (30 MB at 200 by 50,000); otherwise, and in that descent for up to 2500
-    units of two values, O(n_features^3) and matrices of n_features by n_features. Rules for
-    negative precisions: a unit whose tilted moments do not exist keeps its site; a parallel step
-    after which the Gaussian would not be proper is halved until it is; in a sequential sweep a
-    single update that would do so is not made.
+    Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on their energy as
+    a function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary
+    points; `fastmf.inference.ep.double_loop` has their double loop, for bounded precisions. Blocks
+    sum over all patterns of up to 11 features; `full_probability` is the weight of the largest
+    patterns. An iteration takes O(n_samples^2 n_features), or O(n_features^3) where that is less.
 
     Examples
     --------

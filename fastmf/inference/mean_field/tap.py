@@ -63,106 +63,69 @@ def tap(
     n_starts=None,
     rng=None,
 ):
-    """Means, variances and log-partition by iterating the mean-field equations to fixed points.
+    """Solve the mean-field equations of a machine: means, variances and log-partition.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
     init : None, int, array, pair (mean, var) or FixedPoint
-        Start. None: the moments of the uncoupled units. An integer: so many samples of the
-        uncoupled units of the first layer, with `rng`. An array (n_units,) or (n_rows, n_units) of
-        the first layer: data, with variance 0; of categorical units one label for each group,
-        negative if missing. A pair or an earlier result: means and variances,
-        each an array for the first layer or a tuple of one array (or None) per layer.
+        Starting point. None: moments of the uncoupled units. An integer: this many samples of the
+        uncoupled units of the first layer, drawn with `rng`. An array (n_rows, n_units) of the
+        first layer: data, with variance 0, as labels for categorical units (negative if missing).
+        A pair or a result: means and variances, for all layers as tuples.
     order : {1, 2, 3}, default 2
-        1 naive mean field (-F is a lower bound of log Z), 2 TAP, 3 third order (binary units).
+        1: naive mean field (a lower bound of log Z); 2: TAP; 3: third order, for binary units.
     schedule : {"blocked", "sequential"}, default "blocked"
-        Blocked: one layer at a time, hidden before visible; in a fully visible machine one block of
-        units, and with sparse couplings one colour of the graph, of which no two units are coupled.
-        Sequential: one unit after another, each from the newest values of the others.
+        Update whole layers, or blocks of uncoupled units, at a time, or one unit after another.
     field, precision : array or tuple of arrays, optional
-        External tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every
-        layer's, shape (n_units,) or (n_rows, n_units).
+        External tilt exp(field x - precision x^2 / 2) of the first layer, or of each layer.
     clamp : array or tuple of arrays, optional
         Values of clamped units, NaN where units are free.
     damping : float in [0, 1), optional
-        Weight of the old value. None: undamped until a row oscillates; then the Onsager term of
-        that row is treated half-implicitly (see the notes), and if it still oscillates the row is
-        damped by 1/2, 3/4, ...
+        Weight of the previous value. None: damp rows that oscillate, and as little as they need.
     tol : float, default 1e-8
-        Largest change of a mean or variance in one more sweep of a row that has converged: see the
-        notes of `FixedPoint`.
+        Tolerance of convergence; see the notes of `FixedPoint`.
     max_iter : int, default 1000
     acceleration : bool, default True
-        Give Nesterov momentum to rows near a fixed point: where no mean changes by more than 0.005
-        in a sweep, or by more than 0.05 after 100 sweeps. The momentum grows as long as consecutive
-        steps point the same way, and restarts when they do not. The fixed points are the same.
+        Accelerate rows near a fixed point by Nesterov momentum with restarts.
     history : bool, default False
-        Keep the residual of every sweep.
+        Store the residual of every sweep.
     log_partition : bool, default True
-        Compute the log-partition at the end; otherwise that of the result is None.
+        Compute the log-partition.
     n_threads : int, optional
-        Default: Numba's number of threads. Results do not depend on it.
+        Number of threads; results do not depend on it.
     n_starts : int, optional
-        Solve each row from so many samples of the uncoupled units of the first layer, with `rng`
-        and without `init`; in machines of discrete units of which some have more than two values,
-        also from all units at their lowest and at their highest values, or all groups in each of
-        their first eight states. Moments and log-partition are those of the mixture of the distinct
-        stable solutions, with weights proportional to exp(log_partition), which are kept in
-        `solutions`; `b` and `a` are None where these are several.
+        Solve from this many samples of the uncoupled units and return the moments of the mixture
+        of the distinct stable solutions, which `solutions` holds.
     rng : numpy.random.Generator or int, optional
-        For random starts.
 
     Returns
     -------
     FixedPoint
+        `reliable` and `message` say for each row whether it can be trusted.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges. Rows that do not converge raise no error:
-        see `converged` and `message` of the result.
+        If arguments have wrong shapes, types or ranges, or couplings of -inf.
 
     Notes
     -----
-    Tramel et al. (2018), Algorithm 1 and Eqs. 33-36 with Eq. 32 corrected to
-    Z = integral of prior(x) exp(B x - A x^2 / 2). In a blocked sweep the hidden means before the
-    first sweep matter only where the starting variances are not zero; they start from 0 with data.
-    Groups of states (`Categorical`) have a matrix of Onsager terms each: see
-    `fastmf.kernels.mean_field.groups`. One group of a fully visible machine is updated
-    after another.
-    The third order has the terms of pairs of units or groups. Terms of triangles, which fully
-    visible machines have too, are left out, so that its error there is of third order as that of
-    TAP; in an RBM or a DBM it is of fourth order.
-    With sparse couplings a sweep takes time and memory in proportion to the stored entries, and the
-    units of a single row are shared by all threads.  Couplings of -inf are refused.
-    Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
-    `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
-    in which they are updated one after another, whatever the schedule.
-    Reading `reliable` or `message` of the result compares converged rows with exact sums or other
-    methods: see `FixedPoint.reliable`.
-    Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
-    that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
-    accelerated or oscillates these are therefore evaluated at the average of the old and the new
-    mean, to first order, which shortens the step of a unit by the factor 1 / (1 - a v / 2).
-    In a DBM the odd layers are swept before the even ones, and layers from the second hidden one on
-    start from the means of their uncoupled units (Appendix E; the clamped equations there are those
-    of `clamp=` on the visible layer).
+    Tramel et al. (2018), Algorithm 1 and Eqs. 33-36, with Eq. 32 corrected to
+    Z = integral of prior(x) exp(B x - A x^2 / 2); Appendix E for deep machines, whose odd layers
+    are updated first. Gaussian units next to bounded ones are integrated out exactly
+    (`fastmf.inference.mean_field.gaussian_layers`). The third order omits triangles of units. Where
+    a row oscillates, Onsager terms are evaluated at the average of the old and the new mean.
 
     Examples
     --------
     >>> import numpy as np, fastmf as mf
     >>> rng = np.random.default_rng(0)
     >>> model = mf.RBM(rng.normal(size=(8, 5)) / 4, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
-    >>> found, exact = mf.tap(model), mf.exact(model)
-    >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.01)
+    >>> result, exact = mf.tap(model), mf.exact(model)
+    >>> bool(result.converged), bool(abs(result.log_partition - exact.log_partition) < 0.01)
     (True, True)
-    >>> starts = np.where(rng.random((20, 8)) < 0.5, 1.0, -1.0)
-    >>> mf.tap(model, starts).mean[0].shape
-    (20, 8)
-    >>> given = np.full(8, np.nan)
-    >>> given[:2] = 1
-    >>> mf.tap(model, clamp=given).mean[0][:2]
+    >>> mf.tap(model, clamp=np.r_[1, 1, [np.nan] * 6]).mean[0][:2]
     array([1., 1.])
     """
     check_machine(model)

@@ -115,7 +115,7 @@ def pattern_work(blocks, n_workers):
 MEAN, INCLUDED, INCLUDED_ALONE = range(3)
 
 
-@kernel(negative=False)
+@kernel
 def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
     """Moments and log-partition of every block under the tilt of its cavity.
 
