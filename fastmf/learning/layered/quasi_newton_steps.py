@@ -258,5 +258,7 @@ def check_memory(state, settings, n_rows):
         if getattr(state, name):
             raise ValueError(f"members {name}/... are of no run with exact gradients.")
     steps, changes = state.chains or (np.zeros((0, 1)),) * 2
+    if steps.dtype != np.float64 or changes.dtype != np.float64:
+        raise ValueError("members chains/... must hold float64.")
     if (np.einsum("ij,ij->i", steps, changes) <= 0).any():
         raise ValueError("members chains/... must hold pairs of positive products.")

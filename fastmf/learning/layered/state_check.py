@@ -32,6 +32,8 @@ def check(state, settings, n_rows):
         It names the members of the checkpoint.
     """
     layers, sizes, begun = state.model.layers, state.model.sizes, state.epoch or state.batch
+    if any(array.dtype != state.model.dtype for array in state.chains):
+        raise ValueError(f"members chains/... must hold {state.model.dtype}.")
     n_starts = settings.n_starts or min(settings.batch_size, n_rows)
     # Mean-field gradients of unbounded units may go on with chains.
     free = any(unbounded(layer).any() for layer in layers)
