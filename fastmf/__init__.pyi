@@ -234,8 +234,6 @@ def belief_propagation(
     n_starts: int | None = None,
     rng: Rng = None,
     spectral_radius: bool = False,
-    on_failure: str = "report",
-    n_tree_updates: int = 0,
     n_threads: int | None = None,
 ) -> Beliefs: ...
 def expectation_propagation(

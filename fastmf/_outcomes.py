@@ -10,8 +10,6 @@ import numpy as np
 CONFIRMING, RUNNING = -1, 0
 # How a row may end.
 CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = 1, 2, 3, 4
-# Belief propagation with on_failure="minimise": stationary points found otherwise, or none.
-MINIMISED, RESTARTED, SOLVED, UNSOLVED = 5, 6, 7, 8
 # Expectation propagation.
 IMPROPER, BOUNDED, STALLED, LOST = 9, 10, 11, 12
 # Graphs with forbidden pairs of states.
@@ -23,14 +21,6 @@ MESSAGES = {
     CYCLING: "not converged: cycling; leave damping=None, or raise damping or max_iter",
     DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive, "
     "or its mean grows without bound)",
-    MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
-    "where messages did not settle",
-    RESTARTED: "converged: stationary point of the Bethe free energy, by sweeps from a decoded "
-    "assignment where neither those from no message nor direct minimisation settled",
-    SOLVED: "converged: stationary point of the Bethe free energy, by Newton steps on messages "
-    "where neither sweeps nor direct minimisation settled",
-    UNSOLVED: "not converged: neither messages nor the minimisation of the Bethe free energy "
-    "settled, nor Newton steps",
     IMPROPER: "not converged: no step leaves a proper Gaussian; try schedule='convergent'",
     BOUNDED: "not converged: site_precision_min holds sites back, so that not all moments can "
     "agree; lower it, or try schedule='convergent', which minimises the energy under the bound",
@@ -41,19 +31,13 @@ MESSAGES = {
     INFEASIBLE: "infeasible: forbidden states and pairs of states leave none to some unit, so that "
     "the log-partition is -inf and there are no marginals (means are 0)",
 }
-# Added to the message of sum-product that cycles, and to that of a decoded assignment.
-MINIMISE = "; or pass on_failure='minimise'"
+# Added to the message of a decoded assignment.
 POLISHED = "; the assignment is polished: no flip of one visible unit improves it"
-CONVERGED_STATES = (CONVERGED, MINIMISED, RESTARTED, SOLVED)
-
-
-# Whether a code is among these. That of CONFIRMING is the last entry.
-_IS_CONVERGED = np.isin(np.arange(max(MESSAGES) + 2), CONVERGED_STATES)
 
 
 def is_converged(status):
     """Whether a row, or each of an array of rows, ended at a fixed point."""
-    return _IS_CONVERGED[status]
+    return status == CONVERGED
 
 
 def messages_of(status):

@@ -170,3 +170,15 @@ def test_fields_of_estimators_are_in_their_signatures():
     """The table of free options does not outlive them."""
     known = set().union(*(inspect.signature(type(e)).parameters for e, _ in ESTIMATORS.values()))
     assert known >= FREE
+
+
+@pytest.mark.parametrize("model", [None, "machine", 3, np.zeros((2, 2)), mf.RBM, mf.Ising([0.0])])
+def test_solvers_refuse_what_is_no_model(model):
+    solvers = [mf.tap, mf.relaxed_bp, mf.adaptive_tap, mf.belief_propagation, mf.exact]
+    solvers.append(mf.log_partition_bounds)
+    for solve in solvers:
+        with pytest.raises(TypeError, match=r"model must be an RBM.* or a BoltzmannMachine, got"):
+            solve(model)
+    for solve in (mf.tap, mf.belief_propagation):
+        with pytest.raises(TypeError, match=r"model must be an RBM.* or a BoltzmannMachine, got"):
+            solve(model, n_starts=3, rng=0)

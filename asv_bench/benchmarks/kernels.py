@@ -61,8 +61,6 @@ NAMES = [
     "bp.graph_schedules.graph_sweep-maxima-parallel",
     "bp.graph_schedules.graph_sweep-trees-sequential",
     "bp.graph_schedules.graph_sweep-trees-parallel",
-    "bp.graph_schedules.residual_sweep-binary",
-    "bp.graph_schedules.residual_sweep-sums",
     "bp.graph_binary.binary_terms-spins",
     "bp.graph_states.states_terms-trees",
     "bp.graph_decoding.decode_graph-moves",

@@ -29,7 +29,7 @@ from fastmf.inference.sampling.annealing import (
 from fastmf.inference.sampling.annealing_visible import VisiblePath
 from fastmf.inference.sampling.phases import Phases
 from fastmf.models import BoltzmannMachine
-from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
@@ -159,7 +159,7 @@ def annealed_importance_sampling(
     >>> found.converged, abs(found.log_partition - mf.exact(model).log_partition) < 0.05
     (True, True)
     """
-    check_annealed(model)
+    check_machine(model)
     n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     max_steps = n_steps if max_steps is None else count("max_steps", max_steps, n_steps)
     tolerance = number("tolerance", tolerance, 0, np.inf)
@@ -237,14 +237,6 @@ def _dense_if_small(model):
 
 def _silent(text):
     """Print nothing."""
-
-
-def check_annealed(model):
-    """Raise a TypeError unless the model can be annealed."""
-    if not isinstance(model, Layered | BoltzmannMachine):
-        raise TypeError(
-            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
-        )
 
 
 def _starts(model, data, n_chains):

@@ -9,7 +9,7 @@ import numpy as np
 from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, rows
 from fastmf._jit.messages import to_stderr
-from fastmf.evaluation.annealed import annealed_quietly, check_annealed
+from fastmf.evaluation.annealed import annealed_quietly
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.discrete_units import is_discrete
@@ -23,6 +23,7 @@ from fastmf.models._couplings import has_forbidden
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
 from fastmf.models._quick_elimination import is_small
+from fastmf.models.boltzmann import check_machine
 from fastmf.models.exact import MAX_LAYER_UNITS
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of
@@ -318,7 +319,7 @@ def _are_left_out(model, n_sweeps):
 
 def _checked_data(model, X):
     """Data as values of the visible units of a layered model, or None."""
-    check_annealed(model)
+    check_machine(model)
     n_visible = n_units(model.layers[0])
     return rows("X", as_states("X", model.layers[0], X), n_visible, model.dtype)
 

@@ -154,7 +154,7 @@ class FixedPoint:
         reasons = self._reasons()
         if reasons is None:
             return None
-        passed = np.array([not why for why in reasons]) & np.atleast_1d(self.converged)
+        passed = np.array([not why for why in reasons]) & self._judged()
         return passed if np.ndim(self.converged) else passed[0]
 
     def _reasons(self):
@@ -167,10 +167,15 @@ class FixedPoint:
             else:
                 reasons = None if check is None else check(self)
             if reasons is not None:
-                converged = np.atleast_1d(self.converged)
-                reasons = [why if ok else "" for why, ok in zip(reasons, converged, strict=True)]
+                reasons = [
+                    why if ok else "" for why, ok in zip(reasons, self._judged(), strict=True)
+                ]
             known["_known_reasons"] = reasons
         return known["_known_reasons"]
+
+    def _judged(self):
+        """Rows that are checked: those that have converged."""
+        return np.atleast_1d(self.converged)
 
     def __getstate__(self):
         """Everything but a check that has not been made, which has the model."""

@@ -1,22 +1,35 @@
 """Exact sums over the states of a pairwise graph, by elimination of one unit after the other.
 
-Steps are counted in the order of elimination. The clique of step k is the table, over its unit and
-the later ones of its separator, of the log-weights that mention its unit: its field, couplings to
-later units, and messages of earlier cliques. Its sum over the unit is its message, to the clique of
-the first unit of its separator:
+Steps are counted in the order of elimination. The weights that mention the unit of step k, which
+are those of its states, of its couplings to later units and messages of earlier steps, are
+multiplied and summed over its states x; that is its message, a table over the units of its
+separator s, to the first step of these:
 
-    message(s) = log sum_x exp(clique(x, s)),    p(x | s) = exp(clique(x, s) - message(s))
+    m_k(s) = sum_x A(x, s) B(x, s),    p(x, s) = A(x, s) B(x, s) p(s) / m_k(s)
 
-Messages of empty separators add up to log Z. In the opposite order p(x, s) = p(x | s) p(s), with
-p(s) summed from the clique to which the message went. p(x | s) is kept, or computed once more from
-the messages where memory is short. Log-weights of -inf are states that cannot
-occur; where all states x have -inf, p(x | s) is set to 0, and so is p(s).
+with the factors in two groups A and B, each a table over a part of the units, so that the sum is a
+product of matrices. Constants of empty separators multiply to Z. In the opposite order p(s) / m(s)
+is summed over what A lacks, or B, and times A or B gives the probabilities of units and pairs, and
+p(s) of the messages in the group. No table is made over all of a unit and its separator.
+Weights are scaled; where rounding could lose small ones that matter, because the logarithms of the
+factors of a step span more than `MAX_SPAN`, all is done with logarithms. Marginals need all
+messages. Where memory is short, steps are cut into segments: messages within one are made again
+when it is its turn.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+from fastmf.models._elimination_order import groups_of
+
+# Span of logarithms of the factors of a product, short of that of float64.
+MAX_SPAN = 600.0
+# Products of matrices that are smaller are made for all of them at once, and all factors of a step
+# are multiplied at once where their product has few entries.
+MIN_MATRIX_PRODUCTS, MAX_SMALL_CLIQUE, MAX_FACTORS = 16, 1024, 16
 
 
 class Tables(NamedTuple):
@@ -44,156 +57,289 @@ class Marginals(NamedTuple):
     pairs: list | None
 
 
-def sum_over_states(tables, plan, kept):
+class _Arithmetic(NamedTuple):
+    """How weights are multiplied and added: as they are, as logarithms, or as maxima of these."""
+
+    times: Callable
+    plus: Callable
+    is_log: bool
+
+
+PLAIN = _Arithmetic(np.multiply, np.add, False)
+LOGARITHMS = _Arithmetic(np.add, np.logaddexp, True)
+MAX_LOGARITHMS = _Arithmetic(np.add, np.maximum, True)
+
+
+class _SpanError(ArithmeticError):
+    """Weights of a step whose logarithms span more than those of float64."""
+
+
+class _Factor(NamedTuple):
+    """A table over the units of some steps, its axes, and bounds of logarithms of its weights.
+
+    The logarithm of what its weights have been divided by is `scale`.
+    """
+
+    table: np.ndarray
+    axes: tuple
+    low: float = 0.0
+    high: float = 0.0
+    scale: float = 0.0
+
+
+def sum_over_states(tables, plan, averages=True, max_bytes=math.inf):
     """Log-partition and marginals of the units and edges of `tables`.
 
     Parameters
     ----------
     tables : Tables
     plan : EliminationPlan
-    kept : {"nothing", "messages", "cliques"}
-        Results of each step: nothing if no marginals are wanted. They take half the memory or less
-        with messages alone, and half as much time again.
+    averages : bool, default True
+    max_bytes : float
+        Memory for marginals; where they need more, messages are made twice.
     """
-    graph = _Elimination(tables, plan, kept == "messages")
-    constants, conditionals = [], []
-    for k, separator in enumerate(plan.separators):
-        clique = graph.clique(k)
-        message = log_sum(clique, kept == "cliques")
-        if kept == "cliques":
-            conditionals.append(clique)
-        # Rounding would grow with the messages if their largest entries were passed on.
-        largest = message.max()
-        if largest == -np.inf:
-            return Marginals(-np.inf, None, None)
-        constants.append(largest)
-        if separator:
-            message -= largest
-            graph.send(k, message)
-    log_partition = math.fsum(constants)
-    if kept == "nothing":
-        return Marginals(log_partition, None, None)
-    return Marginals(log_partition, *_marginals(graph, conditionals))
+    is_cut = averages and plan.most_bytes > max_bytes
+    starts = plan.segments(max_bytes)[0] if is_cut else [0]
+    for arithmetic in (PLAIN, LOGARITHMS):
+        try:
+            graph = _Elimination(tables, plan, arithmetic, starts)
+            log_partition = graph.forward(averages)
+            if not averages or log_partition == -np.inf:
+                return Marginals(log_partition, None, None)
+            return Marginals(log_partition, *graph.backward())
+        except _SpanError:
+            continue
 
 
 def most_probable_state(tables, plan):
     """State of each unit in the most probable joint state: int array of shape (n_units,)."""
-    graph, choices = _Elimination(tables, plan, False), []
-    for k, separator in enumerate(plan.separators):
-        clique = graph.clique(k)
-        choices.append(clique.argmax(0).astype(np.min_scalar_type(len(clique))))
-        if separator:
-            graph.send(k, clique.max(0))
+    graph = _Elimination(tables, plan, MAX_LOGARITHMS, [0])
+    graph.choices = []
+    graph.forward(False)
     found = np.zeros(len(plan.order), np.int64)
-    for k in reversed(range(len(choices))):
-        found[k] = choices[k][tuple(found[plan.separators[k]])]
+    for k, (axes, choice) in reversed(list(enumerate(graph.choices))):
+        found[k] = choice[tuple(found[list(axes)])]
     states = np.empty_like(found)
     states[plan.order] = found
     return states
 
 
-def log_sum(clique, normalise, axis=0):
-    """Log-sum over an axis; the clique is used up, or becomes exp(clique - log-sum)."""
-    message = clique.max(axis, keepdims=True)
-    message[message == -np.inf] = 0
-    clique -= message
-    np.exp(clique, out=clique)
-    total = clique.sum(axis, keepdims=True)
-    impossible = total == 0
-    total[impossible] = 1
-    if normalise:
-        clique /= total
-    # In place: these arrays are as large as half a clique.
-    message += np.log(total, out=total)
-    message[impossible] = -np.inf
-    return message.squeeze(axis)
-
-
 class _Elimination:
-    """Tables of a graph by steps of its elimination, with the messages that wait at each.
+    """Tables of a graph by steps of its elimination, with the messages that wait at each."""
 
-    With `keeps_messages`, messages stay when a clique has been made of them.
-    """
-
-    def __init__(self, tables, plan, keeps_messages):
-        self.plan, self.n_edges = plan, len(tables.edges)
-        self.keeps_messages = keeps_messages
-        self.senders = [[] for _ in plan.order]
-        self.step = np.empty(len(plan.order), np.int64)
-        self.step[plan.order] = np.arange(len(plan.order))
-        self.fields = [tables.fields[v] for v in plan.order]
-        # At the earlier of its two steps: (later step, table, number of the edge, transposed).
-        self.edges = [[] for _ in plan.order]
-        for e, (i, j) in enumerate(self.step[tables.edges].tolist()):
-            table = tables.couplings[e]
-            entry = (j, table, e, False) if i < j else (i, table.T, e, True)
-            self.edges[min(i, j)].append(entry)
-        self.inbox = [[] for _ in plan.order]
-
-    def _axes(self, k, table, steps):
-        """A table over the unit of step k and these later ones, with axes for its whole clique."""
-        shape = dict.fromkeys(self.plan.separators[k], 1)
-        for s in steps:
-            shape[s] = self.plan.sizes[s]
-        return table.reshape(len(table), *shape.values())
-
-    def clique(self, k):
-        """Sum of all that mentions the unit of step k."""
-        parts = [self._axes(k, self.fields[k], ())]
-        parts += [self._axes(k, table, (j,)) for j, table, _, _ in self.edges[k]]
-        parts += [
-            self._axes(k, message, self.plan.separators[child][1:])
-            for child, message in self.inbox[k]
+    def __init__(self, tables, plan, arithmetic, starts):
+        self.plan, self.arithmetic, n = plan, arithmetic, len(plan.order)
+        self.starts, self.choices, self.constants = starts, None, []
+        self.units, self.pairs = [None] * n, [None] * len(tables.edges)
+        step = np.empty(n, np.int64)
+        step[plan.order] = np.arange(n)
+        # Factors of each step, with the list and the place in it to which their probabilities go.
+        self.own = [
+            [(self.units, v, self._factor(tables.fields[v], (k,)))]
+            for k, v in enumerate(plan.order)
         ]
-        if not self.keeps_messages:
-            self.inbox[k] = None
-        # Small tables first: only the last sums are then as large as the clique.
-        first, *others = sorted(parts, key=np.size)
-        total = first.copy()
-        for part in others:
-            fits = np.broadcast_shapes(total.shape, part.shape) == total.shape
-            total = np.add(total, part, out=total if fits else None)
-        return total
+        for e, (i, j) in enumerate(step[tables.edges].tolist()):
+            factor = self._factor(tables.couplings[e], (i, j))
+            self.own[min(i, j)].append((self.pairs, e, factor))
+        self.children, self.messages = plan.children, [None] * n
 
-    def send(self, k, message):
-        """Leave a message where the first unit of its separator is eliminated."""
-        to = self.plan.separators[k][0]
-        self.senders[to].append(k)
-        self.inbox[to].append((k, message))
+    def _factor(self, logs, axes):
+        """The factor of a table of log-weights."""
+        if self.arithmetic.is_log:
+            return _Factor(np.asarray(logs), axes)
+        top = logs.max()
+        if top == -np.inf:
+            top = 0.0
+        low = np.min(logs, initial=top, where=logs > -np.inf) - top
+        self.constants.append(top)
+        return _Factor(np.exp(logs - top), axes, low)
 
-    def conditional(self, k):
-        """p(x | s) of step k, from its messages, for the last time."""
-        clique = self.clique(k)
-        log_sum(clique, True)
-        self.inbox[k] = None
-        return clique
+    def _factors(self, k):
+        """The factors of a step, scaled so that their product is one of numbers; their places."""
+        for c in (None, *self.children[k]):
+            if c is not None:
+                self.messages[c] = self._scaled(self.messages[c])
+            factors = self.own[k] + [(self.messages, c, self.messages[c]) for c in self.children[k]]
+            low, high = (sum(own[-1][at] for own in factors) for at in (2, 3))
+            if self.arithmetic.is_log or (low >= -MAX_SPAN and high <= MAX_SPAN):
+                return factors
+        raise _SpanError
 
+    def _scaled(self, factor):
+        """The same with a largest weight of 1, or 0 as a logarithm; the constant is kept."""
+        table, is_log = factor.table, self.arithmetic.is_log
+        top = table.max()
+        if top == (-np.inf if is_log else 0):
+            return factor._replace(low=0.0, high=0.0)
+        if is_log:
+            low, scale = 0.0, top
+            table -= top
+        else:
+            least = table.min() or np.min(table, initial=top, where=table > 0)
+            scale = math.log(top)
+            low = math.log(least) - scale
+            table /= top
+        self.constants.append(scale)
+        return factor._replace(low=low, high=0.0, scale=factor.scale + scale)
 
-def _marginals(graph, conditionals):
-    """Probabilities of units and of pairs, from those of each unit given its separator."""
-    n, plan = len(graph.plan.order), graph.plan
-    units, pairs, of_separator = [None] * n, [None] * graph.n_edges, [None] * n
-    for k in reversed(range(n)):
-        separator = plan.separators[k]
-        joint = conditionals.pop() if conditionals else graph.conditional(k)
-        if separator:
-            joint *= of_separator[k]
-            of_separator[k] = None
-        axis = dict(zip((k, *separator), range(joint.ndim), strict=True))
-        for child in graph.senders[k]:
-            of_separator[child] = _summed_to(joint, [axis[s] for s in plan.separators[child]])
-        later = {axis[j]: (e, transposed) for j, _, e, transposed in graph.edges[k]}
-        joint = _summed_to(joint, [0, *sorted(later)])
-        for a in sorted(later):
-            e, transposed = later[a]
-            pair = joint.reshape(*joint.shape[:2], -1).sum(-1)
-            pairs[e] = pair.T if transposed else pair
-            joint = joint.sum(1)
-        units[plan.order[k]] = joint
-    return units, pairs
+    def _size(self, axes):
+        return math.prod(self.plan.sizes[s] for s in axes)
 
+    def _aligned(self, factor, axes, summed=(), state=()):
+        """View of a table with these axes, of length 1 where it has none, at states of others."""
+        if factor.axes == axes and not summed:
+            return factor.table
+        at = dict(zip(summed, state, strict=True))
+        table = factor.table[tuple(at.get(s, slice(None)) for s in factor.axes)]
+        own = [s for s in factor.axes if s not in at]
+        table = table.transpose([own.index(s) for s in axes if s in own])
+        return table.reshape([self.plan.sizes[s] if s in own else 1 for s in axes])
 
-def _summed_to(table, axes):
-    """Sums over all axes but these."""
-    others = tuple(a for a in range(table.ndim) if a not in axes)
-    return table.sum(others) if others else table
+    def _groups(self, k):
+        """Two groups of the factors of a step, with their places, and the products of both."""
+        factors = self._factors(k)
+        groups = groups_of([factor.axes for *_, factor in factors], self._size)
+        groups = [[factors[at] for at in group] for group in groups]
+        products = []
+        for group in groups:
+            # Small tables first; a group without any is 1.
+            product = group[-1][-1] if group else self._factor(np.zeros(self.plan.sizes[k]), (k,))
+            for n, (*_, factor) in enumerate(group[-2::-1]):
+                axes = (*(s for s in product.axes if s not in factor.axes), *factor.axes)
+                parts = self._aligned(product, axes), self._aligned(factor, axes)
+                out = product.table if n and axes == product.axes else None
+                product = _Factor(self.arithmetic.times(*parts, out=out), axes)
+            products.append(product)
+        return groups, products
+
+    def _contracted(self, first, second, keep):
+        """Sum of the product of two factors over what they share but is not in `keep`."""
+        both = [s for s in first.axes if s in second.axes]
+        shared, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
+        rows = [s for s in first.axes if s not in second.axes]
+        columns = [s for s in second.axes if s not in first.axes]
+        n_products = self._size((*rows, *summed, *columns))
+        if not self.arithmetic.is_log and n_products >= MIN_MATRIX_PRODUCTS:
+            sizes = [self._size(axes) for axes in (shared, rows, summed, columns)]
+            left = self._aligned(first, (*shared, *rows, *summed)).reshape(sizes[:3])
+            right = self._aligned(second, (*shared, *summed, *columns))
+            axes = (*shared, *rows, *columns)
+            table = left @ right.reshape(sizes[0], sizes[2], sizes[3])
+            return _Factor(table.reshape([self.plan.sizes[s] for s in axes]), axes)
+        axes, total, choice = (*rows, *columns, *shared), None, None
+        for number, state in enumerate(np.ndindex(*(self.plan.sizes[s] for s in summed))):
+            parts = (self._aligned(factor, axes, summed, state) for factor in (first, second))
+            table = self.arithmetic.times(*parts)
+            if total is None:
+                total = np.asarray(table)
+                choice = np.zeros(total.shape, np.int32) if self.choices is not None else None
+                continue
+            if choice is not None:
+                choice[table > total] = number
+            self.arithmetic.plus(total, table, out=total)
+        if choice is not None:
+            self.choices.append((axes, choice))
+        return _Factor(total, axes)
+
+    def _at_once(self, k, factors):
+        """The product of factors over the unit of a step and its separator; None if it is large."""
+        axes = k, *self.plan.separators[k]
+        if len(factors) > MAX_FACTORS or self._size(axes) > MAX_SMALL_CLIQUE:
+            return None
+        if self.arithmetic.is_log:
+            table = sum(self._aligned(factor, axes) for factor in factors)
+        else:
+            place = dict(zip(axes, range(len(axes)), strict=True))
+            parts = [x for f in factors for x in (f.table, [place[s] for s in f.axes])]
+            table = np.einsum(*parts, range(len(axes)))
+        return _Factor(table, axes)
+
+    def _message(self, k):
+        """Sum of the products of a step over the states of its unit."""
+        factors = [own[-1] for own in self._factors(k)]
+        joint = self._at_once(k, factors)
+        if joint is None:
+            message = self._contracted(*self._groups(k)[1], self.plan.separators[k])
+        else:
+            message = _Factor(self.arithmetic.plus.reduce(joint.table, axis=0), joint.axes[1:])
+            if self.choices is not None:
+                self.choices.append((message.axes, joint.table.argmax(0).astype(np.int32)))
+        low, high = (sum(factor[at] for factor in factors) for at in (2, 3))
+        message = message._replace(low=low, high=high + math.log(self.plan.sizes[k]))
+        return self._scaled(message) if message.axes and self.arithmetic.is_log else message
+
+    def forward(self, keeps):
+        """The log-partition; messages are kept for `backward` unless they are made again there."""
+        last = self.starts[-1] if keeps else math.inf
+        for k, separator in enumerate(self.plan.separators):
+            self.messages[k] = self._message(k)
+            if not separator:
+                is_log, value = self.arithmetic.is_log, float(self.messages[k].table)
+                if value == (-math.inf if is_log else 0.0):
+                    return -math.inf
+                self.constants.append(value if is_log else math.log(value))
+                self.messages[k] = _Factor(np.array(-value if is_log else 1 / value), ())
+            for c in self.children[k]:
+                if not keeps or (k < last and self._is_inner(c)):
+                    self.messages[c] = None
+        return math.fsum(self.constants)
+
+    def _is_inner(self, k):
+        """Whether the message of a step stays within one segment."""
+        separator = self.plan.separators[k]
+        return bool(separator) and not any(k < start <= separator[0] for start in self.starts)
+
+    def backward(self):
+        """Probabilities of units and of pairs; messages are replaced by p(s) / m(s)."""
+        stops = [*self.starts[1:], len(self.units)]
+        for start, stop in reversed(list(zip(self.starts, stops, strict=True))):
+            for k in range(start, stop):
+                if self.messages[k] is None:
+                    self.messages[k] = self._message(k)
+            for k in reversed(range(start, stop)):
+                self._set_marginals(k)
+        return self.units, self.pairs
+
+    def _joints(self, k, ratio):
+        """Groups of factors of a step, and probabilities of the units of each group."""
+        own = self._factors(k)
+        factors = [*(factor for *_, factor in own), ratio]
+        joint = self._at_once(k, factors)
+        if joint is not None:
+            yield (
+                own,
+                joint._replace(table=np.exp(joint.table)) if self.arithmetic.is_log else joint,
+            )
+            return
+        groups, products = self._groups(k)
+        for group, product, other in zip(groups, products, products[::-1], strict=True):
+            rest = self._contracted(other, ratio, product.axes)
+            joint = self.arithmetic.times(product.table, self._aligned(rest, product.axes))
+            if self.arithmetic.is_log:
+                np.exp(joint, out=joint)
+            yield group, _Factor(joint, product.axes)
+
+    def _set_marginals(self, k):
+        """Probabilities of the unit of a step and of its pairs, and ratios of its messages."""
+        ratio, self.messages[k] = self.messages[k], None
+        for group, joint in self._joints(k, ratio):
+            for results, place, factor in group:
+                axes = tuple(s for s in joint.axes if s in factor.axes)
+                summed = tuple(a for a, s in enumerate(joint.axes) if s not in axes)
+                p = _Factor(joint.table.sum(summed), axes)
+                is_message = results is self.messages
+                results[place] = (
+                    self._ratio(p, factor) if is_message else self._aligned(p, factor.axes)
+                )
+
+    def _ratio(self, p, message):
+        """p / m, 0 where no state is possible; its logarithm if m is one."""
+        m, out = self._aligned(message, p.axes), p.table
+        if self.arithmetic.is_log:
+            with np.errstate(divide="ignore"):
+                np.log(out, out=out)
+            np.subtract(out, m + message.scale, out=out, where=m > -np.inf)
+        else:
+            np.divide(out, m, out=out, where=m > 0)
+            out *= math.exp(-message.scale)
+        return p

@@ -1,10 +1,11 @@
 """Order in which the units of a pairwise graph are eliminated, and the memory that this takes.
 
 To eliminate a unit is to sum over its states: what remains is a table over its neighbours, its
-separator, which are neighbours of one another from then on. The table before the sum, over the unit
-and its separator, is a clique. The order decides how large cliques become. To find the best one is
-NP-hard; here units that add the fewest new pairs of neighbours come first (min-fill), and of these
-the ones with the smallest clique.
+separator, which are neighbours of one another from then on. The order decides how large these
+tables become, and to find the best one is NP-hard. The cheapest of four orders is taken: that of
+the numbers, as in grids and chains of layers; reverse Cuthill-McKee, the same for shuffled numbers;
+weighted minimum fill, which eliminates next the unit whose neighbours need the fewest new pairs of
+states (Kjaerulff 1990); and the same with the share of pairs that are new.
 """
 
 import heapq
@@ -12,15 +13,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-# Orders that are tried, with random choices among equals, where the largest table has more bits.
-N_TRIED_ORDERS, FEW_BITS = 8, 12
-# Bits by which all tables may be smaller in another order than in the first one: 2.9 at most in 40
-# random graphs, 1.6 in 14 of the UAI competitions. Where more is needed no others are tried.
-MAX_GAIN_BITS = 3
-# Neighbours that are looked at until the search for one order, or for others, ends: some
-# seconds, or one.
-MAX_NEIGHBOURS, MAX_NEIGHBOURS_OF_OTHERS = 3 * 10**7, 10**7
+# Neighbours that are looked at until the search for an order ends: some seconds.
+MAX_NEIGHBOURS = 3 * 10**7
+# Entries of a table up to which a better order is not looked for, on average over units.
+MAX_MEAN_ENTRIES = 512
 # No machine has memory for tables of more entries.
 MAX_BITS = 60
 
@@ -36,6 +35,8 @@ class EliminationPlan(NamedTuple):
         For each step the later steps whose units its clique has, ascending.
     sizes : list of int
         States of the unit of each step.
+    partners : list of lists of int
+        For each step the later steps to whose units its unit is coupled.
     width : int
         Units of the largest separator.
     log2_largest, log2_total : float
@@ -47,76 +48,140 @@ class EliminationPlan(NamedTuple):
     order: list
     separators: list
     sizes: list
+    partners: list
     width: int
     log2_largest: float
     log2_total: float
     complete: bool = True
 
-    def n_bytes(self, kept):
-        """Largest memory in use at a time.
+    @property
+    def cost(self):
+        """Logarithm of the product of memory and time, but for factors that all orders share."""
+        return self.log2_largest + self.log2_total
 
-        Parameters
-        ----------
-        kept : {"nothing", "choices", "messages", "cliques"}
-            Results of all steps: nothing for the log-partition alone, one byte for each state
-            of a separator to find the most probable state, or what marginals are made of.
-        """
+    @property
+    def most_bytes(self):
+        """Bound of the memory of all tables, quickly found."""
+        return 8 * (2.0 ** min(self.log2_total, 1e3) + 6 * 2.0 ** min(self.log2_largest, 1e3))
+
+    def n_bytes(self, kept):
+        """Largest memory in use at a time for the log-partition, or with "choices" for a state."""
         if not self.complete or self.log2_total > MAX_BITS:
             return 8 * 2.0 ** min(self.log2_total, 1000.0)
-        total = waiting = most = largest_step = 0
-        arrived = [0] * len(self.order)
+        messages, work = self._entries()
+        total = waiting = most = 0
         for k, separator in enumerate(self.separators):
-            message = math.prod(self.sizes[s] for s in separator)
-            clique = message * self.sizes[k]
-            # While contributions are added there are two sums, of which one is smaller, and then
-            # the clique and two arrays of the size of its message, and masks of them.
-            step = clique + max(clique // 2, 2 * message + message // 4)
-            most = max(most, total + waiting + step)
-            largest_step = max(largest_step, step)
-            total += {"choices": message // 8, "messages": message, "cliques": clique}.get(kept, 0)
-            if separator and kept != "messages":
-                waiting += message
-                arrived[separator[0]] += message
-            waiting -= arrived[k]
-        # Cliques that are not kept are made once more, in the opposite order.
-        return 8 * (total + largest_step if kept == "messages" else most)
+            total += messages[k] // 8 if kept == "choices" else 0
+            most = max(most, total + waiting + messages[k] + work[k])
+            waiting += messages[k] if separator else 0
+            waiting -= sum(messages[c] for c in self.children[k])
+        return 8 * most
+
+    def segments(self, max_bytes):
+        """First steps of the fewest segments whose messages fit in memory, and their bytes."""
+        if not self.order or self.log2_total > MAX_BITS:
+            return [0], self.n_bytes("nothing")
+        messages, work = self._entries()
+        size, best = sum(messages), (math.inf, [0])
+        while True:
+            starts, here = [0], 0
+            for k, entries in enumerate(messages):
+                if here + entries > size and here:
+                    starts.append(k)
+                    here = 0
+                here += entries
+            # What crosses into a later segment is kept throughout.
+            segment = np.searchsorted(starts, np.arange(len(messages)), side="right")
+            inner = np.zeros(len(starts) + 1)
+            for k, separator in enumerate(self.separators):
+                is_inner = separator and segment[k] == segment[separator[0]]
+                inner[segment[k] if is_inner else 0] += messages[k]
+            n_bytes = 8 * (inner[0] + inner[1:].max() + max(work, default=0) + max(messages))
+            best = min(best, (float(n_bytes), starts))
+            if n_bytes <= max_bytes or size <= max(messages):
+                return best[::-1]
+            size /= 2
+
+    @property
+    def children(self):
+        """Steps whose messages each step receives."""
+        children = [[] for _ in self.order]
+        for k, separator in enumerate(self.separators):
+            if separator:
+                children[separator[0]].append(k)
+        return children
+
+    def _entries(self):
+        """Entries of the message of each step, and of the tables that are used to make it."""
+        messages = list(map(self._size, self.separators))
+        work = []
+        for k, (partners, children) in enumerate(zip(self.partners, self.children, strict=True)):
+            axes = [{k}, *({k, j} for j in partners), *({*self.separators[c]} for c in children)]
+            groups = groups_of(axes, self._size)
+            small, large = sorted(self._size({k}.union(*(axes[f] for f in g))) for g in groups)
+            # Both products, copies of them as matrices, and probabilities of one.
+            work.append(2 * small + 4 * large)
+        return messages, work
+
+    def _size(self, steps):
+        return math.prod(self.sizes[s] for s in steps)
+
+
+def groups_of(axes, size):
+    """Factors in two groups whose products are small: numbers of the factors, largest first.
+
+    Parameters
+    ----------
+    axes : list of collections of int
+        Steps over whose units each factor is a table.
+    size : callable
+        size(steps) is the number of states of these units together.
+    """
+    groups, unions = ([], []), [set(), set()]
+    for f in sorted(range(len(axes)), key=lambda f: -size(axes[f])):
+        sizes = [size(union.union(axes[f])) for union in unions]
+        best = sizes.index(min(sizes))
+        groups[best].append(f)
+        unions[best].update(axes[f])
+    return groups
 
 
 def elimination_plan(n_states, edges, max_bits=MAX_BITS):
-    """The plan with the smallest tables among some min-fill orders.
+    """The cheapest plan; incomplete if all have more than `2**max_bits` entries.
 
     Parameters
     ----------
     n_states : int array of shape (n_units,)
     edges : int array of shape (n_edges, 2)
     max_bits : float
-        Logarithm of the largest number of entries of use: plans with more may be incomplete.
-
-    Returns
-    -------
-    EliminationPlan
     """
-    bits = np.log2(n_states)
-    k = max(int(max_bits / bits.min(initial=np.inf)), 1) if len(bits) else 0
-    if _has_core(np.asarray(edges), len(bits), k):
+    n, edges, bits = len(n_states), np.asarray(edges, np.int64).reshape(-1, 2), np.log2(n_states)
+    if not n:
+        return EliminationPlan([], [], [], [], 0, 0.0, 0.0)
+    k = max(int(max_bits / bits.min()), 1)
+    if _has_core(edges, n, k):
         least = k * bits.min()
-        return EliminationPlan([], [], [], k, least, least, False)
-    neighbours, bits = [set() for _ in n_states], bits.tolist()
-    for i, j in np.asarray(edges).tolist():
+        return EliminationPlan([], [], [], [], k, least, least, False)
+    neighbours = [set() for _ in range(n)]
+    for i, j in edges.tolist():
         neighbours[i].add(j)
         neighbours[j].add(i)
-    best, work = None, 0
-    for attempt in range(N_TRIED_ORDERS):
-        noise = np.random.default_rng(attempt).random(len(bits)) if attempt else np.zeros(len(bits))
-        search = _MinFill(neighbours, bits, noise.tolist())
-        plan = search.plan(n_states, max_bits if attempt else max_bits + MAX_GAIN_BITS)
-        if best is None or (plan.complete and plan.log2_total < best.log2_total):
-            best = plan
-        work += search.work
-        ended = not best.complete or best.log2_largest <= FEW_BITS
-        if ended or work > MAX_NEIGHBOURS_OF_OTHERS:
+    best = None
+    bits, max_bits = bits.tolist(), max_bits + 1e-9  # rounding of sums of logarithms
+    cliques = (
+        lambda: _cliques_of(range(n), neighbours, bits, max_bits),
+        lambda: _cliques_of(_band_order(edges, n), neighbours, bits, max_bits),
+        lambda: _MinFill(neighbours, n_states, False).cliques(max_bits),
+        lambda: _MinFill(neighbours, n_states, True).cliques(max_bits),
+    )
+    for of_order in cliques:
+        # A search takes longer than small tables.
+        if best is not None and 2.0**best.log2_total <= MAX_MEAN_ENTRIES * n:
             break
-    return best
+        plan = _plan(n_states, of_order(), neighbours)
+        if plan.complete and (best is None or plan.cost < best.cost):
+            best, max_bits = plan, min(plan.log2_total, max_bits)
+    return best or plan
 
 
 def _has_core(edges, n_units, k):
@@ -133,70 +198,107 @@ def _has_core(edges, n_units, k):
     return False
 
 
-class _MinFill:
-    """Graph that loses one unit after the other, with the fill of each that is left."""
+def _band_order(edges, n):
+    """Order of units in which neighbours have close places."""
+    graph = coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n)).tocsr()
+    return reverse_cuthill_mckee((graph + graph.T).tocsr(), symmetric_mode=True).tolist()
 
-    def __init__(self, neighbours, bits, noise):
-        self.neighbours, self.bits, self.noise = [set(a) for a in neighbours], bits, noise
-        self.work = 0
-        n = len(bits)
+
+def _cliques_of(order, neighbours, bits, max_bits):
+    """Unit, neighbours and bits of the clique of each step of a given order, while of use."""
+    place = dict(zip(order, range(len(order)), strict=True))
+    waiting, n_entries = [[] for _ in order], 0.0
+    for v in order:
+        around = {u for u in neighbours[v] if place[u] > place[v]}.union(*waiting[place[v]])
+        around.discard(v)
+        waiting[place[v]] = ()
+        size = sum(map(bits.__getitem__, around), bits[v])
+        n_entries += 2.0 ** min(size, 1000.0)
+        yield v, around, size
+        if n_entries > 2.0**max_bits:
+            return
+        if around:
+            waiting[min(place[u] for u in around)].append(around)
+
+
+def _plan(n_states, cliques, neighbours):
+    """The plan of the cliques of all steps; incomplete if some are missing."""
+    cliques, n_units = list(cliques), len(n_states)
+    sizes = np.array([bits for _, _, bits in cliques])
+    largest = float(sizes.max(initial=0.0))
+    total = largest + float(np.log2(np.exp2(sizes - largest).sum())) if len(sizes) else 0.0
+    width = max((len(around) for _, around, _ in cliques), default=0)
+    if len(cliques) < n_units:
+        return EliminationPlan([], [], [], [], width, largest, total, False)
+    order = [v for v, _, _ in cliques]
+    step = dict(zip(order, range(n_units), strict=True))
+    separators = [sorted(step[u] for u in around) for _, around, _ in cliques]
+    states = [int(n_states[v]) for v in order]
+    partners = [[step[u] for u in neighbours[v] if step[u] > step[v]] for v in order]
+    return EliminationPlan(order, separators, states, partners, width, largest, total)
+
+
+class _MinFill:
+    """Graph that loses one unit after the other, with the fill of each that is left.
+
+    The fill of a unit is the number of pairs of states of neighbours that are not neighbours; with
+    `is_share`, units are chosen by its share of all pairs of states of neighbours.
+    """
+
+    def __init__(self, neighbours, n_states, is_share):
+        self.neighbours, self.states = [set(a) for a in neighbours], list(map(int, n_states))
+        self.is_share = is_share
+        self.bits = np.log2(n_states).tolist()
+        self.work, n = 0, len(self.states)
         self.fill = [self._fill(v) for v in range(n)]
-        self.clique_bits = [bits[v] + sum(bits[u] for u in neighbours[v]) for v in range(n)]
         self.heap = [self._key(v) for v in range(n)]
         heapq.heapify(self.heap)
 
+    def _states_of(self, units):
+        self.work += len(units)
+        return sum(map(self.states.__getitem__, units))
+
     def _fill(self, v):
-        """Number of pairs of neighbours that are not neighbours themselves."""
         around = self.neighbours[v]
-        d = len(around)
         self.work += 1
-        if d < 2 or self.work > MAX_NEIGHBOURS:
+        if len(around) < 2 or self.work > MAX_NEIGHBOURS:
             return 0
-        n_twice = 0
+        total, twice = self._states_of(around), 0
         for u in around:
-            self.work += min(d, len(self.neighbours[u]))
-            n_twice += len(self.neighbours[u] & around)
-        return (d * (d - 1) - n_twice) // 2
+            linked = self._states_of(self.neighbours[u] & around)
+            twice += self.states[u] * (total - self.states[u] - linked)
+        return twice // 2
 
     def _key(self, v):
-        return self.fill[v], self.clique_bits[v], self.noise[v], v
+        around, fill = self.neighbours[v] or (), self.fill[v]
+        if self.is_share and fill:
+            squares = sum(self.states[u] ** 2 for u in around)
+            fill = 2 * fill / (self._states_of(around) ** 2 - squares)
+        return fill, -sum(map(self.bits.__getitem__, around), self.bits[v]), v
 
-    def plan(self, n_states, max_bits=math.inf):
-        """Eliminate all units, or only some if their cliques have more entries than are of use."""
-        cliques, n_units, n_entries = [], len(self.bits), 0.0
+    def cliques(self, max_bits):
+        """Unit, neighbours and bits of the clique of each step, while of use."""
+        n_entries = 0.0
         while self.heap and self.work <= MAX_NEIGHBOURS and n_entries <= 2.0**max_bits:
             key = heapq.heappop(self.heap)
             v = key[-1]
-            if key == self._key(v) and self.neighbours[v] is not None:
-                cliques.append((v, self.neighbours[v], self.clique_bits[v]))
-                n_entries += 2.0 ** min(self.clique_bits[v], 1000.0)
+            if self.neighbours[v] is not None and key == self._key(v):
+                yield v, self.neighbours[v], -key[1]
+                n_entries += 2.0 ** min(-key[1], 1000.0)
                 self._eliminate(v)
-        sizes = np.array([bits for _, _, bits in cliques])
-        largest = sizes.max(initial=0.0)
-        total = largest + np.log2(np.exp2(sizes - largest).sum()) if len(sizes) else 0.0
-        width = max((len(around) for _, around, _ in cliques), default=0)
-        if len(cliques) < n_units:
-            return EliminationPlan([], [], [], width, largest, total, False)
-        order = [v for v, _, _ in cliques]
-        step = dict(zip(order, range(n_units), strict=True))
-        separators = [sorted(step[u] for u in around) for _, around, _ in cliques]
-        states = [int(n_states[v]) for v in order]
-        return EliminationPlan(order, separators, states, width, float(largest), float(total))
 
     def _eliminate(self, v):
         around, self.neighbours[v] = self.neighbours[v], None
-        new = self._join(around) if self.fill[v] else {}
-        n_new = sum(map(len, new.values())) // 2
-        self.work += len(around)
         for u in around:
             self.neighbours[u].discard(v)
-            self.clique_bits[u] += sum(self.bits[x] for x in new.get(u, ())) - self.bits[v]
+        new = self._join(around) if self.fill[v] else {}
+        for u in around:
             if u in new:
                 self.fill[u] = self._fill(u)
             else:
                 # It was a neighbour of all others around, and v of none that u has elsewhere.
-                elsewhere = len(self.neighbours[u]) - (len(around) - 1)
-                self.fill[u] -= n_new + elsewhere
+                elsewhere = self._states_of(self.neighbours[u] - around)
+                self.fill[u] -= self.fill[v] + self.states[v] * elsewhere
             heapq.heappush(self.heap, self._key(u))
 
     def _join(self, around):
@@ -210,7 +312,7 @@ class _MinFill:
             common = (self.neighbours[u] & self.neighbours[x]) - around
             changed |= common
             for c in common:
-                self.fill[c] -= 1
+                self.fill[c] -= self.states[u] * self.states[x]
         for u, others in new.items():
             self.neighbours[u] |= others
         for c in changed:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.models._elimination import Marginals, Tables, log_sum
+from fastmf.models._elimination import Marginals, Tables
 
 # Smallest share of the units that are left in one round, where there are many: in a long ladder
 # only those at its ends have two neighbours.
@@ -212,7 +212,7 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True):
     for done in reduction.rounds:
         messages, conditionals = [], []
         for clique in _cliques(done, fields, couplings):
-            message = log_sum(clique, True, axis=1)
+            message = _log_sum(clique)
             largest = message.max(tuple(range(1, message.ndim)))
             if (largest == -np.inf).any():
                 return Marginals(-np.inf, None, None)
@@ -235,6 +235,21 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True):
     for done in reversed(reduction.rounds):
         pairs = _joint(done, kept.pop(), units, pairs)
     return Marginals(log_partition, *_as_given(tables, units, pairs))
+
+
+def _log_sum(clique):
+    """Log-sum over the states of units; the clique becomes exp(clique - log-sum)."""
+    message = clique.max(1, keepdims=True)
+    message[message == -np.inf] = 0
+    clique -= message
+    np.exp(clique, out=clique)
+    total = clique.sum(1, keepdims=True)
+    impossible = total == 0
+    total[impossible] = 1
+    clique /= total
+    message += np.log(total, out=total)
+    message[impossible] = -np.inf
+    return message.squeeze(1)
 
 
 def most_probable_in_rounds(tables, reduction, of_core):

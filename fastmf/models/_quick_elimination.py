@@ -1,16 +1,15 @@
 """Elimination of the units of graphs where it is quick."""
 
-from functools import partial
-
 import numpy as np
 
-from fastmf.models._elimination import Marginals, sum_over_states
-from fastmf.models._elimination_order import elimination_plan
-from fastmf.models._narrow_graphs import n_entries_of, reduction_of, sum_in_rounds
-from fastmf.models._state_tables import marginals_of_all, restricted
+from fastmf.models._elimination import Marginals
+from fastmf.models._graph_sums import GraphSums
+from fastmf.models._narrow_graphs import reduction_of
 
 # Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
-MAX_ENTRIES, MAX_ELIMINATIONS = 2**23, 8000
+MAX_ENTRIES, MAX_ELIMINATIONS = 2**25, 8000
+# Memory of tables, beyond which messages are made twice.
+MAX_TABLE_BYTES = 2**29
 # Units and edges of the largest graphs for which an order of elimination is sought.
 MAX_UNITS, MAX_COUPLED_PAIRS = 2000, 6000
 # Rows of larger graphs of width two.
@@ -33,8 +32,10 @@ def is_small(graph, n_rows=1):
     return few and n_left * n_rows <= MAX_ELIMINATIONS
 
 
-def eliminated(tables, max_entries, plans):
+def eliminated(tables, max_entries, plans, mode=False):
     """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
+
+    With `mode`, the most probable states in the place of `units`.
 
     Parameters
     ----------
@@ -52,24 +53,11 @@ def eliminated(tables, max_entries, plans):
         return Marginals(-np.inf, None, None)
     key = n_allowed.tobytes()
     if key not in plans:
-        plans[key] = _plan(n_allowed, tables.edges, max_entries)
-    if plans[key] is None:
+        n_bytes, bits = min(32 * max_entries, MAX_TABLE_BYTES), np.log2(max(max_entries, 1.0))
+        plans[key] = GraphSums(n_allowed, tables.edges, n_bytes, bits)
+    sums = plans[key]
+    if not sums.plan.complete or sums.n_entries > max_entries:
         return None
-    left = restricted(tables, allowed)
-    return marginals_of_all(left, tables.edges, plans[key](left.tables))
-
-
-def _plan(n_allowed, edges, max_entries):
-    """Function from tables to `Marginals`; None if tables would have too many entries."""
-    free = n_allowed > 1
-    edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-    n_states, most = n_allowed[free], int(n_allowed.max(initial=1))
-    reduction = reduction_of(len(n_states), edges, most, max_entries)
-    bits = np.log2(max_entries) if max_entries > 1 else 0.0
-    plan = elimination_plan(n_states[reduction.core], reduction.edges, bits)
-    if not plan.complete or (plan.order and 2.0 ** min(plan.log2_total, 60.0) > max_entries):
-        return None
-    if max_entries < n_entries_of(reduction.rounds, most) or max_entries <= 0:
-        return None
-    sum_core = partial(sum_over_states, plan=plan, kept="cliques")
-    return partial(sum_in_rounds, reduction=reduction, sum_core=sum_core)
+    if mode:
+        return Marginals(np.nan, sums.most_probable(tables, allowed), None)
+    return sums.marginals(tables, allowed)

@@ -9,6 +9,7 @@ from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
 from fastmf.models._gauge import in_gauge, sparse_in_gauge
 from fastmf.models._io import Model
+from fastmf.models._layered import Layered
 from fastmf.priors._groups import (
     column_is_group,
     column_sizes,
@@ -160,3 +161,11 @@ class BoltzmannMachine(Model):
         """
         x = _checks.states_of("x", self.prior, x)
         return -pair_sums(self.couplings, x) - _checks.log_prob("prior", self.prior, x)
+
+
+def check_machine(model):
+    """Raise a TypeError unless the model is an RBM, a DBM or a BoltzmannMachine."""
+    if not isinstance(model, BoltzmannMachine | Layered):
+        raise TypeError(
+            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
+        )

@@ -1,8 +1,6 @@
 """Exact log-partitions and averages of discrete models, by elimination or enumeration."""
 
 import itertools
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,27 +9,18 @@ from scipy.sparse import block_array, csr_array, issparse
 from fastmf._common.arguments import flag, number
 from fastmf._common.html import extent, section, table
 from fastmf._threads.workers import one_blas_thread
-from fastmf.models._elimination import Tables, most_probable_state, sum_over_states
-from fastmf.models._elimination_order import elimination_plan
+from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._layered import Layered
-from fastmf.models._narrow_graphs import (
-    most_probable_in_rounds,
-    n_bytes_of,
-    reduction_of,
-    sum_in_rounds,
-)
+from fastmf.models._graph_sums import GraphSums
 from fastmf.models._state_tables import (
     allowed_states,
     averages_of_units,
     coupling_tables,
-    marginals_of_all,
-    restricted,
-    states_of_all,
     unit_tables,
     with_all_pairs,
 )
-from fastmf.models.boltzmann import BoltzmannMachine
+from fastmf.models.boltzmann import BoltzmannMachine, check_machine
+from fastmf.priors._groups import column_is_group, only_groups
 from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors.concatenated import concatenate
 
@@ -55,8 +44,9 @@ class Exact(NamedTuple):
         one such array for each pair of neighbouring layers. Where couplings are sparse, or units
         too many for all pairs (20, or 2^24 states), a csr_array with the pairs of coupled units and
         <x_i^2> on its diagonal; the other pairs are not computed.
-    mode : array of shape (n_units,)
-        Most probable state.
+    mode : array of shape (n_units,) or (n_groups,)
+        Most probable state: values of the units, and labels of groups, as the `assignment` of
+        `belief_propagation` has them.
 
     Notes
     -----
@@ -131,11 +121,11 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
     one leaves a table over its neighbours. Units with at most two neighbours come first, many at
-    once: a chain of a million spins takes some seconds. For the others the best of some min-fill
-    orders is taken. The memory
-    grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
-    2 for rings, about the shorter side for grids, and the number of units less one if all are
-    coupled. Sums are of logarithms, so that couplings may be large, or -inf.
+    once: a chain of a million spins takes some seconds. For all others the cheapest of four orders
+    is taken: that of their numbers, reverse Cuthill-McKee and two of weighted minimum fill. The
+    memory grows exponentially with the width, the number of neighbours in the largest table: 1 for
+    trees, 2 for rings, about the shorter side for grids, and the number of units less one if all
+    are coupled. Sums are of logarithms, so that couplings may be large, or -inf.
 
     Examples
     --------
@@ -161,12 +151,9 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     """
     averages, mode = flag("averages", averages), flag("mode", mode)
     max_bytes = number("max_bytes", max_bytes, 0, np.inf)
+    check_machine(model)
     if isinstance(model, BoltzmannMachine):
         return _exact_boltzmann(model, field, clamp, averages, mode, max_bytes)
-    if not isinstance(model, Layered):
-        raise TypeError(
-            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
-        )
     for name, value in (("field", field is not None), ("clamp", clamp is not None), ("mode", mode)):
         if value:
             raise TypeError(f"{name} is for a BoltzmannMachine, got {type(model).__name__}.")
@@ -240,22 +227,19 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     graph = pairwise_graph(model)
     all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
     edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
-    sums = _sums_of(n_states, edges, averages, mode, max_bytes)
-
+    sums = GraphSums(n_states, edges, max_bytes)
+    _refuse_large(sums, averages, mode, max_bytes)
     tables = Tables(fields, graph.edges, coupling_tables(graph, values))
     tables = with_all_pairs(tables) if all_pairs else tables
-    left = restricted(tables, allowed)
-    found = marginals_of_all(left, tables.edges, sums.marginals(left.tables))
+    found = sums.marginals(tables, allowed, averages)
     if found.log_partition == -np.inf:
         raise ValueError(NO_STATES)
     state = None
     if mode:
-        states = states_of_all(left, sums.most_probable(left.tables))
-        if isinstance(values, np.ndarray):
-            state = values[np.arange(len(states)), states, 0]
-        else:
-            rows = [of_unit[k] for of_unit, k in zip(values, states, strict=True)]
-            state = np.concatenate([np.zeros(0), *rows])
+        state = sums.most_probable(tables, allowed)
+        if not only_groups(model.prior):  # otherwise these are the labels
+            pairs = zip(values, state, column_is_group(model.prior), strict=True)
+            state = np.array([k if is_group else of[k, 0] for of, k, is_group in pairs], float)
     if not averages:
         return Exact(found.log_partition, mode=state)
     mean, square, pairwise = averages_of_units(found, tables.edges, values)
@@ -264,49 +248,18 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
 
 
-class _GraphSums(NamedTuple):
-    """How the units of a graph are summed over, and most probable states found."""
-
-    marginals: Callable
-    most_probable: Callable
-
-
-def _sums_of(n_states, edges, averages, mode, max_bytes):
-    """The `_GraphSums` over units with a choice among states; first in rounds."""
-    free = n_states > 1
-    edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-    n_states, most = n_states[free], int(n_states.max(initial=1))
-    reduction = reduction_of(len(n_states), edges, most, max_bytes / 32)
-    own_bytes = n_bytes_of(reduction.rounds, most)
-    core = n_states[reduction.core]
-    plan, kept = _plan(core, reduction.edges, averages, mode, max(max_bytes - own_bytes, 0))
-    return _GraphSums(
-        lambda tables: sum_in_rounds(
-            tables, reduction, partial(sum_over_states, plan=plan, kept=kept), averages
-        ),
-        lambda tables: most_probable_in_rounds(
-            tables, reduction, partial(most_probable_state, plan=plan)
-        ),
-    )
-
-
-def _plan(n_states, edges, averages, mode, max_bytes):
-    """The order of elimination, and what is kept of its steps."""
-    plan = elimination_plan(n_states, edges)
-    for kept in ("cliques", "messages") if averages else ("nothing",):
-        n_bytes = max(plan.n_bytes(kept), plan.n_bytes("choices") if mode else 0)
-        if plan.complete and n_bytes <= max_bytes:
-            return plan, kept
+def _refuse_large(sums, averages, mode, max_bytes):
+    """Raise a ValueError if sums over a graph do not fit in memory."""
+    plan, n_bytes = sums.plan, sums.n_bytes(averages, mode)
+    if plan.complete and n_bytes <= max_bytes:
+        return
     least = "" if plan.complete else "at least "
-    if n_bytes <= max_bytes:
-        reason = "the search for an order of elimination was given up"
-    else:
-        reason = f"it needs {least}{n_bytes:.3g} bytes, more than max_bytes={max_bytes:.3g}"
     more = ", or pass a larger max_bytes if there is memory" if plan.complete else ""
     raise ValueError(
-        f"exact cannot eliminate one unit after the other: {reason}. The graph has a width of "
-        f"{least}{plan.width}, and its largest table {least}2^{plan.log2_largest:.1f} entries. Use "
-        f"belief_propagation or log_partition_bounds{more}."
+        f"exact cannot eliminate one unit after the other: it needs {least}{n_bytes:.3g} bytes, "
+        f"more than max_bytes={max_bytes:.3g}. The graph has a width of {least}{plan.width}, and "
+        f"its largest table {least}2^{plan.log2_largest:.1f} entries. Use belief_propagation or "
+        f"log_partition_bounds{more}."
     )
 
 

@@ -9,7 +9,6 @@ from fastmf.kernels.bp import graph_binary, graph_states
 from fastmf.kernels.bp.graph_arguments import GraphState
 from fastmf.kernels.bp.graph_layout import GraphLayout
 from fastmf.kernels.bp.graph_moves import ForestMemory
-from fastmf.kernels.bp.graph_schedules import UnitQueue
 from fastmf.reference.bp.graph_schedules import graph_sweep
 from kernel_cases.case import Case, chosen, with_options
 
@@ -71,7 +70,7 @@ def of_rows(size, rows, kind, maximum=False, reweighted=False):
     return problem, messages, graph_states.send_address()
 
 
-def state_of(problem, messages, n_blocks=1, with_changes=False, parallel=False):
+def state_of(problem, messages, n_blocks=1, parallel=False, one_way=False):
     """A `GraphState` of these messages, of which one row is damped."""
     n_rows = len(messages)
     binary = hasattr(problem, "odds")
@@ -82,29 +81,17 @@ def state_of(problem, messages, n_blocks=1, with_changes=False, parallel=False):
         beliefs=np.ones((n_rows, n_beliefs)),
         damping=np.full(n_rows, 0.25),
         residual=np.zeros((n_rows, n_blocks)),
-        changes=np.zeros((n_rows if with_changes else 0, len(problem.edges))),
+        one_way=one_way,
         scratch=np.zeros((8, 3, 8)),
     )
 
 
-def sweep_arguments(size, dtype, rows=None, parallel=False, **kind):
+def sweep_arguments(size, dtype, rows=None, parallel=False, one_way=False, **kind):
     """Arguments of `graph_sweep`."""
     problem, messages, send = of_rows(size, rows, **kind)
-    state = state_of(problem, messages, parallel=parallel)
+    state = state_of(problem, messages, parallel=parallel, one_way=one_way)
     step = 1 if parallel else -1
     return send, problem, state, np.arange(len(messages)), step, np.zeros(2, np.int64)
-
-
-def residual_arguments(size, dtype, rows=None, **kind):
-    """Arguments of `residual_sweep`, with other changes for all units."""
-    problem, messages, send = of_rows(size, rows, **kind)
-    n_rows, n = len(messages), len(problem.starts) - 1
-    heap = np.broadcast_to(np.arange(n, dtype=np.int32), (n_rows, n)).copy()
-    # The largest first: that is a heap.
-    change = np.broadcast_to(1e6 + np.arange(n, 0, -1.0), (n_rows, n)).copy()
-    units = UnitQueue(heap, heap.copy(), change)
-    state = state_of(problem, messages, with_changes=True)
-    return send, problem, state, np.arange(n_rows), units, np.zeros(2, np.int64)
 
 
 def _with_beliefs(size, rows, **kind):
@@ -204,8 +191,9 @@ SWEEPS = [
 CASES = [
     *SWEEPS,
     *(
-        Case("bp.graph_schedules.residual_sweep", name, with_options(residual_arguments, **kind),
-             of_sweep, CLOSE, large=True, dtypes=("float64",))
+        Case("bp.graph_schedules.graph_sweep", f"{name}-one-way",
+             with_options(sweep_arguments, one_way=True, **kind), of_sweep, CLOSE,
+             dtypes=("float64",))
         for name, kind in KINDS[:2]
     ),
     Case("bp.graph_binary.binary_terms", "spins", with_options(terms_arguments, **BINARY), of_terms,

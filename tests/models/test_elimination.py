@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array, diags_array
 
 import fastmf as mf
-from fastmf.models._elimination_order import _MinFill, elimination_plan
+from fastmf.models._elimination_order import elimination_plan
 
 N_GRAPHS = 22
 
@@ -86,7 +86,7 @@ def test_small_graphs(number):
     np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
     coupled = (machine.couplings.toarray() != 0) & (pairwise > 1e-12)
     assert stored[coupled].all()
-    assert machine.prior.labels(found.mode).tolist() == labels.tolist()
+    assert found.mode.tolist() == labels.tolist()
     # Dense couplings of so few units: all pairs.
     dense = mf.exact(machine_of(fields, couplings, dense=True))
     assert dense.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
@@ -111,7 +111,7 @@ def test_clamped_units(number):
     np.testing.assert_allclose(found.mean, mean, atol=1e-12)
     stored = found.pairwise.toarray() != 0
     np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
-    assert machine_of(fields, couplings).prior.labels(found.mode).tolist() == labels.tolist()
+    assert found.mode.tolist() == labels.tolist()
 
 
 def test_all_units_clamped():
@@ -122,7 +122,7 @@ def test_all_units_clamped():
     x = machine.prior.one_hot(labels)
     assert found.log_partition == pytest.approx(-machine.energy(x), rel=1e-12)
     np.testing.assert_array_equal(found.mean, x)
-    np.testing.assert_array_equal(found.mode, x)
+    np.testing.assert_array_equal(found.mode, labels)
     np.testing.assert_array_equal(found.var, 0)
 
 
@@ -159,7 +159,9 @@ def test_mixed_kinds_of_units():
     pairwise = x.T @ (p[:, None] * x)
     stored = (matrix + matrix.T != 0) | np.eye(10, dtype=bool)
     np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
-    np.testing.assert_array_equal(found.mode, x[weights.argmax()])
+    assert -machine.energy(found.mode) == pytest.approx(weights.max(), rel=1e-12)
+    best = mf.belief_propagation(machine, algorithm="max")
+    np.testing.assert_array_equal(found.mode, best.assignment)
 
 
 def test_strong_couplings_and_float32():
@@ -243,26 +245,60 @@ def test_search_ends_where_tables_are_larger_than_of_use():
     assert enough.complete and enough.log2_total <= whole.log2_total
 
 
-def test_fill_is_right_after_each_elimination():
-    class Checked(_MinFill):
-        def _eliminate(self, v):
-            super()._eliminate(v)
-            for u, around in enumerate(self.neighbours):
-                if around is not None:
-                    pairs = itertools.combinations(around, 2)
-                    missing = sum(b not in self.neighbours[a] for a, b in pairs)
-                    assert self.fill[u] == missing
-                    bits = sum(self.bits[w] for w in (u, *around))
-                    assert self.clique_bits[u] == pytest.approx(bits, abs=1e-12)
+def network(rng, n, n_parents, window):
+    """Parents and tables of binary variables in causal order."""
+    for i in range(n):
+        low = max(0, i - window)
+        k = min(int(rng.integers(1, n_parents + 1)), i - low)
+        parents = sorted(rng.choice(np.arange(low, i), k, replace=False).tolist()) if k else []
+        yield [*parents, i], rng.dirichlet(np.ones(2), size=(2,) * k)
 
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tables_of_many_variables_as_units_with_many_states(seed):
+    # A unit has a state for each row of a table, tied to its variables by couplings of -inf. Fill
+    # that counts units, not states, makes tables of 2^35 entries.
+    n, tables = 30, list(network(np.random.default_rng(seed), 30, 4, 8))
+    fields, couplings = [np.zeros(2) for _ in range(n)], {}
+    for scope, table in tables:
+        states = np.indices(table.shape).reshape(len(scope), -1)
+        fields.append(np.log(table.ravel()))
+        for i, values in zip(scope, states, strict=True):
+            couplings[i, len(fields) - 1] = np.where(np.arange(2)[:, None] == values, 0.0, -np.inf)
+    machine = machine_of(fields, couplings)
+    found = mf.exact(machine, max_bytes=2**24)
+    assert found.log_partition == pytest.approx(0, abs=1e-10)
+    np.testing.assert_allclose(found.mean[:2], tables[0][1], atol=1e-12)
+    beliefs = mf.belief_propagation(machine, algorithm="auto")
+    assert beliefs.method == "elimination"
+    np.testing.assert_allclose(beliefs.mean, found.mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_long_grid_by_its_shorter_side(shuffled):
+    # Transfer matrices of the rows give log Z.
+    n, m, K = 40, 9, 0.5
     rng = np.random.default_rng(0)
-    for p in np.linspace(0.05, 0.9, 12):
-        n = 14
-        linked = np.triu(rng.random((n, n)) < p, 1)
-        neighbours = [set(np.nonzero(row)[0].tolist()) for row in linked | linked.T]
-        n_states = rng.integers(2, 6, n)
-        plan = Checked(neighbours, np.log2(n_states).tolist(), [0.0] * n).plan(n_states)
-        assert sorted(plan.order) == list(range(n))
+    field = 0.3 * rng.normal(size=(n, m))
+    states = np.array(list(itertools.product((-1.0, 1.0), repeat=m)))
+    inner = K * (states[:, :-1] * states[:, 1:]).sum(1)
+    log_z = states @ field[0] + inner
+    for row in field[1:]:
+        top = log_z.max()
+        log_z = (
+            states @ row + inner + top + np.log(np.exp(K * states @ states.T) @ np.exp(log_z - top))
+        )
+    log_z = np.logaddexp.reduce(log_z)
+    site = np.arange(n * m).reshape(n, m)
+    edges = [(site[:, :-1], site[:, 1:]), (site[:-1], site[1:])]
+    rows, columns = (np.concatenate([part[k].ravel() for part in edges]) for k in (0, 1))
+    number = rng.permutation(n * m) if shuffled else np.arange(n * m)
+    couplings = csr_array((np.full(len(rows), K), (number[rows], number[columns])), (n * m, n * m))
+    moved = np.empty(n * m)
+    moved[number] = field.ravel()
+    machine = mf.BoltzmannMachine(couplings + couplings.T, mf.Ising(moved))
+    found = mf.exact(machine, averages=False, max_bytes=2**19)
+    assert found.log_partition == pytest.approx(log_z, rel=1e-12)
 
 
 def test_a_hub():
@@ -282,21 +318,21 @@ def test_tables_fit_into_the_bytes_that_are_announced():
     machine = mf.BoltzmannMachine(half + half.T, mf.Ising(np.zeros(n * n)))
     plan = elimination_plan(np.full(n * n, 2), np.stack([rows, columns], axis=1))
     everything = mf.exact(machine)
-    bounds = {kept: plan.n_bytes(kept) for kept in ("nothing", "choices", "messages", "cliques")}
-    assert bounds["nothing"] < bounds["choices"] < bounds["messages"] < bounds["cliques"]
-    for kept, limit in bounds.items():
-        options = {"averages": kept in ("messages", "cliques"), "mode": kept == "choices"}
+    bounds = [plan.n_bytes(kept) for kept in ("nothing", "choices")]
+    bounds += sorted({plan.segments(2**k)[1] for k in range(10, 40)})
+    assert len(bounds) > 4 and bounds[-1] > 1.5 * bounds[2]
+    for k, limit in enumerate(bounds):
         tracemalloc.start()
-        found = mf.exact(machine, **options, max_bytes=limit)
+        found = mf.exact(machine, averages=k > 1, mode=k == 1, max_bytes=limit)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert limit / 2 < peak < limit + 2**20
+        assert limit / 4 < peak < limit + 2**20
         assert found.log_partition == everything.log_partition
-        if options["averages"]:
+        if k > 1:
             np.testing.assert_array_equal(found.mean, everything.mean)
             np.testing.assert_array_equal(found.pairwise.data, everything.pairwise.data)
     with pytest.raises(ValueError, match="cannot eliminate"):
-        mf.exact(machine, max_bytes=bounds["messages"] - 1)
+        mf.exact(machine, max_bytes=bounds[2] - 1)
 
 
 def test_models_that_are_too_large_are_refused_before_tables_are_made():
@@ -313,17 +349,6 @@ def test_models_that_are_too_large_are_refused_before_tables_are_made():
     rbm = mf.RBM(np.ones((70, 70)), mf.Ising(np.zeros(70)), mf.Ising(np.zeros(70)))
     with pytest.raises(ValueError, match=r"a layer of at most 20.*width of at least 60"):
         mf.exact(rbm)
-
-
-def test_a_search_that_is_given_up(monkeypatch):
-    monkeypatch.setattr("fastmf.models._elimination_order.MAX_NEIGHBOURS", 20_000)
-    n = 40
-    site = np.arange(n * n).reshape(n, n)
-    edges = [(site[:, :-1], site[:, 1:]), (site[:-1], site[1:])]
-    rows, columns = (np.concatenate([part[k].ravel() for part in edges]) for k in (0, 1))
-    half = csr_array((np.ones(len(rows)), (rows, columns)), shape=(n * n, n * n))
-    with pytest.raises(ValueError, match=r"search for an order.*was given up.*at least"):
-        mf.exact(mf.BoltzmannMachine(half + half.T, mf.Ising(np.zeros(n * n))))
 
 
 # --- bad input ------------------------------------------------------------------------------------

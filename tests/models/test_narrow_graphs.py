@@ -22,9 +22,7 @@ def sums(tables, averages=True):
     sizes = np.array(list(map(len, tables.fields)))
     reduction = reduction_of(len(sizes), tables.edges)
     plan = elimination_plan(sizes[reduction.core], reduction.edges)
-    found = sum_in_rounds(
-        tables, reduction, lambda left: sum_over_states(left, plan, "cliques"), averages
-    )
+    found = sum_in_rounds(tables, reduction, lambda left: sum_over_states(left, plan), averages)
     state = most_probable_in_rounds(tables, reduction, lambda left: most_probable_state(left, plan))
     return found, state, len(reduction.core)
 
@@ -99,7 +97,7 @@ def test_larger_graphs_against_elimination_unit_by_unit():
             edges = np.array([*core, *((int(rng.integers(k)), k) for k in range(8, n))])
         tables = tables_of(sizes, edges, rng)
         plan = elimination_plan(sizes, tables.edges)
-        (found, most, n_core), known = sums(tables), sum_over_states(tables, plan, "cliques")
+        (found, most, n_core), known = sums(tables), sum_over_states(tables, plan)
         assert n_core == (0 if seed < 2 else 8)
         assert abs(found.log_partition - known.log_partition) < 1e-9
         for ours, theirs in ((found.units, known.units), (found.pairs, known.pairs)):

@@ -93,7 +93,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     beliefs = mf.belief_propagation(rbm, algorithm="auto")
     print(result.reliable, beliefs.unique, beliefs.loop_correction, beliefs.method)
     graph = mf.belief_propagation(
-        machine, algorithm="tree_reweighted", schedule="residual", n_tree_updates=2, pairwise=True,
+        machine, algorithm="tree_reweighted", schedule="parallel", pairwise=True,
         clamp=np.array([1, np.nan, np.nan]),
     )  # fmt: skip
     if isinstance(graph, mf.GraphBeliefs):

@@ -67,12 +67,6 @@ class BinaryUnits:
     """
 
     def __init__(self, model, fields):
-        if not isinstance(model, RBM):
-            raise TypeError(
-                f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}: "
-                "fastmf.tap takes all layered machines, fastmf.relaxed_bp and adaptive_tap those "
-                "without categorical units."
-            )
         values = [two_values(prior) for prior in model.layers]
         for name, prior, pair in zip(("visible", "hidden"), model.layers, values, strict=True):
             if not (pair and has_log_prob(prior)):

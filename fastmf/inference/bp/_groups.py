@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp._cycles import mark_cycles
 from fastmf.inference.bp._kernel_arguments import progress_of, sweep_options
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.kernels.bp import arguments as bp_types
@@ -114,7 +114,6 @@ def _refuse(options):
         "messages": options.messages,
         "n_restarts": options.n_restarts,
         "spectral_radius": options.spectral_radius,
-        "on_failure='minimise'": options.on_failure == "minimise",
     }
     if given := [name for name, value in asked.items() if value]:
         raise ValueError(f"{', '.join(given)}: not available with categorical visible units.")

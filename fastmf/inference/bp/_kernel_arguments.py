@@ -63,8 +63,6 @@ def message_layout(options, units, n_rows, has_init):
     for_each_row = options.messages or options.pairwise is True or has_init or shared
     n_segments = 0
     if options.pairwise == "mean":
-        # What replaces rows that have not converged replaces their messages.
-        for_each_row = for_each_row or options.on_failure == "minimise"
         n_segments = 0 if for_each_row else min(MAX_SEGMENTS, ceil(n_rows / MIN_SEGMENT_ROWS))
     n_messages = n_rows if for_each_row else n_workers
     shape = n_messages, n, _padded(m, options.algorithm)

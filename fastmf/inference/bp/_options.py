@@ -11,7 +11,7 @@ ALGORITHMS = {
     "mixed": bp_types.MIXED_PRODUCT,
 }
 ON_GRAPHS, AUTO = "tree_reweighted", "auto"
-BP_SCHEDULES = "parallel", "sequential", "residual"
+BP_SCHEDULES = "parallel", "sequential"
 # Residuals beyond this number are kept only if asked for; cycles are then not recognised.
 MAX_HISTORY_SIZE = 2**26
 
@@ -37,9 +37,7 @@ class BPOptions:
     polish: bool | None = None
     n_restarts: int = 0
     spectral_radius: bool = False
-    on_failure: str = "report"
     schedule: str | None = None
-    n_tree_updates: int = 0
     n_starts: int | None = None
     rng: object = None
     n_threads: int | None = None
@@ -57,9 +55,6 @@ class BPOptions:
             raise ValueError("polish needs algorithm='max' or 'mixed'.")
         if self.pairwise and decodes:
             raise ValueError("pairwise needs algorithm='sum', 'tree_reweighted' or 'auto'.")
-        check.one_of("on_failure", self.on_failure, ("report", "minimise"))
-        if self.on_failure == "minimise" and (self.algorithm != "sum" or not self.tol):
-            raise ValueError("on_failure='minimise' needs algorithm='sum' and tol above 0.")
         if self.messages and self.algorithm == "mixed":
             raise ValueError(
                 "messages must be False for mixed-product, which has none: start it from an "
@@ -67,9 +62,6 @@ class BPOptions:
             )
         self.n_restarts = check.count("n_restarts", self.n_restarts, 0)
         check.one_of("schedule", self.schedule, (None, *BP_SCHEDULES))
-        self.n_tree_updates = check.count("n_tree_updates", self.n_tree_updates, 0)
-        if self.n_tree_updates and self.algorithm != ON_GRAPHS:
-            raise ValueError("n_tree_updates needs algorithm='tree_reweighted'.")
         if self.algorithm == AUTO and (self.messages or self.history or self.spectral_radius):
             raise ValueError("messages, history and spectral_radius: not available with 'auto'.")
         if self.n_starts is not None:
@@ -79,10 +71,8 @@ class BPOptions:
         self.n_starts = check.count("n_starts", self.n_starts)
         if self.algorithm != "sum":
             raise ValueError("n_starts needs algorithm='sum'; n_restarts is for decoding.")
-        if self.messages or self.history or self.on_failure != "report":
-            raise ValueError(
-                "n_starts: not available with messages, history or on_failure='minimise'."
-            )
+        if self.messages or self.history:
+            raise ValueError("n_starts: not available with messages or history.")
 
     @property
     def kernel_algorithm(self):

@@ -9,8 +9,6 @@ from fastmf.inference.bp.beliefs import Beliefs
 
 def checked_fields(model, field):
     """Checked extra fields of both layers, and the number of rows."""
-    if not hasattr(model, "layers") or len(model.layers) != 2:
-        raise TypeError(f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}.")
     sizes = model.weights.shape
     parts = [
         check.rows("field", part, n, np.float64)

@@ -2,7 +2,7 @@
 
 The equations of messages, cavities, beliefs and the Bethe free energy of an RBM are at the head of
 `fastmf.kernels.bp.belief_propagation`; here options and arrays are prepared, the kernels run, and
-rows that do not converge handed to `_fallbacks`. Graphs are those of `graphs`.
+rows that cycle are marked. Graphs are those of `graphs`.
 """
 
 from functools import partial
@@ -15,12 +15,12 @@ from fastmf._common.memory import borrowed
 from fastmf._outcomes import RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._cycles import mark_cycles
 from fastmf.inference.bp._decoding import (
     assigned_rows,
     set_assignments,
     with_assignment_check,
 )
-from fastmf.inference.bp._fallbacks import mark_cycles, minimise
 from fastmf.inference.bp._groups import propagate
 from fastmf.inference.bp._kernel_arguments import (
     message_dtype,
@@ -31,7 +31,6 @@ from fastmf.inference.bp._kernel_arguments import (
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of, decoded, log_messages, pair_products
-from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.layer_loops import LayerLoops
@@ -43,12 +42,8 @@ from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
-from fastmf.priors import Bernoulli, Categorical
+from fastmf.priors import Categorical
 from fastmf.special import sigmoid_pair
-
-# Fallback of sum-product: number of random assignments that are improved to local maxima of
-# log p(v), and sweeps from each of these.
-N_ASSIGNMENTS, MAX_FALLBACK_SWEEPS = 16, 200
 
 
 def belief_propagation(
@@ -72,8 +67,6 @@ def belief_propagation(
     n_starts=None,
     rng=None,
     spectral_radius=False,
-    on_failure="report",
-    n_tree_updates=0,
     n_threads=None,
 ):
     """Marginals, log-partition or most probable assignment by belief propagation.
@@ -97,7 +90,7 @@ def belief_propagation(
         array for a graph.
     clamp : array or pair of arrays, optional
         Values of clamped units, NaN where free.
-    schedule : {"sequential", "parallel", "residual"}, optional
+    schedule : {"sequential", "parallel"}, optional
         Order of updates on a graph, by default sequential; see Notes. An RBM has one of its own,
         unless it is given.
     init : None, array or Beliefs
@@ -151,19 +144,6 @@ def belief_propagation(
     spectral_radius : bool, default False
         Compute an upper bound of the spectral radius of Mooij and Kappen (2007), below which one
         fixed point is guaranteed.
-    on_failure : {"report", "minimise"}, default "report"
-        Treatment of rows of sum-product that have not converged. Report: they are returned
-        with a message. Minimise: they are replaced by a stationary point of the Bethe free energy,
-        found by minimising it directly or, where weights are too large for that, by sweeps from
-        decoded assignments or Newton steps on the messages; their message says so. They count as
-        converged if an undamped sweep from the messages, in float64, changes them by no more than
-        `tol`, measured as above. Rows are solved one after another in float64, with about twenty
-        times the memory of the weights: less than a second at 784 x 256, half a minute where all
-        searches fail. The Bethe log-partition at a minimum may be inaccurate: with large frustrated
-        weights it is far above the true one.
-    n_tree_updates : int, default 0
-        Tree-reweighted: number of changes of the probabilities of edges that lower the bound, each
-        of which takes as long as a solve.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -202,19 +182,20 @@ def belief_propagation(
 
     With Categorical visible units means and variances are flat and the visible assignment consists
     of labels, (n_rows, n_groups). Their messages are computed in float64; `init`, `messages`,
-    restarts, `spectral_radius` and on_failure="minimise" are not available.
+    restarts and `spectral_radius` are not available.
 
     Graphs are computed in float64. Forests are recognised and exact after two sweeps, from the last
     unit in breadth-first order to the first and back; all other solves begin with these. Sequential
-    sweeps go on in that way, parallel ones send all messages at once, and the residual schedule
-    always updates the unit that has received the largest change. `tol` is relative to 1 + abs(x)
-    for log-messages x, too, which are damped as such where units have more than two states. The
-    assignment of max-product is exact on forests; otherwise units are decoded one after another
-    given those before, after some of the sweeps, and moved singly while that helps. Rows that have
-    ties, or do not converge (they end where they stall at the largest damping), are then annealed
-    by moves of random forests (up to 500,000 edges). `n_restarts`, `starts` and
-    on_failure="minimise" are not available. An RBM is solved as a graph if it has `clamp`,
-    `schedule`, tree-reweighted messages, pair beliefs of Categorical units, or algorithm="auto".
+    sweeps continue in that way, parallel ones send all messages at once. `tol` is relative to
+    1 + abs(x) for log-messages x, too, which are damped as such where units have more than two
+    states; weights below the rounding error of probabilities may fall further. The assignment of
+    max-product is exact on forests, and the most probable one where elimination is quick (tables of
+    2^23 entries). Otherwise units are decoded one after another given those before, after some of
+    the sweeps, and moved singly while that helps. Rows that have ties, or do not converge (they end
+    where they stall at the largest damping), are then annealed by moves of random forests (up to
+    500,000 edges). `n_restarts` and `starts` are not available. An RBM is solved as a graph if it
+    has `clamp`, `schedule`, tree-reweighted messages, pair beliefs of Categorical units, or
+    algorithm="auto".
 
     Several starts: fixed points that agree in all probabilities within 0.01 are one. Each is solved
     again from messages close to its own, and left out if these leave it, as at a maximum of the
@@ -254,9 +235,7 @@ def belief_propagation(
         polish=polish,
         n_restarts=n_restarts,
         spectral_radius=spectral_radius,
-        on_failure=on_failure,
         schedule=schedule,
-        n_tree_updates=n_tree_updates,
         n_starts=n_starts,
         rng=rng,
         n_threads=n_threads,
@@ -267,12 +246,18 @@ def belief_propagation(
         if starts is not None:
             raise ValueError("starts: available for an RBM only.")
         return propagate_on_graph(options, model, field, clamp, init)
-    if isinstance(model, RBM) and needs_graph(options, model, clamp):
+    if not isinstance(model, RBM):
+        raise TypeError(
+            f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}: fastmf.tap "
+            "takes all layered machines, fastmf.relaxed_bp and adaptive_tap those without "
+            "categorical units."
+        )
+    if needs_graph(options, model, clamp):
         if starts is not None:
             raise ValueError("starts: not available with clamp, schedule or other trees.")
         return propagate_on_layers(options, model, field, clamp, init)
     fields, n_rows = checked_fields(model, field)
-    if isinstance(model, RBM) and isinstance(model.layers[0], Categorical):
+    if isinstance(model.layers[0], Categorical):
         if n_starts is not None:
             return propagate_on_layers(options, model, field, clamp, init)
         if init is not None or starts is not None:
@@ -367,9 +352,6 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
         _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
         if record.history.size:
             mark_cycles(record)
-        if options.on_failure == "minimise":
-            search = partial(_from_assignments, n_threads=options.n_threads)
-            minimise(units, record, ratios, settings.tol, search)
         pairs = kept = None
         if options.pairwise:
             pairs = pair_products(options, units, problem, ratios, record, sums)
@@ -457,34 +439,3 @@ def _solve_shared(settings, problem, messages, record, n_threads):
         sweep()
     if settings.bethe:
         sweep()  # the row has ended: this computes the Bethe log-partition
-
-
-def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None):
-    """Fixed point of sum-product near a local maximum of log p(v), the largest that has one.
-
-    With large frustrated weights, sweeps from no preference cycle, and the minimum of the Bethe
-    free energy is far from the true marginals. There may still be a fixed point near a probable
-    assignment; its Bethe log-partition is about that of the states around the assignment.
-    """
-    model = RBM(weights, Bernoulli(visible_field), Bernoulli(hidden_field))
-    visible = np.random.default_rng(0).random((N_ASSIGNMENTS // 2, len(weights))) < 0.5
-    # Opposites, so that a machine of exchanged values is searched from the same states.
-    visible = np.concatenate([visible, ~visible])
-    maxima = belief_propagation(
-        model, algorithm="mixed", init=visible, max_iter=1, polish=True, n_threads=n_threads
-    )
-    options = {
-        "tol": tol, "max_iter": MAX_FALLBACK_SWEEPS, "messages": True, "n_threads": n_threads,
-    }  # fmt: skip
-    for best in np.argsort(-maxima.objective):
-        messages = weights * maxima.assignment[0][best][:, None]
-        found = belief_propagation(model, init=messages, **options)
-        if found.converged:
-            break
-    return StationaryPoint(
-        log_odds=(found.b[0] + visible_field, found.b[1] + hidden_field),
-        messages=np.exp(found.messages),
-        log_partition=found.log_partition,
-        residual=found.residual,
-        n_iter=found.n_iter,
-    )

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from fastmf._common.html import extent, number
-from fastmf._outcomes import CYCLING, MINIMISE, POLISHED, is_converged, messages_of
+from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp.radius import spectral_radius_bound
 from fastmf.inference.fixed_point import FixedPoint, trace_of
@@ -26,7 +26,8 @@ class Beliefs(FixedPoint):
     assignment : tuple of arrays (visible, hidden)
         Sum-product: the more probable value of each unit. Max- and mixed-product: the best visible
         assignment of all sweeps, polished unless polish=False, and the best hidden one given it.
-        `converged` and `mean` are those of the messages, not of this assignment.
+        `converged` and `mean` are those of the messages, not of this assignment; `reliable` says
+        whether it is the most probable one as far as is known.
     objective : float or array
         Max-product: minus the energy of the assignment, a lower bound of the maximum.
         Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
@@ -98,6 +99,10 @@ class Beliefs(FixedPoint):
         terms = known["_loop_terms"]
         return terms if terms is None or np.ndim(self.converged) else float(terms[0])
 
+    def _judged(self):
+        """Rows that are checked; an assignment may be the best one where messages do not settle."""
+        return super()._judged() if self.objective is None else np.ones(self.converged.size, bool)
+
     def __getstate__(self):
         """Everything but what has the model."""
         state = super().__getstate__()
@@ -140,10 +145,8 @@ def beliefs_of(options, units, record, single, *, messages, pairwise, local_maxi
     radius = partial(_radius, units)
     known = {"spectral_radius": radius() if options.spectral_radius else None}
     (known if options.pairwise == "mean" else rows)["pairwise"] = pairwise
-    is_sum = options.algorithm == "sum"
-    hint = MINIMISE if is_sum else ""
-    found = of_record(options, record, single, dtype, layers, rows, hint, **known)
-    if is_sum:
+    found = of_record(options, record, single, dtype, layers, rows, **known)
+    if options.algorithm == "sum":
         found.__dict__["_radius"] = radius
     return found
 
@@ -152,7 +155,7 @@ def _radius(units):
     return spectral_radius_bound(units.weights())
 
 
-def of_record(options, record, single, dtype, layers, rows, hint="", **known):
+def of_record(options, record, single, dtype, layers, rows, **known):
     """The `Beliefs` of a record; without the axis of rows if `single`.
 
     Parameters
@@ -167,8 +170,6 @@ def of_record(options, record, single, dtype, layers, rows, hint="", **known):
     rows : dict
         Other attributes with an axis of rows, or None: at least `objective`, `local_maximum` and
         `log_partition`.
-    hint : str, default ""
-        End of the message of rows whose messages cycle.
     **known
         Attributes without that axis.
     """
@@ -187,19 +188,16 @@ def of_record(options, record, single, dtype, layers, rows, hint="", **known):
         converged=row(is_converged(record.status)),
         n_iter=row(record.n_iter),
         residual=row(record.residual),
-        message=row(_messages(record, rows["local_maximum"], hint)),
+        message=row(_messages(record, rows["local_maximum"])),
         history=row(trace_of(record) if options.history else None),
         damping=row(record.damping),
         **known,
     )
 
 
-def _messages(record, local_maximum, hint):
-    """How the rows ended, and what can be done or is known where they have not converged."""
+def _messages(record, local_maximum):
+    """How the rows ended, and what is known where they have not converged."""
     message, converged = messages_of(record.status), is_converged(record.status)
-    cycles = record.status == CYCLING
-    if hint and cycles.any():
-        message = np.where(cycles, np.char.add(message, hint), message)
     if local_maximum is not None:
         polished = np.char.add(message, POLISHED)
         message = np.where(local_maximum & ~converged, polished, message)

@@ -28,9 +28,9 @@ from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
@@ -100,11 +100,8 @@ def adaptive_tap(
     >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
-    refuse_groups("adaptive_tap", getattr(model, "layers", ()), NO_COVARIANCE)
-    if not isinstance(model, BoltzmannMachine | Layered):
-        raise TypeError(
-            f"model must be a BoltzmannMachine, RBM or DBM, got {type(model).__name__}."
-        )
+    check_machine(model)
+    refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     model = dense_machine("adaptive_tap", model)
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     damping, *options = iteration(damping, tol, max_iter, n_threads)

@@ -7,7 +7,6 @@ from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
 from fastmf.kernels.mean_field.rows import assess_address
 from fastmf.kernels.mean_field.tap import update_address, update_block
 from fastmf.kernels.mean_field.units import units_address
-from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._protocol import precomputed
 
@@ -50,12 +49,8 @@ class Layout:
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
             self._layered(model, order, schedule)
-        elif isinstance(model, BoltzmannMachine):
-            self._fully_visible(model, order, schedule)
         else:
-            raise TypeError(
-                f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
-            )
+            self._fully_visible(model, order, schedule)
         n_panels = int((self.blocks[:, 2] - self.blocks[:, 1]).max())
         self.max_columns = n_panels * panel_width(model.dtype)
         layers = self.layers.of_model

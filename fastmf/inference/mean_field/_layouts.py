@@ -8,8 +8,7 @@ from scipy.sparse import issparse
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
-from fastmf.models import BoltzmannMachine
-from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import has_groups
 
 
@@ -28,10 +27,7 @@ def layout_of(model, order, schedule):
     A model that is no longer in use, as that of the last step of learning, leaves its memory to one
     of the same shape.
     """
-    if not isinstance(model, BoltzmannMachine | Layered):
-        raise TypeError(
-            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
-        )
+    check_machine(model)
     key = type(model), order, schedule
     kept, layout = _latest.model and _latest.model(), _latest.layout
     if _latest.key != key or kept is not model:

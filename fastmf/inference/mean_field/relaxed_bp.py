@@ -32,6 +32,7 @@ from fastmf.kernels.mean_field.relaxed_bp import (
 from fastmf.kernels.mean_field.relaxed_bp import relaxed_bp as solve_rows
 from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
@@ -103,8 +104,9 @@ def relaxed_bp(
     >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
+    check_machine(model)
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
-    refuse_groups("relaxed_bp", getattr(model, "layers", ()), NO_COVARIANCE)
+    refuse_groups("relaxed_bp", model.layers, NO_COVARIANCE)
     model = dense_machine("relaxed_bp", model)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype

@@ -39,6 +39,7 @@ from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import is_integrated
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 
@@ -164,6 +165,7 @@ def tap(
     >>> mf.tap(model, clamp=given).mean[0][:2]
     array([1., 1.])
     """
+    check_machine(model)
     if n_starts is not None:
         options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
                    "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,

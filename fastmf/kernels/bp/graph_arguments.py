@@ -12,6 +12,8 @@ from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
 GRAPH_BLOCK_UNITS = 4096
 # A sum of exponentials below this may have lost its largest term.
 SMALLEST_SUM = 1e-200
+# Logarithm of the rounding error of probabilities in float64.
+LOG_EPSILON = -36.04365338911715
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
 # Value of `BinaryProblem.clamped` for units that are free.
@@ -100,8 +102,9 @@ class GraphState(NamedTuple):
     residual : float64 array of shape (n_rows, n_blocks)
         Largest relative change of odds, or change of a logarithm x relative to 1 + abs(x), in the
         belief or a message of a unit of the block; inf if a unit has no state left.
-    changes : float64 array of shape (n_rows or 0, n_slots)
-        The same for each message.
+    one_way : bool
+        Whether units send only to units that follow in the order of the sweep: those before them
+        have got the final messages of a forest in the sweep before.
     scratch : float64 array of shape (n_workers, 3, largest number of states)
     """
 
@@ -110,5 +113,5 @@ class GraphState(NamedTuple):
     beliefs: Float64[2]
     damping: Float64[1]
     residual: Float64[2]
-    changes: Float64[2]
+    one_way: bool
     scratch: Float64[3]

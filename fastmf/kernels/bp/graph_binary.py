@@ -60,6 +60,8 @@ def _send(problem, state, place, step):
         largest = larger(abs(odds - before) / smaller(odds, before), largest)
         p, q = _belief(odds, _clamped(problem, index, i))
         for k in range(problem.starts[i], problem.starts[i + 1]):
+            if state.one_way and (problem.neighbours[k] > i) != (step > 0):
+                continue
             e, back, sent = problem.exponentials[k], old[index, problem.reverse[k]], old[index, k]
             above, below = e * p + q * back, e * q * back + p
             if damping > 0:  # the average of the probabilities
@@ -68,10 +70,7 @@ def _send(problem, state, place, step):
                 above, below = above * total + share * sent, below * total + share
             message = above / below
             new[index, k] = message
-            change = abs(message - sent) / smaller(message, sent)
-            if state.changes.shape[0] > 0:
-                state.changes[index, k] = change
-            largest = larger(change, largest)
+            largest = larger(abs(message - sent) / smaller(message, sent), largest)
         i += step
     state.residual[index, block] = largest
 

@@ -27,6 +27,7 @@ from fastmf._threads.interrupts import next_task
 from fastmf.kernels.bp.graph_arguments import (
     CAVITY,
     GRAPH_BLOCK_UNITS,
+    LOG_EPSILON,
     SENT,
     SMALLEST_SUM,
     WEIGHTS,
@@ -38,8 +39,12 @@ from fastmf.special import exp, log
 
 @kernel(mode="inner")
 def _relative_change(new, old):
-    """Change of a logarithm relative to 1 plus its size; 1 if only one of both is -inf."""
-    if new == old:
+    """Change of a logarithm relative to 1 plus its size; 1 if only one of both is -inf.
+
+    A weight below the rounding of probabilities may fall further: where states are forbidden the
+    log-odds of certain events grow without bound, and their probabilities stand still.
+    """
+    if new == old or (new < old and old < LOG_EPSILON):
         return 0.0
     if new == -np.inf or old == -np.inf:
         return 1.0
@@ -164,6 +169,8 @@ def _send(problem, state, place, step):
         cavity = row(state.scratch, (worker, CAVITY, 0), n)
         weights = row(state.scratch, (worker, WEIGHTS, 0), n)
         for k in range(problem.starts[i], problem.starts[i + 1]):
+            if state.one_way and (problem.neighbours[k] > i) != (step > 0):
+                continue
             m = problem.first_entry[k + 1] - problem.first_entry[k]
             back = problem.first_entry[problem.reverse[k]]
             top = _set_cavity(belief, row(state.old, (index, back), n), cavity)
@@ -173,13 +180,10 @@ def _send(problem, state, place, step):
             old = row(state.old, (index, problem.first_entry[k]), m)
             if damping > 0:
                 _damp(sent, old, damping)
-            change, new = 0.0, row(state.new, (index, problem.first_entry[k]), m)
+            new = row(state.new, (index, problem.first_entry[k]), m)
             for b in range(m):
-                change = larger(_relative_change(sent[b], old[b]), change)
+                largest = larger(_relative_change(sent[b], old[b]), largest)
                 new[b] = sent[b]
-            if state.changes.shape[0] > 0:
-                state.changes[index, k] = change
-            largest = larger(change, largest)
         i += step
     state.residual[index, block] = largest
 

@@ -24,18 +24,19 @@ def send(problem, state, place, step):
     damping, largest = state.damping[index], 0.0
     for i in first + step * np.arange(n_units):
         slots = np.arange(problem.starts[i], problem.starts[i + 1])
-        back = state.old[index, problem.reverse[slots]]
-        odds, before = _row(problem.odds, index)[i] * back.prod(), state.beliefs[index, i]
+        received = state.old[index, problem.reverse[slots]]
+        odds, before = _row(problem.odds, index)[i] * received.prod(), state.beliefs[index, i]
         state.beliefs[index, i] = odds
         p, q = (part[i] for part in _beliefs(problem, state.beliefs[index], index))
+        if state.one_way:
+            slots = slots[(problem.neighbours[slots] > i) == (step > 0)]
+        back = state.old[index, problem.reverse[slots]]
         e, sent = problem.exponentials[slots], state.old[index, slots]
         new = (e * p + q * back) / (e * q * back + p)
         mixed = (1 - damping) * new / (1 + new) + damping * sent / (1 + sent)
         new = mixed / (1 - mixed) if damping else new
         change = abs(new - sent) / np.minimum(new, sent)
         state.new[index, slots] = new
-        if len(state.changes):
-            state.changes[index, slots] = change
         largest = max(largest, abs(odds - before) / min(odds, before), change.max(initial=0))
     state.residual[index, block] = largest
 

@@ -1,6 +1,4 @@
-"""NumPy twin of `kernels.bp.graph_schedules`, with a search for the largest change."""
-
-import numpy as np
+"""NumPy twin of `kernels.bp.graph_schedules`."""
 
 from fastmf.reference.bp import graph_binary, graph_states
 
@@ -20,20 +18,3 @@ def graph_sweep(send, problem, state, rows, step, queue):
             n = min(size, n_units - block * size)
             start = block * size if step > 0 else block * size + n - 1
             _sender(problem)(problem, state, (index, 0, block, start, n), step)
-
-
-def residual_sweep(send, problem, state, rows, units, queue):
-    """As many updates of units as a sweep has, the largest received change first."""
-    for index in rows:
-        change, largest = units.change[index], 0.0
-        for _ in change:
-            i = change.argmax()
-            if change[i] == 0:
-                break
-            _sender(problem)(problem, state, (index, 0, 0, i, 1), 1)
-            largest = max(largest, state.residual[index, 0])
-            change[i] = state.damping[index] * state.residual[index, 0]
-            slots = np.arange(problem.starts[i], problem.starts[i + 1])
-            receivers = problem.neighbours[slots]
-            change[receivers] = np.maximum(change[receivers], state.changes[index, slots])
-        state.residual[index, 0] = change.max() if largest < np.inf else largest

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+LOG_EPSILON = -36.04365338911715
+
 
 def log_sum(x, axis=None):
     """log sum exp(x); -inf where all are."""
@@ -29,7 +31,7 @@ def table_of(problem, k, n):
 
 
 def _change(new, old):
-    same = new == old
+    same = (new == old) | ((new < old) & (old < LOG_EPSILON))
     both = np.isfinite(new) & np.isfinite(old)
     with np.errstate(invalid="ignore"):
         change = np.where(both, abs(new - old) / (1 + abs(new)), 1.0)
@@ -64,6 +66,8 @@ def send(problem, state, place, step):
         if largest == np.inf:
             break
         for k in range(problem.starts[i], problem.starts[i + 1]):
+            if state.one_way and (problem.neighbours[k] > i) != (step > 0):
+                continue
             cavity = _cavity(belief, state.old[index, _message(problem, problem.reverse[k])])
             terms = cavity[:, None] + table_of(problem, k, len(belief))
             sent = terms.max(0) if problem.maximum else log_sum(terms, axis=0)
@@ -75,11 +79,8 @@ def send(problem, state, place, step):
                 mixed = np.isfinite(sent) & np.isfinite(old)
                 sent[mixed] = (1 - damping) * sent[mixed] + damping * old[mixed]
                 sent -= sent.max()
-            change = _change(sent, old)
             state.new[index, _message(problem, k)] = sent
-            if len(state.changes):
-                state.changes[index, k] = change
-            largest = max(largest, change)
+            largest = max(largest, _change(sent, old))
     state.residual[index, block] = largest
 
 

@@ -356,14 +356,6 @@ def test_one_undamped_sweep_confirms_what_has_converged(scale, damping):
     assert n_confirmed >= 10 and (n_damped > 0 or not (damping or scale == 5))
 
 
-@pytest.mark.parametrize(
-    "options", [{"on_failure": "ignore"}, {"algorithm": "max"}, {"algorithm": "mixed"}, {"tol": 0}]
-)
-def test_minimisation_needs_sum_product_and_a_tolerance(options):
-    with pytest.raises(ValueError, match="on_failure"):
-        mf.belief_propagation(loopy(3, 2), **{"on_failure": "minimise", **options})
-
-
 def test_any_number_of_sweeps_may_be_allowed():
     result = mf.belief_propagation(loopy(scale=0.4), max_iter=10**15)
     assert result.converged and result.history is None

@@ -105,20 +105,16 @@ def check(model, fields, result, part, tol):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scale", SCALES[:-1])
-@pytest.mark.parametrize(
-    "damping, on_failure", [(None, "report"), (0.0, "minimise"), (0.9, "report")]
-)
-def test_sum_product(scale, damping, on_failure, dtype):
+@pytest.mark.parametrize("damping", [None, 0.9])
+def test_sum_product(scale, damping, dtype):
     n_converged = n_rows = 0
-    options = {"damping": damping, "on_failure": on_failure, "messages": True, "max_iter": 300}
+    options = {"damping": damping, "messages": True, "max_iter": 300}
     for model, fields in machines(scale, dtype):
         result = mf.belief_propagation(model, field=tuple(fields), **options)
         n_converged += check(model, fields, result, softplus, 1e-8)
         n_rows += len(result.converged)
         assert (np.char.startswith(result.message, "converged") == result.converged).all()
     assert n_converged > n_rows / 2
-    if on_failure == "minimise":
-        assert n_converged > 0.9 * n_rows
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -151,19 +147,3 @@ def test_mixed_product(scale, dtype):
             assert change(hidden, result.b[1][row].astype(float)) <= 1e-8 + rounding
             n_converged += 1
     assert n_converged > 20
-
-
-def test_centred_machines_of_couplings_near_the_limit():
-    """There the minimiser underestimates the change of a belief in a sweep, by up to 1."""
-    n_converged = 0
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        weights = (330 * rng.normal(size=(3, 2))).clip(-338, 338)
-        fields = [rng.normal(size=n) - weights.sum(axis) / 2 for n, axis in ((3, 1), (2, 0))]
-        model = mf.RBM(weights, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-        fields = [field[None] for field in fields]
-        result = mf.belief_propagation(
-            model, field=tuple(fields), on_failure="minimise", max_iter=100, messages=True
-        )
-        n_converged += check(model, fields, result, softplus, 1e-8)
-    assert n_converged >= 10

@@ -161,7 +161,7 @@ def test_large_weights_and_rows_that_do_not_converge_are_told():
 @pytest.mark.parametrize(
     "options",
     [{"messages": True}, {"spectral_radius": True}, {"init": np.zeros(3)},
-     {"on_failure": "minimise"}, {"algorithm": "max", "n_restarts": 2, "rng": 0}],
+     {"algorithm": "max", "n_restarts": 2, "rng": 0}],
 )  # fmt: skip
 def test_options_that_need_binary_units(options):
     with pytest.raises(ValueError, match="not available with categorical visible units"):

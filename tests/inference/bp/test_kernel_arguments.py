@@ -65,7 +65,6 @@ def test_messages_are_kept_for_each_row_only_where_they_are_read(monkeypatch):
     assert n_messages(messages=True) == n_messages(pairwise=True) == n_messages(has_init=True) == 5
     assert n_messages(pairwise="mean") == 1
     assert n_messages(pairwise="mean", has_init=True) == 5
-    assert n_messages(pairwise="mean", on_failure="minimise") == 5
     assert n_messages(algorithm="mixed", has_init=True) == 1
     assert not _kernel_arguments.message_layout(BPOptions(), units(), 1, False).shared
     monkeypatch.setattr(_kernel_arguments, "SHARED_ROW_SIZE", 62)

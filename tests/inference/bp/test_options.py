@@ -20,10 +20,6 @@ from fastmf.inference.bp._options import BPOptions
         ({"messages": True, "algorithm": "mixed"}, "messages must be False"),
         ({"n_restarts": -1}, "n_restarts"),
         ({"n_threads": 0}, "n_threads"),
-        ({"on_failure": "ignore"}, "on_failure"),
-        ({"on_failure": "minimise", "algorithm": "max"}, "on_failure"),
-        ({"on_failure": "minimise", "algorithm": "mixed"}, "on_failure"),
-        ({"on_failure": "minimise", "tol": 0}, "on_failure"),
     ],
 )
 def test_bad_options(options, error):

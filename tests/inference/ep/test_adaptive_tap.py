@@ -204,7 +204,7 @@ def test_type_is_kept():
 
 
 def test_bad_arguments():
-    with pytest.raises(TypeError, match="model must be a BoltzmannMachine, RBM or DBM"):
+    with pytest.raises(TypeError, match="model must be an RBM, a DBM or a BoltzmannMachine"):
         mf.adaptive_tap(np.ones((2, 2)))
     with pytest.raises(ValueError, match="not available for layered models"):
         mf.adaptive_tap(rbm(), schedule="sequential")

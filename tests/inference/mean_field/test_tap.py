@@ -320,7 +320,6 @@ def test_oscillating_rows_are_damped_and_only_those():
     undamped = mf.tap(model, data, damping=0.0, max_iter=2000)
     assert 0 < undamped.converged.sum() < 100
     assert all("cycling" in m for m in undamped.message[~undamped.converged])
-    assert not any("on_failure" in m for m in undamped.message)
     result = mf.tap(model, data, max_iter=2000)
     assert result.converged.all()
     early = undamped.n_iter < 16

@@ -14,7 +14,7 @@ from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.models._quick_elimination import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.
-MAX_TABLE_ENTRIES = 2**25
+MAX_TABLE_ENTRIES = 2**28
 
 
 def automatic(options, units, n_rows, solve):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.models._elimination import Tables
-from fastmf.models._quick_elimination import eliminated
+from fastmf.models._quick_elimination import eliminated, is_small
 
 
 class Eliminated(NamedTuple):
@@ -40,6 +40,44 @@ def eliminated_units(units, max_entries, plans):
     Eliminated or None
         None if there are more entries. If no state is possible, -inf and probabilities of 0.
     """
+    found = eliminated(_tables(units), max_entries, plans)
+    if found is None:
+        return None
+    if found.units is None:
+        sizes = units.first_state[-1], units.tables[0][-1]
+        return Eliminated(-np.inf, *map(np.zeros, sizes))
+    units, pairs = (_joined(parts) for parts in (found.units, found.pairs))
+    return Eliminated(found.log_partition, units, pairs)
+
+
+class BestState(NamedTuple):
+    """A most probable state of one row, labels (n_units,), and its exponent."""
+
+    labels: np.ndarray
+    objective: float
+
+
+def best_states(units, rows, max_entries):
+    """The `BestState` of some rows by elimination; None if tables have more entries."""
+    plans, out = {}, []
+    if not is_small(units.graph, len(rows)):
+        return None
+    for row in rows:
+        tables = _tables(units.row(row))
+        found = eliminated(tables, max_entries / len(rows), plans, mode=True)
+        if found is None:
+            return None
+        labels = np.zeros(len(tables.fields), np.int64) if found.units is None else found.units
+        terms = [logs[label] for logs, label in zip(tables.fields, labels, strict=True)]
+        ends = zip(tables.couplings, labels[tables.edges].tolist(), strict=True)
+        out.append(
+            BestState(labels, float(sum(terms) + sum(table[i, j] for table, (i, j) in ends)))
+        )
+    return out
+
+
+def _tables(units):
+    """The `Tables` of a graph with one row."""
     sizes, edges = units.graph.n_states, units.graph.edges
     flat = np.empty(units.first_state[-1])
     flat[units.state_order] = units.problem()[0].field[0]
@@ -53,13 +91,7 @@ def eliminated_units(units, max_entries, plans):
             for table, shape in zip(np.split(values, first[1:-1]), sizes[edges], strict=False)
         ]
         fields = np.split(flat, units.first_state[1:-1])
-    found = eliminated(Tables(fields, edges, tables), max_entries, plans)
-    if found is None:
-        return None
-    if found.units is None:
-        return Eliminated(-np.inf, np.zeros_like(flat), np.zeros_like(values))
-    units, pairs = (_joined(parts) for parts in (found.units, found.pairs))
-    return Eliminated(found.log_partition, units, pairs)
+    return Tables(fields, edges, tables)
 
 
 def _joined(parts):

@@ -9,10 +9,7 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp import convergence
 from fastmf.kernels.bp.arguments import MAX_DAMPING
 from fastmf.kernels.bp.graph_arguments import GRAPH_BLOCK_UNITS, GraphState
-from fastmf.kernels.bp.graph_schedules import UnitQueue, graph_sweep, residual_sweep
-
-# A change that all units have received when nothing is known: all are updated once.
-UNKNOWN_CHANGE = 1e300
+from fastmf.kernels.bp.graph_schedules import graph_sweep
 
 
 class SweepSettings(NamedTuple):
@@ -20,7 +17,7 @@ class SweepSettings(NamedTuple):
 
     Parameters
     ----------
-    schedule : {"parallel", "sequential", "residual"}
+    schedule : {"parallel", "sequential"}
     exact : bool
         Whether two sweeps are exact: those of a forest.
     tol, rounding_error : float
@@ -109,35 +106,25 @@ class Sweeps:
         by_blocks = settings.schedule == "parallel"
         self.n_blocks = -(-n_units // GRAPH_BLOCK_UNITS) if by_blocks else 1
         self.n_workers = self._workers(n_rows)
-        by_residual = settings.schedule == "residual" and not settings.exact
         self.state = GraphState(
             old=messages,
             new=messages,
             beliefs=np.ones((n_rows, n_beliefs)),
             damping=np.zeros(n_rows),
             residual=np.zeros((n_rows, 1)),
-            changes=np.zeros((n_rows if by_residual else 0, self.n_slots)),
+            one_way=settings.exact,
             scratch=np.zeros((max(self.n_workers, 1), 3, max_states)),
         )
-        self.units = self._unit_queue(n_rows, n_units) if by_residual else None
 
     def _workers(self, n_rows):
         n_tasks, work = n_rows * self.n_blocks, n_rows * self.n_slots * 10
         return workers_for(max(n_tasks, 1), work, self.settings.n_threads)
 
-    def _unit_queue(self, n_rows, n_units):
-        order = np.arange(n_units, dtype=np.int32)
-        shape = n_rows, n_units
-        places = [np.broadcast_to(order, shape).copy() for _ in range(2)]
-        return UnitQueue(*places, np.full(shape, UNKNOWN_CHANGE))
-
-    def sweep(self, state, rows, step, kernel=graph_sweep, units=()):
+    def sweep(self, state, rows, step):
         """One sweep of some rows; returns the largest change of each."""
         arguments = self.send, self.problem, state, rows, step, np.zeros(2, np.int64)
-        if units:
-            arguments = *arguments[:4], units, arguments[-1]
         n_workers = min(self._workers(len(rows)), self.n_workers)
-        in_parallel(kernel, arguments, n_workers)
+        in_parallel(graph_sweep, arguments, n_workers)
         return state.residual[rows].max(1, initial=0.0)
 
     def run(self, after=None):
@@ -172,7 +159,7 @@ class Sweeps:
         while len(rows):
             damping = np.where(record.status[rows] == CONFIRMING, 0.0, record.damping[rows])
             state.damping[rows] = damping
-            change = self._scheduled(state, record, rows, step)
+            change = self.sweep(state, rows, step)
             n_done += 1
             if after is not None:
                 after(state, n_done)
@@ -187,17 +174,6 @@ class Sweeps:
         if after is not None:
             after(self.state, 0)
         return record
-
-    def _scheduled(self, state, record, rows, step):
-        """Largest changes in the next sweep of the schedule."""
-        if self.units is None:
-            return self.sweep(state, rows, step)
-        change, confirming = np.zeros(len(rows)), record.status[rows] == CONFIRMING
-        running = rows[~confirming]
-        change[~confirming] = self.sweep(state, running, 1, residual_sweep, self.units)
-        change[confirming] = self.sweep(state, rows[confirming], step)
-        self.units.change[rows[confirming]] = UNKNOWN_CHANGE
-        return change
 
     def _set_beliefs(self):
         """Beliefs of the messages of all rows, without a change of these."""

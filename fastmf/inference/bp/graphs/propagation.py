@@ -11,26 +11,24 @@ import numpy as np
 
 from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
-from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp._assignments import margin_of
+from fastmf.inference.bp._cycles import mark_cycles
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS
 from fastmf.inference.bp.graphs.automatic import automatic
+from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
 from fastmf.inference.bp.graphs.tree_bound import tree_bound
-from fastmf.inference.bp.graphs.trees import (
-    mutual_informations,
-    random_trees,
-    rooted,
-    spanning_tree,
-)
+from fastmf.inference.bp.graphs.trees import random_trees
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.kernels.bp.arguments import DAMPING_WINDOW
+from fastmf.models._quick_elimination import MAX_ENTRIES
 
 # Bytes of the messages of rows that are solved together.
 MAX_BYTES = 2**28
@@ -111,42 +109,23 @@ def _common(n_rows, n_starts):
 def _refuse(options):
     if options.algorithm == "mixed":
         raise ValueError("algorithm='mixed' needs an RBM, whose hidden units are summed out.")
-    asked = {
-        "n_restarts": options.n_restarts,
-        "on_failure='minimise'": options.on_failure == "minimise",
-    }
-    if given := [name for name, value in asked.items() if value]:
+    if options.n_restarts:
         raise ValueError(
-            f"{', '.join(given)}: not available on graphs, nor for an RBM with clamp or schedule."
+            "n_restarts: not available on graphs, nor for an RBM with clamp or schedule."
         )
 
 
 def tree_reweighted(options, units, n_rows, init):
-    """Tree-reweighted belief propagation, and edge probabilities that lower its bound.
-
-    Each update is a step of Frank and Wolfe: the gradient of the bound is minus the mutual
-    informations, so that probabilities move to the tree on which these are largest.
-    """
-    edges, sizes = units.graph.edges, units.graph.n_states
-    trees = random_trees(edges, len(sizes))
-    best, n_updates = None, 0 if units.is_forest else options.n_tree_updates
+    """Tree-reweighted belief propagation, its bound, and the probabilities of edges."""
+    trees = random_trees(units.graph.edges, len(units.graph.n_states))
+    problem = units.problem(trees.probability)
     solves = replace(options, pairwise=True, messages=True)
-    for k in range(n_updates + 1):
-        problem = units.problem(trees.probability)
-        solved = _in_chunks(solves, units, n_rows, init, problem)
-        root = trees.root[units.layout.order]
-        bounds = tree_bound(problem[0], trees.child, root, solved.messages)
-        bounds[solved.record["status"] == INFEASIBLE] = -np.inf
-        solved = solved._replace(log_partition=bounds)
-        if best is None or bounds.sum() < best[0].log_partition.sum():
-            best = solved, trees.probability
-        if k < n_updates:
-            informations = mutual_informations(solved.pairs, units.tables[0], sizes[edges])
-            tree = spanning_tree(edges, len(sizes), informations)
-            trees = trees.moved(rooted(edges, len(sizes), tree), 1 / (k + 3))
-            init = solved.messages
-    solved, probability = best
-    return solved if options.messages else solved._replace(messages=None), probability
+    solved = _in_chunks(solves, units, n_rows, init, problem)
+    root = trees.root[units.layout.order]
+    bounds = tree_bound(problem[0], trees.child, root, solved.messages)
+    bounds[solved.record["status"] == INFEASIBLE] = -np.inf
+    messages = solved.messages if options.messages else None
+    return solved._replace(log_partition=bounds, messages=messages), trees.probability
 
 
 def _solver(options, units, problem=None):
@@ -272,13 +251,23 @@ class _GraphStates(_GraphRows):
         beliefs = units.beliefs(sweeps.state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
         kept = messages if options.messages else None
-        decoded = (None, None, None) if best is None else best.found()
+        decoded, is_best = (None, None, None) if best is None else best.found(), None
         if best is not None and options.polishes:
-            unsettled = ~is_converged(record.status) & (record.status != INFEASIBLE)
+            is_best = self._take_best(rows, decoded)
+            unsettled = ~is_converged(record.status)
             if not units.is_forest:
-                unsettled |= _has_ties(units, beliefs) & (record.status != INFEASIBLE)
+                unsettled |= _has_ties(units, beliefs)
+            unsettled &= ~is_best & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
-        return Solved(record._asdict(), beliefs, values, pairs, kept, *decoded)
+        return Solved(record._asdict(), beliefs, values, pairs, kept, *decoded, is_best)
+
+    def _take_best(self, rows, decoded):
+        """Replace assignments by more probable ones where elimination is quick; whether it is."""
+        best = None if self.units.is_forest else best_states(self.units, rows, MAX_ENTRIES)
+        for k, state in enumerate(best or ()):
+            if state.objective - margin_of(state.objective) / 1000 > decoded[2][k]:
+                decoded[0][k], decoded[1][k], decoded[2][k] = state.labels, True, state.objective
+        return np.full(len(rows), best is not None)
 
     def _move_forests(self, problem, rows, decoded):
         """Improve the assignments of rows that have not converged, or have ties."""

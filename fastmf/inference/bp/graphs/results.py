@@ -1,22 +1,29 @@
 """From rows that have ended to the `GraphBeliefs` that users get."""
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
+from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
+from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.loops import LoopTerms
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
 from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.models._quick_elimination import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
+MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take polish=None"
+NO_STATE = "no state is possible"
+UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
 def graph_beliefs(options, units, solved, probability, single, several=None, mixed=None):
@@ -89,7 +96,34 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         if units.is_forest:  # exact
             return with_check(found, all_right)
         return with_check(found, Question(units.model, _tilt_of(units), True, mixed, stable))
+    if options.algorithm == "max":
+        return with_check(found, ModeCheck(units, solved.is_best))
     return found
+
+
+class ModeCheck(NamedTuple):
+    """A comparison of assignments with most probable ones, where elimination is quick."""
+
+    units: object
+    is_best: np.ndarray | None
+
+    def __call__(self, found):
+        """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
+        objective = np.atleast_1d(found.objective)
+        best = objective
+        if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
+            states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
+            if states is None:
+                return None
+            best = np.array([state.objective for state in states])
+        return [self._reason(*pair) for pair in zip(objective, best, strict=True)]
+
+    @staticmethod
+    def _reason(objective, best):
+        if best == -np.inf:
+            return NO_STATE
+        rise = best - objective
+        return MORE_PROBABLE.format(rise) if rise > margin_of(best) else ""
 
 
 def all_right(answer):
@@ -134,6 +168,8 @@ def _messages(options, solved):
     converged, message = is_converged(status), messages_of(status)
     if solved.optimal is not None and options.polishes:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
+    if solved.is_best is not None:
+        message = np.where(solved.is_best & ~converged, np.char.add(message, UNSURPASSED), message)
     if solved.objective is not None:
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none

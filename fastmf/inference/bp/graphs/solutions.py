@@ -38,6 +38,8 @@ class Solved(NamedTuple):
     log_partition : array of shape (n_rows,) or None
     pairs, messages, labels : array or None
     optimal, objective : array of shape (n_rows,) or None
+    is_best : bool array of shape (n_rows,) or None
+        Whether no assignment is more probable, by elimination.
     """
 
     record: dict
@@ -48,6 +50,7 @@ class Solved(NamedTuple):
     labels: np.ndarray | None
     optimal: np.ndarray | None
     objective: np.ndarray | None
+    is_best: np.ndarray | None = None
 
 
 def joined(parts):

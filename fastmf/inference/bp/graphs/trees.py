@@ -8,11 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import (
-    breadth_first_order,
-    connected_components,
-    minimum_spanning_tree,
-)
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 # Up to so many vertices the probabilities of uniform spanning trees are computed exactly.
 MAX_DENSE_VERTICES = 2000
@@ -39,10 +35,6 @@ class Trees(NamedTuple):
         """Probability of each edge in a tree, (n_edges,)."""
         return self.child.sum(1)
 
-    def moved(self, other, step):
-        """The mixture with other trees, which have the weight `step`."""
-        return Trees(*(a + step * (b - a) for a, b in zip(self, other, strict=True)))
-
 
 def random_trees(edges, n_vertices):
     """Random `Trees` in which the probability of every edge is above 0.
@@ -63,7 +55,7 @@ def random_trees(edges, n_vertices):
     """
     n_components, component = _components(edges, n_vertices)
     if len(edges) == n_vertices - n_components:
-        return rooted(edges, n_vertices, np.ones(len(edges)))
+        return rooted(edges, n_vertices)
     if n_vertices <= MAX_DENSE_VERTICES:
         return _uniform(edges, n_vertices, component)
     if len(edges) == n_vertices * (n_vertices - 1) // 2:
@@ -75,48 +67,15 @@ def random_trees(edges, n_vertices):
     return Trees(*(sum(part) / N_ORDERS for part in zip(*orders, strict=True)))
 
 
-def rooted(edges, n_vertices, chosen):
-    """The `Trees` of a single forest, each tree with a root.
-
-    Parameters
-    ----------
-    edges, n_vertices
-        As for `random_trees`.
-    chosen : array of shape (n_edges,)
-        1 for the edges of the forest.
-    """
-    here = edges[chosen > 0]
-    _, component = _components(here, n_vertices)
+def rooted(edges, n_vertices):
+    """The `Trees` of a forest, each tree with a root."""
+    _, component = _components(edges, n_vertices)
     _, roots = np.unique(component, return_index=True)
-    _, parent = _breadth_first(here, n_vertices, roots)
+    _, parent = _breadth_first(edges, n_vertices, roots)
     root = np.zeros(n_vertices)
     root[roots] = 1
     child = np.stack([parent[edges[:, 0]] == edges[:, 1], parent[edges[:, 1]] == edges[:, 0]], 1)
-    return Trees(child.astype(np.float64) * (chosen > 0)[:, None], root)
-
-
-def spanning_tree(edges, n_vertices, weights):
-    """The spanning tree of largest weight: 1 for its edges, 0 for others.
-
-    Parameters
-    ----------
-    edges, n_vertices
-        As for `random_trees`.
-    weights : array of shape (n_edges,)
-
-    Returns
-    -------
-    array of shape (n_edges,)
-    """
-    # Entries that are 0 are no edges.
-    lengths = 1 + weights.max(initial=0.0) - weights
-    graph = csr_array((lengths, edges.T), shape=(n_vertices, n_vertices))
-    tree = minimum_spanning_tree(graph).tocoo()
-    chosen = np.zeros(len(edges))
-    numbers = edges[:, 0] * n_vertices + edges[:, 1]
-    row, column = tree.coords if hasattr(tree, "coords") else (tree.row, tree.col)
-    chosen[np.searchsorted(numbers, row.astype(np.int64) * n_vertices + column)] = 1
-    return chosen
+    return Trees(child.astype(np.float64), root)
 
 
 def _components(edges, n_vertices):
@@ -164,32 +123,3 @@ def _uniform(edges, n_vertices, component):
     own, both = inverse.diagonal(), inverse[first, second]
     child = np.stack([own[first] - both, own[second] - both], 1)
     return Trees(np.clip(child, 1e-12, 1), 1 / np.bincount(component)[component])
-
-
-def mutual_informations(pairs, first_value, sizes):
-    """Mutual information of the two units of each edge, averaged over rows.
-
-    Parameters
-    ----------
-    pairs : array of shape (n_rows, n_values)
-        Probabilities of pairs of states, table after table.
-    first_value : int array of shape (n_edges + 1,)
-    sizes : int array of shape (n_edges, 2)
-        Numbers of states.
-
-    Returns
-    -------
-    array of shape (n_edges,)
-    """
-    edge = np.repeat(np.arange(len(sizes)), np.diff(first_value))
-    a, b = np.divmod(np.arange(first_value[-1]) - first_value[edge], sizes[edge, 1])
-    ends = np.cumsum(sizes, axis=0)
-    starts, total = ends - sizes, np.zeros(len(sizes))
-    for row in pairs:
-        left = np.bincount(starts[edge, 0] + a, row, ends[-1, 0])
-        right = np.bincount(starts[edge, 1] + b, row, ends[-1, 1])
-        independent = left[starts[edge, 0] + a] * right[starts[edge, 1] + b]
-        positive = row > 0
-        terms = row[positive] * np.log(row[positive] / independent[positive])
-        total += np.bincount(edge[positive], terms, len(sizes))
-    return total / len(pairs)

@@ -70,14 +70,14 @@ def test_what_is_not_available():
 
 def test_checks_of_layers_are_kept():
     rng = np.random.default_rng(0)
-    sizes = 30, 20
+    sizes = 60, 40
     layers = [mf.Bernoulli(rng.normal(size=n)) for n in sizes]
     model = mf.RBM(rng.normal(size=sizes) / 2, *layers)
     found, one = mf.belief_propagation(model, algorithm="auto"), mf.belief_propagation(model)
     assert found.method == "belief propagation" and found.reliable == one.reliable
     assert found.message == one.message
     assert abs(found.loop_correction - one.loop_correction) < 1e-4
-    clamp = np.r_[1.0, np.full(29, np.nan)]
+    clamp = np.r_[1.0, np.full(59, np.nan)]
     fixed = mf.belief_propagation(model, clamp=(clamp, None))
     assert fixed.reliable is not None and np.isfinite(fixed.loop_correction)
 

@@ -35,7 +35,7 @@ def test_the_same_fixed_point_as_that_of_the_kernels_of_rbms(visible, hidden):
     upper = mf.belief_propagation(model, algorithm="tree_reweighted").log_partition
     assert exact.log_partition < upper < exact.log_partition + 1
     assert found.unique and found.reliable
-    best = mf.belief_propagation(model, algorithm="max", schedule="residual")
+    best = mf.belief_propagation(model, algorithm="max", schedule="parallel")
     assert best.objective == pytest.approx(mf.belief_propagation(model, algorithm="max").objective)
 
 
