@@ -19,11 +19,11 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.checks.reasons import Answer
 from fastmf.inference.checks.rows import (
     MAX_SECONDS,
-    MAX_SWEEPS,
     MESSAGE_SECONDS,
     MIN_HELD,
     PRODUCT_SECONDS,
     TYPICAL_ITERATIONS,
+    TYPICAL_SWEEPS,
     couplings_of,
     joined,
     n_couplings,
@@ -36,8 +36,8 @@ from fastmf.priors._groups import column_sizes, has_groups, only_groups
 from fastmf.priors._protocol import has_log_prob, parts_of
 from fastmf.priors._queries import columns_of_values
 
-# Units that are held at most, and tolerance of belief propagation.
-MAX_HELD, MESSAGE_TOL = 12, 1e-6
+# Units that are held at most; tolerance and sweeps of belief propagation.
+MAX_HELD, MESSAGE_TOL, MAX_SWEEPS = 12, 1e-6, 400
 # Variance that every free unit has, and size that couplings have, where these choose units.
 SMALLEST_VARIANCE, MAX_COUPLING = 1e-12, 1e50
 # Tolerance and iterations of adaptive TAP from the starts of a mixture.
@@ -202,7 +202,7 @@ def seconds_of_messages(graph, values):
     n_values = max((len(x) for x, size in zip(values, groups, strict=True) if size == 1), default=2)
     # Groups have a coupling for each pair of states, and two-valued units one message an edge.
     n_numbers = n_couplings(graph) * (n_values**2 if n_values > 2 else 1)
-    return MAX_SWEEPS * n_numbers * MESSAGE_SECONDS
+    return TYPICAL_SWEEPS * n_numbers * MESSAGE_SECONDS
 
 
 def seconds_of_starts(rows):

@@ -10,8 +10,8 @@ from fastmf.models._layered import Layered
 from fastmf.priors._protocol import as_dtype
 from fastmf.priors.concatenated import concatenate
 
-# Units that are held at least, and sweeps of belief propagation at most.
-MIN_HELD, MAX_SWEEPS = 4, 100
+# Units that are held at least, and the sweeps that belief propagation takes in most rows.
+MIN_HELD, TYPICAL_SWEEPS = 4, 100
 # Seconds that a check of all rows may take by these estimates: of a message, of a multiplication of
 # a sweep or of matrices; and iterations of adaptive TAP. Verdicts do not depend on a clock.
 MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS, TYPICAL_ITERATIONS = 0.5, 1e-8, 1e-9, 20
@@ -92,7 +92,7 @@ def are_too_large(model, n_rows, whole):
     sizes = [sum(model.sizes[k::2]) for k in (0, 1)] if layered else model.couplings.shape
     n_messages = sum(map(count_couplings, parts)) * (2 if layered else 1)
     n_solves = n_rows * (2 * MIN_HELD if whole else 1)
-    messages = n_solves * MAX_SWEEPS * n_messages * MESSAGE_SECONDS
+    messages = n_solves * TYPICAL_SWEEPS * n_messages * MESSAGE_SECONDS
     products = n_rows * TYPICAL_ITERATIONS * float(np.prod(sizes)) * min(sizes) * PRODUCT_SECONDS
     return min(messages, products) > MAX_SECONDS
 
