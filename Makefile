@@ -13,10 +13,10 @@ BENCH ?= Start Epoch time_solve.*belief time_solve.*expectation time_solve.*spik
 # The commit that `make bench-compare` compares with.
 BASE ?= HEAD~1
 
-.PHONY: help demo test bench bench-compare lint docs clean
+.PHONY: help demo wheel test bench bench-compare lint docs clean
 
 help:
-	@echo "make demo | test | bench | bench-compare BASE=main~20 | lint | docs | clean"
+	@echo "make demo | wheel | test | bench | bench-compare BASE=main~20 | lint | docs | clean"
 
 # One stamp for each extra, so that a target installs its own dependencies only.
 $(VENV)/%.stamp: pyproject.toml
@@ -28,6 +28,15 @@ $(VENV)/%.stamp: pyproject.toml
 
 demo: $(VENV)/sklearn,plot,progress.stamp
 	$(BIN)/fastmf demo
+
+# A wheel for this platform, with the kernels built ahead for its instruction sets: some minutes, and
+# a compiler of C. PLATFORM is its tag, such as manylinux_2_28_x86_64 where it is built for PyPI.
+PLATFORM ?=
+wheel: $(VENV)/sklearn,plot,progress.stamp
+	rm -rf build/library
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python scripts/build_library.py build/library
+	FASTMF_BUILT=build/library FASTMF_PLATFORM=$(PLATFORM) $(BIN)/python -m pip wheel --no-deps \
+		--wheel-dir dist .
 
 test: $(VENV)/test.stamp
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \

@@ -61,7 +61,10 @@ is a belief in P, a damping in H and a tolerance in N, here m, `damping` and `to
 written -v'Wh, as in P, v and h are the values of visible and hidden units.
 """
 
+import sys
 from importlib import import_module
+
+from fastmf._jit.lazily import activate
 
 __version__ = "0.1.0"
 
@@ -144,6 +147,10 @@ def __getattr__(name):
 for _name, _part in _HOME.items():
     if _part in _AT_ONCE:
         __getattr__(_name)
+
+
+if "numba" in sys.modules:
+    activate()  # functions compiled by users may call those of `fastmf.special`
 
 
 def __dir__():

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.special
-from numba.core import types
 
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
 from fastmf._jit.kernel import compilable, compiled_from, emitted, kernel
+from fastmf._jit.lazily import types
 
 
 class Exponential(NamedTuple):

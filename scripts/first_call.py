@@ -1,9 +1,10 @@
-"""Seconds of first calls: from an empty cache, of a second combination, and with compiled code.
+"""Seconds of first calls: with nothing compiled, with compiled code, and with kernels built ahead.
 
 Each row is measured in two processes that share a new cache folder. The first calls a solver or
 estimator for the first time; then with other priors, another depth or another shape; then in the
 other floating-point type. The second makes the first call again, with code that the first has
-compiled; modules that are imported when they are needed count, `import fastmf` does not.
+compiled; a third, with an empty cache, with the library of `make wheel`, if there is one. Modules
+that are imported when they are needed count, `import fastmf` does not.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "project" / "performance.md"
+# Kernels built ahead, by `make wheel`.
+LIBRARY = ROOT / "build" / "library"
 MARKERS = "<!-- first calls: begin -->", "<!-- first calls: end -->"
 
 # What calls are made of: the text of a program, in which nothing is imported but fastmf and NumPy.
@@ -228,10 +231,11 @@ class Seconds(NamedTuple):
     second: float | None
     other: float | None
     cached: float
+    ahead: float | None
     imported: float
 
 
-def run(calls, folder, clock="perf_counter"):
+def run(calls, folder, clock="perf_counter", library="0"):
     """Seconds of the import, and of each of several calls, in a new process.
 
     Parameters
@@ -242,6 +246,8 @@ def run(calls, folder, clock="perf_counter"):
         Of the cache.
     clock : str
         A function of the module `time`: "process_time" on a busy machine.
+    library : path
+        Folder of kernels built ahead; by default none are used.
     """
     (Path(folder) / "own_prior.py").write_text(OWN_PRIOR)
     program = PROGRAM.format(
@@ -249,7 +255,7 @@ def run(calls, folder, clock="perf_counter"):
     )
     path = os.pathsep.join(filter(None, [str(folder), *_package(), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": path}
-    environment["FASTMF_QUIET"] = "1"
+    environment |= {"FASTMF_QUIET": "1", "FASTMF_LIBRARY": str(library)}
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=environment,
@@ -270,18 +276,26 @@ def _package():
 
 
 def measure(row, clock="perf_counter"):
-    """Measure a row in two new processes, with a cache of their own."""
+    """Measure a row in new processes, with a cache of their own."""
     calls = [call for call in row if call]
     with tempfile.TemporaryDirectory() as folder:
         _, *seconds = run(calls, folder, clock)
-        imported, cached = run([row.first], folder, clock)
+        _, cached = run([row.first], folder, clock)
+    ahead = None
+    with tempfile.TemporaryDirectory() as folder:
+        if (LIBRARY / "index.json").exists():
+            imported, ahead = run([row.first], folder, clock, LIBRARY)
+        else:
+            imported, _ = run(["None"], folder, clock)
     found = dict(zip(calls, seconds, strict=True))
-    return Seconds(found[row.first], found.get(row.second), found.get(row.other), cached, imported)
+    return Seconds(
+        found[row.first], found.get(row.second), found.get(row.other), cached, ahead, imported
+    )
 
 
 def line(name, seconds):
     """A row of the table."""
-    values = [seconds.cold, seconds.second, seconds.other, seconds.cached]
+    values = [seconds.cold, seconds.second, seconds.other, seconds.cached, seconds.ahead]
     cells = ["" if value is None else f"{value:.2g}" for value in values]
     return f"| {name} | {' | '.join(cells)} |"
 
@@ -297,11 +311,12 @@ def table(measured, clock):
             f"Seconds{kind} of first calls ({platform.machine()}, {os.cpu_count()} cores, Python "
             f"{platform.python_version()}, Numba {numba.__version__}): with nothing compiled; in "
             "the same process with other priors, another depth or shape, and in the other "
-            "floating-point type; in a later process, with what was compiled. `import fastmf` "
-            f"takes {imported:.2g} s.",
+            "floating-point type; in a later process, with what was compiled; and from an empty "
+            "cache with kernels that were built ahead. `import fastmf` takes "
+            f"{imported:.2g} s.",
             "",
-            "| first call | cold | second combination | other type | cached |",
-            "|---|---|---|---|---|",
+            "| first call | cold | second combination | other type | cached | built ahead |",
+            "|---|---|---|---|---|---|",
             *(line(name, seconds) for name, seconds in measured.items()),
         ]
     )

@@ -2,9 +2,34 @@
 
 import sys
 import time
+from contextlib import suppress
 
 # Seconds between lines.
 SECONDS = 5.0
+
+
+class Stderr:
+    """The file of progress bars: stderr, or nothing where there is none that takes a text."""
+
+    encoding = "utf-8"
+
+    def write(self, text):
+        """Write a text, if that is possible."""
+        with suppress(AttributeError, OSError, ValueError):  # None, a full disk, closed
+            sys.stderr.write(text)
+
+    def flush(self):
+        """Flush stderr, if that is possible."""
+        with suppress(AttributeError, OSError, ValueError):
+            sys.stderr.flush()
+
+    def isatty(self):
+        """Whether stderr is a terminal."""
+        return bool(sys.stderr) and not sys.stderr.closed and sys.stderr.isatty()
+
+    def fileno(self):
+        """The number of stderr, by which tqdm finds the width of a terminal."""
+        return sys.stderr.fileno()
 
 
 def followed(steps, what, verbose):
@@ -31,7 +56,7 @@ def followed(steps, what, verbose):
                 shown = time.monotonic()
             yield step
         return
-    yield from tqdm(steps, desc=what)
+    yield from tqdm(steps, desc=what, file=Stderr())
 
 
 def reported(verbose, what="penalised log-pseudo-likelihood"):
@@ -58,4 +83,4 @@ def reported(verbose, what="penalised log-pseudo-likelihood"):
 
 
 def _show(text):
-    print(text, file=sys.stderr, flush=True)
+    print(text, file=Stderr(), flush=True)

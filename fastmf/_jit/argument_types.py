@@ -1,6 +1,7 @@
-"""Types of the arguments of kernels, read off the NamedTuples that hold them.
+"""Types of the arguments of kernels, without Numba, and read off the NamedTuples that hold them.
 
-A field of such a class is annotated with what it holds:
+A type is the name of a number's type, an `ArrayType` or a `TupleType`. A field of a NamedTuple is
+annotated with what it holds:
 
     class Rows(NamedTuple):
         state: Real[3]       array with three axes, of the floating type that the kernel is for
@@ -10,27 +11,94 @@ A field of such a class is annotated with what it holds:
         tilt: Tilt           another such class
         memory: Workers[Row] that class, its arrays with an axis more, for all workers
 
-`argument_types` makes Numba types of these, for which a kernel that others call by its address is
+`argument_types` makes types of these, for which a kernel that others call by its address is
 compiled before there are arguments; `placeholder` makes an instance of no size.
 """
 
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
-import numba
 import numpy as np
-from numba.core import types
 
-_SCALAR_TYPES = {int: types.int64, float: types.float64, bool: types.boolean}
+from fastmf._jit.lazily import types
+
+# A number of a Python type has the type of Numba of this name.
+_NUMBERS = {int: "int64", float: "float64", bool: "bool"}
+# Bits of an array's flags that its type depends on.
+_C, _F, _ALIGNED = 1, 2, 256
+TYPE_FLAGS = _C | _F | _ALIGNED
+
+
+class ArrayType(NamedTuple):
+    """Arrays of native numbers in a layout: "C", "F" or "A"."""
+
+    item: str
+    n_axes: int
+    layout: str
+
+    def __str__(self):
+        return f"{self.item}[{self.n_axes}{self.layout}]"
+
+    def numba(self):
+        """The type of Numba."""
+        return types.Array(numba_type(self.item), self.n_axes, self.layout)
+
+
+class TupleType(NamedTuple):
+    """Tuples, of a class if they have one."""
+
+    members: tuple
+    class_: type | None
+
+    def __str__(self):
+        name = self.class_ and f"{self.class_.__module__}.{self.class_.__qualname__}"
+        return f"{name or ''}({','.join(map(str, self.members))})"
+
+    def numba(self):
+        """The type of Numba."""
+        members = [numba_type(member) for member in self.members]
+        return types.BaseTuple.from_types(members, *filter(None, [self.class_]))
+
+
+def numba_type(type_):
+    """The type of Numba."""
+    if not isinstance(type_, str):
+        return type_.numba()
+    return types.boolean if type_ == "bool" else getattr(types, type_)
+
+
+def type_of(value):
+    """Type of an argument; None for what is neither number, array of numbers, nor tuple of these.
+
+    Whether an array may be written is no part of it.
+    """
+    if isinstance(value, np.ndarray):
+        flags, item = value.flags.num, value.dtype
+        if item.kind not in "biuf" or not item.isnative or not flags & _ALIGNED:
+            return None
+        return ArrayType(item.name, value.ndim, "C" if flags & _C else "F" if flags & _F else "A")
+    if isinstance(value, tuple):
+        members = tuple(map(type_of, value))
+        return None if None in members else TupleType(members, _class_of(value))
+    if isinstance(value, np.generic):
+        return value.dtype.name if value.dtype.kind in "biuf" else None
+    return _NUMBERS.get(type(value))
+
+
+def _class_of(value):
+    return None if type(value) is tuple else type(value)
+
+
+# --- annotations ----------------------------------------------------------------------------------
 
 
 class _Arrays:
     """Arrays of one type, `Arrays[n_axes]`; of the kernel's floating type if `dtype` is None."""
 
-    def __init__(self, dtype=None, n_axes=0):
-        self.dtype, self.n_axes = dtype, n_axes
+    def __init__(self, dtype=None, n_axes=0, layout="C"):
+        self.dtype, self.n_axes, self.layout = dtype, n_axes, layout
 
     def __getitem__(self, n_axes):
-        return _Arrays(self.dtype, n_axes)
+        return _Arrays(self.dtype, n_axes, self.layout)
 
 
 class _Workers:
@@ -44,6 +112,7 @@ class _Workers:
 
 
 Real: Any = _Arrays()
+Strided: Any = _Arrays(layout="A")
 Float64: Any = _Arrays(np.float64)
 Int64: Any = _Arrays(np.int64)
 Int32: Any = _Arrays(np.int32)
@@ -54,7 +123,7 @@ Workers: Any = _Workers()
 
 
 def argument_types(dtype, *arguments):
-    """Numba types of arguments, for a floating type.
+    """Types of arguments, for a floating type.
 
     Parameters
     ----------
@@ -63,25 +132,25 @@ def argument_types(dtype, *arguments):
 
     Returns
     -------
-    tuple of Numba types
-        Arrays are C-contiguous.
+    tuple of types
+        Arrays are C-contiguous, but for those of `Strided`.
     """
     return tuple(_type(argument, np.dtype(dtype)) for argument in arguments)
 
 
 def _type(argument, dtype, n_more=0):
     if isinstance(argument, _Arrays):
-        item = numba.from_dtype(np.dtype(argument.dtype or dtype))
-        return types.Array(item, argument.n_axes + n_more, "C")
+        item = np.dtype(argument.dtype or dtype).name
+        return ArrayType(item, argument.n_axes + n_more, argument.layout)
     if isinstance(argument, _Workers):
         return _type(argument.class_, dtype, 1)
     members = argument if isinstance(argument, tuple) else get_args(argument)
     if members:
-        return types.BaseTuple.from_types([_type(item, dtype, n_more) for item in members])
-    if argument in _SCALAR_TYPES:
-        return _SCALAR_TYPES[argument]
-    members = [_type(item, dtype, n_more) for item in argument.__annotations__.values()]
-    return types.BaseTuple.from_types(members, argument)
+        return TupleType(tuple(_type(item, dtype, n_more) for item in members), None)
+    if argument in _NUMBERS:
+        return _NUMBERS[argument]
+    members = argument.__annotations__.values()
+    return TupleType(tuple(_type(item, dtype, n_more) for item in members), argument)
 
 
 def placeholder(dtype, argument, n_workers=1, shape=()):
@@ -100,9 +169,9 @@ def placeholder(dtype, argument, n_workers=1, shape=()):
         return np.zeros(shape + (0,) * argument.n_axes, argument.dtype or dtype)
     if isinstance(argument, _Workers):
         return placeholder(dtype, argument.class_, n_workers, (n_workers,))
-    if argument in _SCALAR_TYPES:
+    if argument in _NUMBERS:
         return argument(0)
     members = argument if isinstance(argument, tuple) else get_args(argument)
     given = members or argument.__annotations__.values()
-    found = (placeholder(dtype, item, n_workers, shape) for item in given)
-    return tuple(found) if members else argument(*found)
+    made = (placeholder(dtype, item, n_workers, shape) for item in given)
+    return tuple(made) if members else argument(*made)

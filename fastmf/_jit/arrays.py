@@ -4,8 +4,7 @@ Numba's own representation (`make_array`) copies an array to memory, and reads i
 takes several times as long to emit, and LLVM has to remove what it does.
 """
 
-from llvmlite import ir
-from numba.core import cgutils
+from fastmf._jit.lazily import cgutils, ir
 
 
 def field(context, builder, type_, array, name):

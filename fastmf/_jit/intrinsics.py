@@ -9,12 +9,10 @@ what they do. `in_all_lanes` is for those who emit instructions themselves.
 import ctypes
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from fastmf._jit.arrays import array_at, field, pointer_to_entry
 from fastmf._jit.kernel import emitted
+from fastmf._jit.lazily import cgutils, ir, types
 
 # --- arrays ---------------------------------------------------------------------------------------
 
@@ -171,10 +169,6 @@ _of_two(smaller, "<")
 _of_two(larger, ">")
 
 
-_INTEGER = {types.float64: types.int64, types.float32: types.int32}
-_FLOAT = {integer: float_ for float_, integer in _INTEGER.items()}
-
-
 def fma(x, y, z):
     """x * y + z, rounded once inside kernels."""
     return x * y + z
@@ -191,26 +185,29 @@ def _fma(typing_context, x, y, z):
     return x(x, x, x), generate
 
 
-def _reinterpret(typing_context, value, mapping):
-    if value not in mapping:
-        return None
-
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
-
-    return mapping[value](value), generate
+def float_to_bits(x):
+    """The bits of a float as a signed integer of the same width, inside kernels."""
 
 
-@intrinsic
-def float_to_bits(typing_context, x):
-    """The bits of a float as a signed integer of the same width."""
-    return _reinterpret(typing_context, x, _INTEGER)
+def bits_to_float(i):
+    """The float with these bits, inside kernels."""
 
 
-@intrinsic
-def bits_to_float(typing_context, i):
-    """The float with these bits."""
-    return _reinterpret(typing_context, i, _FLOAT)
+def _reinterpret(function, of):
+    @emitted(function)
+    def reinterpret(typing_context, value):
+        if not isinstance(value, of()):
+            return None
+        kind = "int" if isinstance(value, types.Float) else "float"
+
+        def generate(context, builder, signature, arguments):
+            return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
+
+        return getattr(types, f"{kind}{value.bitwidth}")(value), generate
+
+
+_reinterpret(float_to_bits, lambda: types.Float)
+_reinterpret(bits_to_float, lambda: types.Integer)
 
 
 def fetch_and_increment(counter):

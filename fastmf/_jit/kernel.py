@@ -10,20 +10,14 @@ scalars.
 
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial, update_wrapper
 
-import numba
 import numpy as np
-import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the middle of the first call
-from llvmlite import ir as llvm
-from numba.core import cgutils, types
-from numba.core.typing.templates import infer_global, make_intrinsic_template
-from numba.extending import overload_method
 
-from fastmf._jit import forks  # noqa: F401  A fork waits for threads that compile
+from fastmf._jit import library
+from fastmf._jit.argument_types import numba_type
 from fastmf._jit.arrays import field, pointer_to_entry
-from fastmf._jit.cache import FOLDER, Cache
-from fastmf._jit.compiler import Compiler, CompilerOfEntries, CompilerOfShort
+from fastmf._jit.lazily import activate, cgutils, ir, is_disabled, numba, types, with_numba
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
@@ -32,16 +26,7 @@ REORDER = {"reassoc", "contract", "nsz", "arcp"}
 MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
 
 
-def kernel(
-    function=None,
-    *,
-    mode="python",
-    fastmath=False,
-    name="",
-    views=False,
-    negative=True,
-    short=False,
-):
+def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
@@ -60,35 +45,81 @@ def kernel(
     views : bool
         Whether it makes views of arrays, but no arrays, so that references to them need not be
         counted. Inner, inline and merged kernels never make arrays.
-    negative : bool
-        Whether an index that is no constant may be negative. If not, none is tested, which makes
-        some kernels faster and others slower: see `fastmf._jit.lowering`.
-    short : bool
-        Whether it has no loops that take time, but calls of kernels that have: LLVM then takes less
-        time, and makes no vectors of its loops.
     """
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
-        return lambda f: kernel(f, **options, negative=negative, short=short)
+        return lambda f: kernel(f, **options)
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}, got {mode!r}.")
-    within = mode in ("inner", "inline", "merged")
-    dispatcher = numba.njit(
-        function,
-        nogil=True,
-        error_model="numpy",
-        fastmath=fastmath,
-        no_cpython_wrapper=within or mode == "by_address",
-        no_cfunc_wrapper=mode not in ("by_address", "from_kernels"),
-        forceinline=mode == "inline",
-        inline="always" if mode == "merged" else "never",
-        _nrt=not (within or views),
-        pipeline_class=CompilerOfShort if short else Compiler if negative else CompilerOfEntries,
-    )
-    cached = name is not None and mode != "merged" and FOLDER is not None
-    if cached and not numba.config.DISABLE_JIT:
-        dispatcher._cache = Cache(dispatcher, name)
-    return dispatcher
+    return Kernel(function, mode, fastmath, name, views)
+
+
+class Kernel:
+    """A function that was built ahead for the types of its arguments, or is compiled for them.
+
+    Numba sees the dispatcher, which is made, and Numba imported, when something is compiled.
+    Parameters are those of `kernel`.
+    """
+
+    def __init__(self, function, mode, fastmath, name, views):
+        update_wrapper(self, function)
+        self.py_func, self.mode, self.name = function, mode, name
+        self._options = fastmath, views
+        self._entries = {}
+
+    def __call__(self, *arguments):
+        if library.ACTIVE is not None:
+            leaves, kinds = [], []
+            library.flatten(arguments, leaves, kinds)
+            kinds = tuple(kinds)
+            if kinds not in self._entries:
+                self._entries[kinds] = library.ACTIVE.entry(self, arguments)
+            if self._entries[kinds] is not None:
+                return self._entries[kinds](leaves)
+        return self.dispatcher(*arguments)
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        if attribute == "dispatcher":
+            # Of two threads that make one, both have the first.
+            return self.__dict__.setdefault("dispatcher", self._compile())
+        return getattr(self.dispatcher, attribute)
+
+    def _compile(self):
+        from fastmf._jit import cache, messages, passes  # noqa: F401  messages are registered
+
+        activate()
+
+        fastmath, views = self._options
+        within = self.mode in ("inner", "inline", "merged")
+        dispatcher = numba.njit(
+            self.py_func,
+            nogil=True,
+            error_model="numpy",
+            fastmath=fastmath,
+            no_cpython_wrapper=within or self.mode == "by_address",
+            no_cfunc_wrapper=self.mode not in ("by_address", "from_kernels"),
+            forceinline=self.mode == "inline",
+            inline="always" if self.mode == "merged" else "never",
+            _nrt=not (within or views),
+            **passes.OPTIONS,
+        )
+        cached = self.name is not None and self.mode != "merged" and not is_disabled()
+        if cached and cache.folder() is not None:
+            dispatcher._cache = cache.Cache(dispatcher, self.name)
+        return dispatcher
+
+
+def _see_kernels():
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(Kernel)
+    def typeof(value, context):
+        return types.Dispatcher(value.dispatcher)
+
+
+with_numba(_see_kernels)
 
 
 def emitted(function):
@@ -98,12 +129,28 @@ def emitted(function):
     always inlined.
     """
 
-    def register(define):
-        template = make_intrinsic_template(function, define, function.__name__)
-        infer_global(function, types.Function(template))
+    def decorate(define):
+        def register():
+            from numba.core.typing.templates import infer_global, make_intrinsic_template
+
+            template = make_intrinsic_template(function, define, function.__name__)
+            infer_global(function, types.Function(template))
+
+        with_numba(register)
         return define
 
-    return register
+    return decorate
+
+
+def intrinsic(define):
+    """Decorator: function for kernels alone, which `define(typing_context, *arguments)` emits."""
+
+    def function(*arguments):
+        raise NotImplementedError("only kernels call it.")
+
+    update_wrapper(function, define)
+    emitted(function)(define)
+    return function
 
 
 def compiled_from(function, **kind):
@@ -130,7 +177,7 @@ def compiled_from(function, **kind):
                 kernels[given] = text and kernel(text, **(kind or {"mode": "inner"}))
             if kernels[given] is None:
                 return None
-            callee = types.Dispatcher(kernels[given])
+            callee = types.Dispatcher(kernels[given].dispatcher)
             signature = callee.get_call_type(typing_context, given, {})
 
             def generate(context, builder, signature, values):
@@ -175,12 +222,16 @@ def address_of(function, *arguments):
     Parameters
     ----------
     function : kernel
-    *arguments : Numba types
+    *arguments : types, as `argument_types` gives them
         Integers int64; arrays C-contiguous if they have one dimension, of any layout otherwise.
     """
-    if numba.config.DISABLE_JIT:
+    if is_disabled():
         _FUNCTIONS[id(function)] = function
         return id(function)
+    built = library.ACTIVE and library.ACTIVE.address(function, arguments)
+    if built:
+        return built
+    arguments = tuple(map(numba_type, arguments))
     function.compile(types.void(*arguments))
     compiled = function.overloads[arguments]
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
@@ -205,7 +256,7 @@ def _emit_call(context, builder, address, given, values):
     """Emit a call with values of the given Numba types."""
     passed = [_canonical(type_) for type_ in given]
     values = [context.cast(builder, *item) for item in zip(values, given, passed, strict=True)]
-    function = llvm.FunctionType(
+    function = ir.FunctionType(
         context.get_value_type(types.none), [context.get_value_type(type_) for type_ in passed]
     )
     builder.call(builder.inttoptr(address, function.as_pointer()), values)
@@ -294,6 +345,8 @@ def compile_methods(*names, of="tilt"):
     """
 
     def hook(name):
+        from numba.extending import overload_method
+
         def of_tilt(self, b, a):
             return inspect.unwrap(getattr(self.instance_class, name, None))
 
@@ -310,4 +363,4 @@ def compile_methods(*names, of="tilt"):
         overload_method(types.BaseNamedTuple, name, jit_options=options)(hooks[of])
 
     for name in names:
-        hook(name)
+        with_numba(partial(hook, name))

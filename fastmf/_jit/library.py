@@ -1,24 +1,235 @@
-"""Machine code of a kernel, as LLVM optimises it.
+"""Kernels that were built ahead, for each instruction set, in files of the installed package.
 
-Numba lets LLVM simplify each function before functions are inlined, then inline and simplify the
-whole once more so that counts of references meet, and then optimise it. Kernels without counts of
-references are optimised once, in 0.87 of LLVM's time for the kernels of `tap`.
+`scripts/build_library.py` writes them: shared libraries, and an index of the functions in each by
+name and types of arguments, with digests of the libraries and of the sources. A library is used if
+the processor has its instructions and both digests are right; what it lacks is compiled.
 
-Loop strength reduction is an eighth of what remains. Without it sparse sweeps in single precision
-take 1.35 of their time, so that it stays.
+A function takes the address of its arguments, one word each (for an array that of the NumPy
+object), and an address for what it returns.
 """
 
-from numba.core.codegen import JITCodeLibrary
+import ctypes
+import hashlib
+import json
+import logging
+import os
+import platform
+import struct
+import sys
+from functools import partial
+from pathlib import Path
+from pkgutil import iter_modules
+
+import numpy as np
+
+from fastmf._jit.argument_types import TYPE_FLAGS, type_of
+
+FOLDER = Path(__file__).with_name("built")
+# Subpackages that compiled code can depend on, beside the modules of the package's own folder, and
+# modules of these on which none depends.
+ROOMS = "_jit", "_threads", "priors", "kernels"
+NOT_COMPILED = "cache", "messages"
+# Digests are in hexadecimal digits.
+DIGEST_DIGITS = 64
+# Symbol of the array by which kernels learn of signals: see `fastmf._threads.interrupts`.
+SIGNALS = "fastmf_signals"
+# Statuses of Numba's functions that have succeeded: with a result, and without one.
+_SUCCESS = 0, -2
 
 
-class Library(JITCodeLibrary):
-    """The module of a kernel without counts of references."""
+def _level():
+    """Instruction set of this processor, or that of NUMBA_CPU_NAME; None without a library."""
+    machine, named = platform.machine().lower(), os.environ.get("NUMBA_CPU_NAME")
+    if machine in ("aarch64", "arm64"):
+        return "aarch64"
+    if machine not in ("x86_64", "amd64"):
+        return None
+    if named is not None:
+        return named
+    features = np.show_config(mode="dicts")["SIMD Extensions"]
+    features = {name for names in features.values() for name in names} - {
+        *features.get("not found", ())
+    }
+    if features & {"X86_V4", "AVX512_SKX"}:
+        return "x86-64-v4"
+    return "x86-64-v3" if features & {"X86_V3", "AVX2"} else None
 
-    # A Numba that does not ask these methods emits kernels that are as right.
 
-    def _optimize_functions(self, ll_module):
-        ll_module.data_layout = self._codegen._data_layout
+LEVEL = _level()
 
-    def _optimize_final_module(self):
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+
+def modules_of(folder, rooms=None):
+    """Names and contents of the modules in a folder, which may be one of an archive, in order.
+
+    Parameters
+    ----------
+    folder : Path
+    rooms : collection of str, optional
+        Packages in the folder whose modules are counted as well; default all.
+    """
+    for finder, name, is_package in sorted(iter_modules([str(folder)]), key=lambda item: item[1]):
+        if (is_package and rooms is not None and name not in rooms) or name in NOT_COMPILED:
+            continue
+        yield name, _content(finder, name)
+        if is_package:
+            for inner, content in modules_of(folder / name):
+                yield f"{name}.{inner}", content
+
+
+def _content(finder, name):
+    """Contents of a module's file, source or bytecode; None if it cannot be read."""
+    try:
+        loader = finder.find_spec(name).loader
+        return loader.get_data(loader.get_filename(name))
+    except Exception:  # whatever a loader of another kind may raise
+        return None
+
+
+def digest_of_sources(package=Path(__file__).parents[1]):
+    """Digest of all code that compiled code can depend on; None where that cannot be read."""
+    modules = dict(modules_of(package, ROOMS))
+    if not modules or None in modules.values():
+        return None
+    digest = hashlib.sha256()
+    for name, content in modules.items():
+        digest.update(f"{name} {len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def key_of(kernel, types):
+    """Name of a kernel for these types in the index."""
+    parts = kernel.__module__, kernel.__qualname__.replace("<locals>.", ""), kernel.name
+    return f"{'.'.join(filter(None, parts))}|{','.join(map(str, types))}"
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def flatten(values, leaves, kinds):
+    """Append what a function takes of arguments to `leaves`, and their types to `kinds`."""
+    for value in values:
+        kind = type(value)
+        if isinstance(value, np.ndarray):
+            leaves.append(id(value))
+            kinds.append((value.dtype, value.ndim, value.flags.num & TYPE_FLAGS))
+        elif isinstance(value, tuple):
+            kinds.append((kind, len(value)))
+            flatten(value, leaves, kinds)
+        else:
+            leaves.append(bool(value) if kind is np.bool_ else value)
+            kinds.append(kind)
+
+
+def _formats(types):
+    """Formats of the words of arguments, as those of `struct`."""
+    for type_ in types:
+        if isinstance(type_, str):
+            yield {"float64": "d", "float32": "f4x"}.get(type_, "Q" if type_[0] == "u" else "q")
+        elif hasattr(type_, "members"):
+            yield from _formats(type_.members)
+        else:
+            yield "q"
+
+
+def _call(function, words, returned, is_tuple, leaves):
+    result = ctypes.create_string_buffer(max(returned.size, 8))
+    if function(words.pack(*leaves), result) not in _SUCCESS:
+        raise MemoryError("a kernel could not get the memory that it needs.")
+    values = returned.unpack_from(result)
+    return values if is_tuple else values[0] if values else None
+
+
+class Library:
+    """The functions of a library.
+
+    Parameters
+    ----------
+    folder : Path
+    level : str
+        Instruction set.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be used.
+    """
+
+    def __init__(self, folder, level):
+        digest, content = _divided((folder / "index.json").read_text())
+        if digest != hashlib.sha256(content.encode()).hexdigest():
+            raise ValueError("its index is damaged")
+        index = json.loads(content)
+        if index["sources"] != digest_of_sources():
+            raise ValueError("it was built from other sources")
+        if level not in index["levels"]:
+            raise ValueError(f"it has nothing for processors of the kind {level}")
+        path = folder / f"{level}.so"
+        if hashlib.sha256(path.read_bytes()).hexdigest() != index["levels"][level]["digest"]:
+            raise ValueError(f"{path.name} is damaged")
+        if not _arrays_are_as_expected():
+            raise ValueError("this Python or NumPy has arrays of another form")
+        self._functions = index["levels"][level]["functions"]
+        self._library = ctypes.CDLL(str(path))
+
+    def signals(self, kind):
+        """The array by which its functions learn of signals, of a type of ctypes."""
+        return kind.in_dll(self._library, SIGNALS)
+
+    def _found(self, kernel, types):
+        if kernel.name is None or None in types:
+            return None
+        return self._functions.get(key_of(kernel, types))
+
+    def entry(self, kernel, arguments):
+        """The function of a kernel for these arguments, called with their leaves, or None."""
+        types = tuple(map(type_of, arguments))
+        found = self._found(kernel, types)
+        if found is None or found["entry"] is None:
+            return None
+        function = self._library[found["entry"]]
+        function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_int
+        words = struct.Struct("=" + "".join(_formats(types)))
+        returned = struct.Struct("@" + found["returns"])
+        return partial(_call, function, words, returned, found["is_tuple"])
+
+    def address(self, kernel, types):
+        """Address of a kernel that kernels call, or None."""
+        found = self._found(kernel, types)
+        if found is None or found["address"] is None:
+            return None
+        return ctypes.cast(self._library[found["address"]], ctypes.c_void_p).value
+
+
+def _divided(text):
+    return text[:DIGEST_DIGITS], text[DIGEST_DIGITS + 1 :]
+
+
+def _arrays_are_as_expected():
+    """Whether functions find data, sizes and strides where NumPy's objects have them."""
+    array = np.arange(6.0).reshape(2, 3)[:, 1:]
+    data, n_axes, shape, strides = struct.unpack("=qi4xqq", ctypes.string_at(id(array) + 16, 32))
+    if sys.implementation.name != "cpython" or (data, n_axes) != (array.ctypes.data, 2):
+        return False
+    pair = ctypes.c_int64 * 2
+    found = tuple(pair.from_address(shape)), tuple(pair.from_address(strides))
+    return found == (array.shape, array.strides)
+
+
+def _load():
+    """The library for this processor; None without one that fits, as the logger says.
+
+    The environment variable FASTMF_LIBRARY names another folder, or is 0 for none.
+    """
+    folder = Path(os.environ.get("FASTMF_LIBRARY") or FOLDER)
+    if not (folder / "index.json").exists():
+        return None
+    try:
+        return Library(folder, LEVEL)
+    except (OSError, ValueError, LookupError) as error:
+        logging.getLogger("fastmf").warning(
+            f"kernels that were built ahead are not used, but compiled: {error}."
+        )
+        return None
+
+
+ACTIVE = _load()

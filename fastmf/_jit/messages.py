@@ -8,7 +8,6 @@ A message goes to stderr and, at level INFO, to the logger "fastmf". It is not p
 environment variable FASTMF_QUIET is set (and not 0), nor if the level of that logger is above INFO.
 """
 
-import gc
 import logging
 import os
 import sys
@@ -16,9 +15,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 
-from numba.core import event
-
-from fastmf._jit import cache
+from fastmf._jit.lazily import with_numba
 
 LOGGER = logging.getLogger("fastmf")
 NUMBAS_LOGGER = logging.getLogger("numba")
@@ -30,8 +27,9 @@ GAP = 2.0
 
 
 def to_stderr(text):
-    """Print a line to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line to stderr, if there is one that takes it."""
+    with suppress(AttributeError, OSError, ValueError):  # None, a full disk, closed
+        print(text, file=sys.stderr, flush=True)
 
 
 def is_quiet():
@@ -40,7 +38,7 @@ def is_quiet():
     return by_level or os.environ.get("FASTMF_QUIET", "0") not in ("", "0")
 
 
-class _Clock(event.Listener):
+class _Clock:
     """Seconds in which some thread was compiling, or loading compiled code."""
 
     def __init__(self):
@@ -64,16 +62,15 @@ class _Clock(event.Listener):
                 self.seconds += time.monotonic() - self._since
 
 
-class _Watch(event.Listener):
+class _Watch:
     """Tells the user when kernels of this package have been compiled for `SILENT_SECONDS` seconds.
 
-    Python's garbage collector is switched off meanwhile. It would take a tenth of the time, and
-    Numba leaves little garbage. Neither does Numba tell a root logger at level DEBUG, for its own
-    developers, what it does: some 40,000 lines for an estimator.
+    Numba does not tell a root logger at level DEBUG, for its own developers, what it does: some
+    40,000 lines for an estimator.
     """
 
     def __init__(self):
-        self.purposes, self._collecting, self._silenced = [], False, False
+        self.purposes, self._silenced = [], False
         self.start_anew()
 
     def start_anew(self):
@@ -81,7 +78,6 @@ class _Watch(event.Listener):
         self._lock = threading.Lock()
         self._depth, self._seconds, self._since, self._ended = 0, 0.0, 0.0, 0.0
         self._timer, self._told = None, set()
-        self._resume_collection()
         self._let_numba_speak()
 
     def on_start(self, event):
@@ -89,9 +85,7 @@ class _Watch(event.Listener):
             return
         with self._lock:
             self._depth += 1
-            if not event.kind.startswith("fastmf"):
-                self._suspend_collection()
-                self._silence_numba()
+            self._silence_numba()
             if self._depth > 1:
                 return
             self._since = time.monotonic()
@@ -113,7 +107,6 @@ class _Watch(event.Listener):
                 self._timer = None
             self._ended = time.monotonic()
             self._seconds += self._ended - self._since
-            self._resume_collection()
             self._let_numba_speak()
 
     def begin(self, purpose):
@@ -150,20 +143,6 @@ class _Watch(event.Listener):
             with suppress(OSError, ValueError, AttributeError):
                 show(f"fastmf: {text}")
 
-    def _suspend_collection(self):
-        if gc.isenabled():
-            self._collecting = True
-            gc.disable()
-
-    def _resume_collection(self):
-        if self._collecting:
-            self._collecting = False
-            # What Numba keeps is counted as old, or the next allocation would start a search of it.
-            if gc.get_freeze_count() == 0:
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
-
     def _silence_numba(self):
         if NUMBAS_LOGGER.level == logging.NOTSET:  # otherwise it is as the user wants it
             self._silenced = True
@@ -181,25 +160,32 @@ def _is_own(event):
 
 
 def _message(event, what):
-    function = event.data["dispatcher"].py_func
-    what = what or function.__module__
-    if event.kind == cache.WAIT:
-        return f"waiting for another process that compiles kernels for {what}"
-    if cache.FOLDER is None:
+    from fastmf._jit.cache import folder
+
+    if folder() is None:
         kept = "in every process, as no folder for a cache can be used"
     else:
-        kept = f"once; kept in {cache.FOLDER.parent} for the next time"
+        kept = f"once; kept in {folder().parent} for the next time"
     return (
-        f"compiling kernels for {what}, which takes about 4 s for a solver and 8 s for an "
-        f"estimator ({kept})"
+        f"compiling kernels for {what or event.data['dispatcher'].py_func.__module__}, which takes "
+        f"about 5 s for a solver and 10 s for an estimator ({kept})"
     )
 
 
 _CLOCK, _WATCH = _Clock(), _Watch()
-# Registered once and for all: Numba's lists of listeners must not shrink while they are walked.
-event.register("numba:compiler_lock", _CLOCK)
-event.register("numba:compile", _WATCH)
-event.register(cache.WAIT, _WATCH)
+
+
+def _listen():
+    """Register once and for all: Numba's lists of listeners must not shrink in use."""
+    from numba.core import event
+
+    for kind, listener in ("numba:compiler_lock", _CLOCK), ("numba:compile", _WATCH):
+        methods = {"on_start": listener.on_start, "on_end": listener.on_end}
+        methods = {name: staticmethod(method) for name, method in methods.items()}
+        event.register(kind, type("Listener", (event.Listener,), methods)())
+
+
+with_numba(_listen)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_CLOCK.start_anew)

@@ -5,17 +5,20 @@ divides short loops into vectors badly. `Vectors` emits loads, stores, and what 
 `loop` a loop whose values stay in registers.
 """
 
-import llvmlite.binding
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
 
 from fastmf._jit.intrinsics import in_all_lanes
+from fastmf._jit.lazily import cgutils, ir
+from fastmf._jit.library import LEVEL
 
 # Whether the processor has AVX-512 and its 32 registers of 64 bytes, or 16 of 32 as AVX2.
-WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
+WIDE = LEVEL == "x86-64-v4"
 VECTOR_BYTES = 64 if WIDE else 32
-INT32, INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def int32(value):
+    """Constant of 32 bits."""
+    return ir.Constant(ir.IntType(32), value)
 
 
 def lanes_of(dtype):
@@ -25,7 +28,7 @@ def lanes_of(dtype):
 
 def integer(value):
     """Constant of 64 bits."""
-    return ir.Constant(INT64, value)
+    return ir.Constant(ir.IntType(64), value)
 
 
 def loop(builder, first, last, step, body, starts=()):
@@ -149,7 +152,7 @@ class Vectors:
 
     def shuffled(self, one, other, lanes):
         """Vector of some lanes of two vectors side by side."""
-        mask = ir.Constant(ir.VectorType(INT32, len(lanes)), list(lanes))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
         return self.builder.shuffle_vector(one, other, mask)
 
     def exp(self, x, form):

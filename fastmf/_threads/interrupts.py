@@ -11,36 +11,56 @@ import ctypes
 import os
 import threading
 
-import llvmlite.binding
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
 
+from fastmf._jit import library
 from fastmf._jit.arrays import field
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import emitted
+from fastmf._jit.lazily import cgutils, ir, types, with_numba
 
 # Next task in the queue of a call that is to stop: more than any call has, and the product with the
 # number of rows of a task is an integer still.
 STOPPED = 1 << 40
 
 # Entries of what is known of signals: the main thread, which alone handles them; the second of its
-# last look; type, value and traceback of the exception that a handler has raised.
-MAIN, LAST_LOOK, RAISED, N_SIGNALS = 0, 1, 2, 5
+# last look; type, value and traceback of the exception that a handler has raised; and the addresses
+# of the functions that kernels call, so that their code refers to none of Python's.
+MAIN, LAST_LOOK, RAISED = 0, 1, 2
+THREAD, TIME, ENSURE, CHECK, FETCH, RELEASE, N_SIGNALS = range(5, 12)
+_NAMES = {
+    THREAD: "PyThread_get_thread_ident",
+    ENSURE: "PyGILState_Ensure",
+    CHECK: "PyErr_CheckSignals",
+    FETCH: "PyErr_Fetch",
+    RELEASE: "PyGILState_Release",
+}
 
-_signals = np.zeros(N_SIGNALS, np.int64)
+
+def _made():
+    """The array, in the library of kernels that were built ahead if there is one."""
+    kind = ctypes.c_int64 * N_SIGNALS
+    made = library.ACTIVE.signals(kind) if library.ACTIVE else kind()
+    functions = {k: getattr(ctypes.pythonapi, name) for k, name in _NAMES.items()}
+    c_library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
+    functions[TIME] = c_library._time64 if os.name == "nt" else c_library.time
+    for k, function in functions.items():
+        made[k] = ctypes.cast(function, ctypes.c_void_p).value
+    return np.frombuffer(made, np.int64)
+
+
+_signals = _made()
 _signals[MAIN] = threading.main_thread().ident or 0
 
 
-def _clock():
-    """Address of the C library's function for the seconds of today."""
-    function = ctypes.cdll.msvcrt._time64 if os.name == "nt" else ctypes.CDLL(None).time
-    return ctypes.cast(function, ctypes.c_void_p).value
+def _name():
+    """Tell LLVM where the array is, which compiled code refers to by a name."""
+    import llvmlite.binding
+
+    llvmlite.binding.add_symbol(library.SIGNALS, _signals.ctypes.data)
 
 
-# Names that compiled code, which other processes may have compiled, refers to.
-llvmlite.binding.add_symbol("fastmf_signals", _signals.ctypes.data)
-llvmlite.binding.add_symbol("fastmf_seconds", _clock())
+with_numba(_name)
 
 
 def stopped(queue):
@@ -77,18 +97,14 @@ def _next_task(typing_context, queue):
     def generate(context, builder, signature, values):
         data = field(context, builder, queue, values[0], "data")
         _emit_look(builder, data)  # marks the queue
-        return builder.atomic_rmw("add", data, _WORD(1), "acq_rel")
+        return builder.atomic_rmw("add", data, ir.IntType(64)(1), "acq_rel")
 
     return types.int64(queue), generate
 
 
-_WORD, _INT, _BIT, _VOID = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.VoidType()
-_THREAD = ir.IntType(8 * ctypes.sizeof(ctypes.c_ulong))
-
-
 def _emit_look(builder, queue):
     """Emit a call of the function that says whether a call is to stop."""
-    kind = ir.FunctionType(_BIT, [queue.type])
+    kind = ir.FunctionType(ir.IntType(1), [queue.type])
     look = cgutils.get_or_insert_function(builder.module, kind, "fastmf_look")
     if look.is_declaration:
         # A function of its own: compilers would optimise it again in each place.
@@ -100,36 +116,37 @@ def _emit_look(builder, queue):
 
 def _define_look(look):
     """Write the function: some comparisons, unless it is time to look for signals."""
+    word, integer, bit = ir.IntType(64), ir.IntType(32), ir.IntType(1)
+    thread_type = ir.IntType(8 * ctypes.sizeof(ctypes.c_ulong))
     module, builder = look.module, ir.IRBuilder(look.append_basic_block())
     (queue,) = look.args
-    result = cgutils.alloca_once_value(builder, _BIT(0))
-    signals = ir.GlobalVariable(module, ir.ArrayType(_WORD, N_SIGNALS), "fastmf_signals")
+    result = cgutils.alloca_once_value(builder, bit(0))
+    signals = ir.GlobalVariable(module, ir.ArrayType(word, N_SIGNALS), library.SIGNALS)
 
     def entry(k):
-        return builder.gep(signals, [_INT(0), _INT(k)])
+        return builder.gep(signals, [integer(0), integer(k)])
 
-    def called(name, returned, *arguments):
-        function = ir.FunctionType(returned, [argument.type for argument in arguments])
-        function = cgutils.get_or_insert_function(module, function, name)
-        return builder.call(function, arguments)
+    def called(k, returned, *arguments):
+        kind = ir.FunctionType(returned, [argument.type for argument in arguments])
+        return builder.call(builder.inttoptr(builder.load(entry(k)), kind.as_pointer()), arguments)
 
-    marked = builder.icmp_signed(">=", builder.load_atomic(queue, "acquire", 8), _WORD(STOPPED))
+    marked = builder.icmp_signed(">=", builder.load_atomic(queue, "acquire", 8), word(STOPPED))
     builder.store(marked, result)
-    thread = builder.zext(called("PyThread_get_thread_ident", _THREAD), _WORD)
+    thread = builder.zext(called(THREAD, thread_type), word)
     is_main = builder.icmp_signed("==", thread, builder.load(entry(MAIN)))
     with cgutils.if_likely(builder, builder.and_(is_main, builder.not_(marked))):
-        second = called("fastmf_seconds", _WORD, _WORD(0))
+        second = called(TIME, word, word(0))
         is_new = builder.icmp_signed("!=", second, builder.load(entry(LAST_LOOK)))
-        none_kept = builder.icmp_signed("==", builder.load(entry(RAISED)), _WORD(0))
+        none_kept = builder.icmp_signed("==", builder.load(entry(RAISED)), word(0))
         with cgutils.if_unlikely(builder, builder.and_(is_new, none_kept)):
             builder.store(second, entry(LAST_LOOK))
-            lock = called("PyGILState_Ensure", _INT)
-            raised = builder.icmp_signed("!=", called("PyErr_CheckSignals", _INT), _INT(0))
+            lock = called(ENSURE, integer)
+            raised = builder.icmp_signed("!=", called(CHECK, integer), integer(0))
             with builder.if_then(raised):
-                called("PyErr_Fetch", _VOID, *(entry(RAISED + k) for k in range(3)))
-                builder.store(_WORD(STOPPED), queue)
-                builder.store(_BIT(1), result)
-            called("PyGILState_Release", _VOID, lock)
+                called(FETCH, ir.VoidType(), *(entry(RAISED + k) for k in range(3)))
+                builder.store(word(STOPPED), queue)
+                builder.store(bit(1), result)
+            called(RELEASE, ir.VoidType(), lock)
     builder.ret(builder.load(result))
 
 
@@ -152,14 +169,14 @@ def stop(kernel, arguments):
 def raise_kept():
     """Raise in the main thread what the handler of a signal has raised within a kernel."""
     if _signals[RAISED] and threading.get_ident() == _signals[MAIN]:
-        kept = [ctypes.c_void_p(address) for address in _signals[RAISED:].tolist()]
-        _signals[RAISED:] = 0
+        kept = [ctypes.c_void_p(address) for address in _signals[RAISED:THREAD].tolist()]
+        _signals[RAISED:THREAD] = 0
         ctypes.pythonapi.PyErr_Restore(*kept)
 
 
 def _start_anew():
     """In a forked process, the thread that has forked is the main thread."""
-    _signals[MAIN], _signals[RAISED:] = threading.get_ident(), 0
+    _signals[MAIN], _signals[RAISED:THREAD] = threading.get_ident(), 0
 
 
 if hasattr(os, "register_at_fork"):

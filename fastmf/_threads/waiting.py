@@ -4,11 +4,9 @@ import os
 import platform
 import time
 
-from llvmlite import ir
-from numba.core import types
-
 from fastmf._jit.arrays import field
 from fastmf._jit.kernel import emitted
+from fastmf._jit.lazily import ir, types
 
 
 def load(array, i):

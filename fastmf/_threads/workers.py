@@ -7,13 +7,11 @@ another busy process on two cores, that made two threads twice as slow as one.
 """
 
 import os
+import sys
 import threading
 from collections import deque
 from contextlib import contextmanager
 from functools import cache, partial
-
-import numba
-from numba.np.ufunc import parallel as numbas_threads
 
 from fastmf._common.cores import n_cores
 from fastmf._threads.interrupts import raise_kept, stop
@@ -244,10 +242,15 @@ def default_threads():
     -------
     int
     """
-    # Numba's own threads, which none of this package's code uses, are not started for this; before
-    # they are, nobody can have set their number.
-    started = numbas_threads._is_initialized
-    numbas = numba.get_num_threads() if started else numba.config.NUMBA_NUM_THREADS
-    if "NUMBA_NUM_THREADS" in os.environ or numbas != numba.config.NUMBA_NUM_THREADS:
-        return numbas
-    return min(numbas, n_cores())
+    chosen = os.environ.get("NUMBA_NUM_THREADS", "").strip()
+    if "numba" in sys.modules:
+        import numba
+        from numba.np.ufunc import parallel
+
+        # Numba's own threads, which none of this package's code uses, are not started for this;
+        # before they are, nobody can have set their number.
+        started = getattr(parallel, "_is_initialized", False)
+        numbas = numba.get_num_threads() if started else numba.config.NUMBA_NUM_THREADS
+        if chosen or numbas != numba.config.NUMBA_NUM_THREADS:
+            return numbas
+    return int(chosen) if chosen.isdigit() else n_cores()

@@ -141,9 +141,11 @@ def check_outputs(inputs, *outputs):
 
 
 def _real(path):
-    """The file of a path, in which .npz files may name one of their arrays."""
+    """The file of a path, whatever links to it; .npz files may name one of their arrays."""
     head, found, _ = str(path).rpartition(".npz:")
-    return Path(head + ".npz" if found else path).resolve()
+    path = Path(head + ".npz" if found else path).resolve()
+    # Links of one file have the same number; elsewhere there may be none, 0.
+    return path.stat()[1:3] if path.exists() and path.stat().st_ino else path
 
 
 def _check_output(path, suffixes):
@@ -181,8 +183,9 @@ def write(path, array, names=None):
         elif suffix == ".npz":
             np.savez_compressed(file, X=array)
         else:
-            # Enough digits for the same float to be read back.
-            digits = 9 if array.dtype == np.float32 else 17
             if names is not None:
                 file.write((",".join(map(cell, names)) + "\n").encode())
-            np.savetxt(file, array, delimiter=",", fmt=f"%.{digits}g")
+            # The fewest digits by which the same float is read back.
+            for row in array.astype(float) if array.dtype.kind == "b" else array:
+                cells = (value.removesuffix(".0") for value in np.atleast_1d(row).astype(str))
+                file.write((",".join(cells) + "\n").encode())

@@ -76,7 +76,7 @@ def alphabet_of(machine, arguments):
 
 
 def read_rows(name, machine, arguments):
-    """Rows of a file as a machine takes them, with missing values, and their names or None.
+    """Rows of a file as a machine takes them, with missing values, and their `Alignment` or None.
 
     Raises
     ------
@@ -97,7 +97,8 @@ def read_rows(name, machine, arguments):
     if X.shape[1] != machine.n_features_in_:
         X = _columns_of(machine, found, name)
     rows = slice(arguments.rows)
-    return X[rows], found.names[rows]
+    columns = found.columns if X is found.X else machine.columns_
+    return X[rows], found._replace(X=X[rows], names=found.names[rows], columns=columns)
 
 
 def read_table(name, machine, arguments, *, whole=False):

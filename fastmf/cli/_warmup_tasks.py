@@ -10,6 +10,7 @@ import warnings
 from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import csr_array
 
 import fastmf as mf
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
@@ -197,6 +198,28 @@ def _categorical(dtype):
     mf.evaluation.effective_couplings(model, [[0, 1]])
 
 
+def _graphs(dtype):
+    """Sparse graphs of units of two values and of more, and their bounds."""
+    couplings = csr_array(np.diag(np.full(5, 0.1, dtype), 1) + np.diag(np.full(5, 0.1, dtype), -1))
+    groups = mf.Categorical(np.zeros((2, 3), dtype))
+    for units in (prior("Ising", 6, dtype), prior("Bernoulli", 6, dtype), groups):
+        matrix = couplings
+        if units is groups:  # none within a group
+            matrix = csr_array(np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)).astype(dtype))
+        model = mf.BoltzmannMachine(matrix, units)
+        for options in {}, {"algorithm": "max", "polish": True}, {"pairwise": True}:
+            mf.belief_propagation(model, max_iter=2, **options)
+        mf.belief_propagation(model, field=np.zeros((2, 6), dtype), max_iter=2)
+        mf.log_partition_bounds(model)
+        mf.tap(model, max_iter=2)
+
+
+def _ordinal(dtype):
+    answers = np.random.default_rng(0).integers(0, 3, (30, 4))
+    mf.OrdinalMachine(l2=0.1).fit(answers)
+    mf.GeneralizedRBM(3, visible="ordinal", n_epochs=1).fit(answers.astype(dtype))
+
+
 def _one_large_row(dtype):
     model = mf.RBM(
         np.zeros((900, 300), dtype), prior("Bernoulli", 900, dtype), prior("Bernoulli", 300, dtype)
@@ -251,6 +274,8 @@ def _of_type(dtype):
         )
     yield "evaluation", lambda: _evaluation(dtype)
     yield "categorical units", lambda: _categorical(dtype)
+    yield "graphs", lambda: _graphs(dtype)
+    yield "ordinal units", lambda: _ordinal(dtype)
     yield from _estimators(dtype)
 
 

@@ -37,7 +37,9 @@ def run(arguments):
     inputs = arguments.model, arguments.data
     _data.check_outputs(inputs, (arguments.output, _machines.MACHINE_SUFFIXES))
     machine = _machines.load(arguments.model, "impute")
-    X, names = _machines.read_rows(arguments.data, machine, arguments)
+    arguments.dtype = "float64"  # cells that are there stay as they are
+    X, alignment = _machines.read_rows(arguments.data, machine, arguments)
+    names = None if alignment is None else alignment.names
     n_missing = int(((X != X) | ((X < 0) & (names is not None))).sum())
     with announced("imputing"):
         complete = machine.impute(X)

@@ -13,8 +13,8 @@ examples:
   fastmf mutants family.npz sequences.fasta --sequence second
 
 The table has one line a mutation: site (from 1), column of the alignment, letter before, letter
-after, and the change of the log-probability in nats; above 0, the family's model prefers the
-mutant.
+after, the change of the log-probability in nats (above 0, the family's model prefers the mutant),
+and the number of the residue in the sequence, from that in its title (NAME/24-45) or from 1.
 """
 
 
@@ -42,16 +42,19 @@ def add(commands):
 
 def run(arguments):
     """Write the table and the picture, and print the best mutation."""
+    from fastmf.datasets.alignments import residues_of
+
     _data.check_outputs(
         [arguments.model, arguments.data],
         (arguments.output, (".csv",)),
         (arguments.plot, _data.PICTURE_SUFFIXES),
     )
     machine = _machines.load(arguments.model, "mutants")
-    X, names = _machines.read_rows(arguments.data, machine, arguments)
+    X, alignment = _machines.read_rows(arguments.data, machine, arguments)
     alphabet = _machines.alphabet_of(machine, arguments)
-    if names is None:
+    if alignment is None:
         raise ValueError(f"{arguments.data} is no alignment; give sequences.")
+    names, columns = alignment.names, alignment.columns + 1
     row = _row(names, arguments.sequence or arguments.focus)
     x = X[row]
     if (x < 0).any():
@@ -60,16 +63,18 @@ def run(arguments):
             f"{np.argmax(x < 0) + 1}: `fastmf impute` it first."
         )
     effects = machine.mutants(x)
-    columns = getattr(machine, "columns_", np.arange(len(x))) + 1
+    residues = residues_of(arguments.data, names[row], alignment, arguments.inserts)
+    residues = [residue[1:] for residue in residues]
     with replacing(arguments.output) as file:
-        file.write(b"site,column,from,to,effect\n")
+        file.write(b"site,column,from,to,effect,residue\n")
         for i, state in enumerate(x):
             for b in np.flatnonzero(np.arange(len(alphabet)) != state):
                 line = f"{i + 1},{columns[i]},{alphabet[state]},{alphabet[b]},{effects[i, b]:.6g}"
-                file.write(f"{line}\n".encode())
+                file.write(f"{line},{residues[i]}\n".encode())
     mutated = np.where(np.arange(len(alphabet)) == x[:, None], -np.inf, effects)
     site, state = np.unravel_index(mutated.argmax(), mutated.shape)
-    best = f"{alphabet[x[site]]}{site + 1}{alphabet[state]} {mutated.max():+.3g} nats"
+    number = residues[site] or f"(column {columns[site]})"  # a gap has no number
+    best = f"{alphabet[x[site]]}{number}{alphabet[state]} {mutated.max():+.3g} nats"
     print(f"{arguments.output}: {len(x) * (len(alphabet) - 1)} mutations of {names[row]}")
     print(f"largest change: {best}")
     if arguments.plot is not None:

@@ -4,9 +4,8 @@ import base64
 import platform
 import shlex
 from html import escape
+from importlib.metadata import version
 from io import BytesIO, StringIO
-
-import numba
 
 import fastmf
 from fastmf._common import html
@@ -323,7 +322,7 @@ def _time(outcome):
     rows = {name: [f"{s.total:.1f}", f"{s.compiling:.1f}"] for name, s in seconds.items()}
     rows["sum"] = [f"{sum(column):.1f}" for column in zip(*seconds.values(), strict=True)]
     return f"""<p>On {n_cores()} cores ({escape(platform.machine())}), with Python
-{platform.python_version()} and Numba {numba.__version__}. Compiled code is kept: with it, later
+{platform.python_version()} and Numba {version("numba")}. Compiled code is kept: with it, later
 runs are faster by the second column.</p>
 {_table(rows, ["step", "time (s)", "of which compiling and loading (s)"])}"""
 

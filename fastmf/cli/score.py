@@ -47,7 +47,8 @@ def run(arguments):
         raise ValueError(
             f"--energy is for machines of visible units alone, not a {type(machine).__name__}."
         )
-    X, names = _machines.read_rows(arguments.data, machine, arguments)
+    X, alignment = _machines.read_rows(arguments.data, machine, arguments)
+    names = None if alignment is None else alignment.names
     with announced("scoring"):
         scores = np.asarray(getattr(machine, method)(X))
     what = "energy" if arguments.energy else _what(machine)

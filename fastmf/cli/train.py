@@ -184,7 +184,6 @@ def _rows(arguments):
 
     if not is_alignment(arguments.data):
         X, names = _data.read_with_names(arguments.data, arguments)
-        _data.warn_of_codes(X, names)
         return X, arguments.visible or "bernoulli", None, names
     if arguments.visible not in (None, "categorical"):
         raise ValueError(

@@ -70,7 +70,7 @@ def add(commands):
 def run(arguments):
     """Compile, and print how long it took."""
     seconds = warmup(arguments.all, arguments.processes, not arguments.quiet)
-    print(f"kernels are in {cache.FOLDER}, {seconds:.1f} s")
+    print(f"kernels are in {cache.folder()}, {seconds:.1f} s")
 
 
 def warmup(everything=False, n_processes=None, verbose=True):
@@ -108,7 +108,7 @@ def warmup(everything=False, n_processes=None, verbose=True):
     if n_processes is not None:
         count("n_processes", n_processes)
     fastmf.GeneralizedRBM  # noqa: B018  says what to install where scikit-learn is missing
-    if cache.FOLDER is None:
+    if cache.folder() is None:
         raise Failed(
             "there is no folder for a cache that can be written: set NUMBA_CACHE_DIR to one."
         )

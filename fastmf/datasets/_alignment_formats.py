@@ -15,6 +15,8 @@ _ROW_BYTES = 100
 _CLUSTAL = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"MSAPROBS", b"Kalign")
 # In Clustal's files, marks of conserved columns below a block, and the count at the end of a line.
 _CONSERVED = re.compile(rb"[*:. ]*")
+# In Stockholm's files these are gaps, too.
+_GAPS_OF_STOCKHOLM = bytes.maketrans(b"~_", b"..")
 _COUNT = re.compile(rb"\s+[0-9]+$")
 
 
@@ -128,7 +130,7 @@ def _in_blocks(lines, clustal=False):
         if name not in found:
             lines.count(_ROW_BYTES)
         block.add(name)
-        text = _COUNT.sub(b"", letters[0]) if clustal else letters[0]
+        text = _COUNT.sub(b"", letters[0]) if clustal else letters[0].translate(_GAPS_OF_STOCKHOLM)
         found.setdefault(name, bytearray()).extend(lines.letters(text))
     if not closed and not clustal:
         raise ValueError("it ends without the line '//': it is truncated.")

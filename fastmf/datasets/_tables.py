@@ -21,7 +21,10 @@ _QUOTED = re.compile(r'"[^"]*"')
 _CERTAIN_DECIMAL_COMMA = re.compile(r'^\s*"?[+-]?\d*,0\d+"?\s*$')
 _DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 # What stands for a missing value, in small letters; an empty cell does, too.
-MISSING_CELLS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", ".")
+MISSING_CELLS = (
+    "na", "n/a", "nan", "null", "none", "?", ".",
+    "#n/a", "#num!", "#value!", "#div/0!", "#ref!", "#name?", "#null!",
+)  # fmt: skip
 _TRUTH_VALUES = {"true": "1", "false": "0"}
 # A first line by which spreadsheets are told the separator of cells.
 _SEPARATOR_LINE = re.compile(r'"?sep=.?"?')
@@ -54,7 +57,7 @@ def read_table(path, check_memory, left_out=()):
     if check_memory:
         _count_cells(path, check_memory)
     with open_decompressed(path) as file:
-        lines = _lines(file, MAX_LINE_BYTES if is_compressed(path) else -1)
+        lines = without_comments(_lines(file, MAX_LINE_BYTES if is_compressed(path) else -1))
         begin = [line for _, line in zip(range(2), lines, strict=False)]
         if not begin:
             raise ValueError("it has no line of numbers")
@@ -62,7 +65,7 @@ def read_table(path, check_memory, left_out=()):
         if separator != "\t":
             lines = filter(str.strip, lines)
         names = None
-        if not _is_numeric(begin[0], separator):
+        if not _is_numeric(begin[0], separator) or _is_quoted(begin, separator):
             names = _cells(begin.pop(0), separator)
             if not begin:
                 raise ValueError("it has no line of numbers")
@@ -87,13 +90,11 @@ def read_texts(path):
     with open_decompressed(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
-            lines = (line for line in text if line.strip() and line[0] != "#")
+            lines = without_comments(line for line in text if line.strip())
             begin = next(lines, "")
-            if _SEPARATOR_LINE.fullmatch(begin.strip()):
-                begin = next(lines, "")
             separator = _separator(begin.rstrip("\r\n"))
             options = {"delimiter": separator, "skipinitialspace": True}
-            lines = csv.reader(chain([begin], text), **options)
+            lines = csv.reader(chain([begin], lines), **options)
             point = partial(_DECIMAL_COMMA.sub, r"\1.\2") if separator in ";\t" else str
             return [cells for line in lines if any(cells := [point(cell.strip()) for cell in line])]
         except UnicodeDecodeError as error:
@@ -103,7 +104,12 @@ def read_texts(path):
 def _numbers(lines, separator, names, begin, left_out):
     """Numbers of lines, of which the first ones are given, and names of their columns."""
     n_cells = len(_cells(begin[0], separator))
-    options = {"delimiter": None if separator == " " else separator, "ndmin": 2, "quotechar": '"'}
+    options = {
+        "delimiter": None if separator == " " else separator,
+        "ndmin": 2,
+        "quotechar": '"',
+        "comments": None,
+    }
     used = range(n_cells)
     if names is not None and n_cells > 1 and (names[0] == "" or len(names) == n_cells - 1):
         # R and pandas write names of rows so.
@@ -125,6 +131,8 @@ def _numbers(lines, separator, names, begin, left_out):
     except ValueError as error:
         raise ValueError(_in_words(str(error), names)) from error
     signs.check()
+    if names is None:
+        _warn_of_numeric_names(array)
     while names and len(names) > n_cells and names[-1] == "":
         names.pop()
     if names is not None and len(names) > n_cells:
@@ -137,6 +145,27 @@ def _numbers(lines, separator, names, begin, left_out):
     if names is not None and len(names) != array.shape[1]:
         names = None
     return array, names
+
+
+def _warn_of_numeric_names(array):
+    """Warn if the first row may be a line of names: whole numbers unlike those below.
+
+    They are 0, 1, 2, ... or 1, 2, 3, ..., or different numbers that are all whole where none below
+    is, or all farther from the values below than these are from each other.
+    """
+    first, rest = array[0], array[1:]
+    n = len(first)
+    if n < 2 or len(rest) < 2 or (first != np.rint(first)).any() or len(set(first.tolist())) < n:
+        return
+    low, high = np.fmin.reduce(rest), np.fmax.reduce(rest)
+    away = np.maximum(low - first, first - high) > high - low
+    counted = n > 2 and first[0] in (0, 1) and (np.diff(first) == 1).all()
+    if counted or (rest != np.rint(rest)).all() or (away & (high > low)).all():
+        listed = ", ".join(f"{value:g}" for value in first[:4]) + ", ..." * (n > 4)
+        warn_user(
+            f"the first line, {listed}, is read as a row of numbers: write names of columns in "
+            "quotes, or with a letter."
+        )
 
 
 class _DecimalSigns:
@@ -255,6 +284,13 @@ def _is_numeric(line, separator):
     return all(cell in _TRUTH_VALUES for cell in cells)
 
 
+def _is_quoted(begin, separator):
+    """Whether all cells of the first line are in quotes, and some of the second are not."""
+    quoted = [[bool(_QUOTED.fullmatch(cell.strip())) for cell in line.split(
+        None if separator == " " else separator)] for line in begin]  # fmt: skip
+    return len(quoted) > 1 and all(quoted[0]) and not all(quoted[1])
+
+
 def _count_cells(path, check_memory):
     """Raise if a table has too many cells: before they are parsed, which takes much longer."""
     n_text = n_lines = 0
@@ -268,8 +304,8 @@ def _count_cells(path, check_memory):
 
 
 def _lines(file, longest):
-    """Lines of a table that are neither empty nor comments."""
-    encoding, is_first = "utf-8-sig", True
+    """Lines of a table that are not empty."""
+    encoding = "utf-8-sig"
     while piece := file.readline(longest):
         if len(piece) == longest:
             raise ValueError(f"it has a line of more than {longest} bytes")
@@ -279,10 +315,30 @@ def _lines(file, longest):
             raise ValueError(NOT_UTF_8) from error
         for line in text.splitlines():
             # A line of tabs alone may be a row of empty cells.
-            if not line.strip(" ") or line.startswith("#"):
-                continue
-            names_separator = is_first and _SEPARATOR_LINE.fullmatch(line.strip())
-            is_first = False
-            if not names_separator:
+            if line.strip(" "):
                 yield line
         encoding = "utf-8"
+
+
+def without_comments(lines):
+    """Lines of a table without the comments above it, and the line that names a separator.
+
+    A line above it that begins with # is a row all the same if its first cell is a missing value,
+    or if it has the cells of a row, of which others than the first are numbers.
+    """
+    lines, head = iter(lines), []
+    for line in lines:
+        if not line.startswith("#"):
+            if _SEPARATOR_LINE.fullmatch(line.strip()):
+                continue
+            n_cells = len(_cells(line, _separator(line)))
+            yield from (row for row in head if len(_cells(row, _separator(row))) == n_cells)
+            yield line
+            yield from lines
+            return
+        separator = _separator(line)
+        cells = _cells(line, separator)
+        numbers = separator != " " and len(cells) > 1 and _is_numeric(line, separator)
+        if numbers or cells[0].lower() in MISSING_CELLS:
+            head.append(line)
+    yield from head

@@ -190,23 +190,26 @@ def load_and_compare(
     return _without_gappy(alignment, left_out, max_gaps, text.path)
 
 
-def residues_of(path, focus, alignment, inserts="drop"):
-    """Letter and number of the focus' residue in each column of its alignment, as "K12".
+def residues_of(path, name, alignment, inserts="drop"):
+    """Letter and number of a sequence's residue in each column of an alignment, as "K12".
 
-    Numbers go on from that in the title, as in NAME/12-80, otherwise from 1; inserts count.
+    Numbers go on from that in the title, as in NAME/12-80, otherwise from 1; inserts count. An
+    empty text for gaps.
     """
     text = _read(Path(path), 2**29)
-    row = _focus_row(text, focus)
+    row = _focus_row(text, name)
     start = text.lengths[:row].sum()
     letters = text.letters[start : start + text.lengths[row]]
     residue = ~np.isin(letters, list(_GAPS))
     first = re.search(r"/(\d{1,9})-\d+$", text.names[row])
     numbers = np.cumsum(residue) + (int(first[1]) if first else 1) - 1
-    residue &= (inserts == "keep") | ~_is_lower(letters)
-    text, width = _aligned_in(alignment.alphabet, text, inserts)
-    of_focus = _kept_columns(text, text.letters.reshape(-1, width), focus, inserts)
-    places = np.flatnonzero(residue)[np.searchsorted(of_focus, alignment.columns)]
-    return [f"{chr(letters[place])}{numbers[place]}" for place in places]
+    _, width = _aligned_in(alignment.alphabet, text, inserts)
+    # Where inserts are removed, or the sign of a stop at the end.
+    places = np.arange(width)
+    if len(letters) > width:
+        places = np.flatnonzero(~_is_insert(letters))
+    places = np.append(places, np.arange(len(places), width))[alignment.columns]
+    return [f"{chr(letters[k])}{numbers[k]}" if residue[k] else "" for k in places]
 
 
 def is_alignment(path):

@@ -53,8 +53,11 @@ def read_array(path, *, max_bytes=None):
     if either sign may separate thousands, as in 1.234 beside 0,5; commas alone that may do so, as
     in 1,234, are taken for decimal ones with a warning. TRUE and FALSE are 1 and 0. The first line
     may hold names of the columns; a first column that has no name there holds names of the rows, as
-    R and pandas write them, and is left out. Lines that begin with ``#`` are comments. Empty cells,
-    ``NA``, ``N/A``, ``null``, ``none``, ``?`` and ``.`` are NaN. Text is UTF-8.
+    R and pandas write them, and is left out. Lines above the table that begin with ``#`` are
+    comments, unless they have the cells of a row. Names that are numbers need quotes; a first line
+    of whole numbers unlike those below is a row, with a warning. Empty cells, ``NA``, ``N/A``,
+    ``null``, ``none``, ``?``, ``.`` and errors of spreadsheets (``#N/A``, ``#NUM!``) are NaN. Text
+    is UTF-8.
 
     Examples
     --------

@@ -89,6 +89,7 @@ class PlmcParameters(NamedTuple):
 
 # --- plmc ---------------------------------------------------------------------------------------
 
+_REAL_NAMES = ("frequencies", "pair_frequencies", "n_neighbours")
 _PARAMETER_NAMES = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
 
 
@@ -187,6 +188,10 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     L, q = field.shape
     more = _plmc_more(more, L, q, alphabet)
     sizes = [L, q, more["n_rows"], more["n_skipped"], more["n_iter"]]
+    checked = {"couplings": couplings, "field": field} | {k: more[k] for k in _REAL_NAMES}
+    for name, array in checked.items():
+        if not (abs(np.asarray(array, float)) <= np.finfo(np.float32).max).all():
+            raise ValueError(f"{name} must hold finite numbers of single precision, plmc's type.")
     with replacing(path) as file:
         file.write(np.array(sizes, "<i4").tobytes())
         file.write(np.array([more[name] for name in _PARAMETER_NAMES], "<f4").tobytes())

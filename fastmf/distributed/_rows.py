@@ -14,6 +14,11 @@ def checked_dask(name, X):
         raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}.")
     if X.ndim != 2:
         raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
+    if not all(size == size for sizes in X.chunks for size in sizes):
+        raise ValueError(
+            f"{name} must have chunks of known sizes, got shape {X.shape}: call its method "
+            "compute_chunk_sizes, or of a Dask data frame to_dask_array(lengths=True)."
+        )
     return X
 
 

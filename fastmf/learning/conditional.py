@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW, enumerable
-from fastmf.inference.missing.seen import log_prob_of_seen, means_given_seen
+from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
+from fastmf.inference.sampling.annealing import MATCHING
 from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.completion import Completion
 from fastmf.learning.training.parameters import ModelParameters
@@ -323,6 +324,15 @@ def exact_log_partitions(model, X):
         RBM(model.weights, *map(Bernoulli, row)) for row in zip(*model.fields(X), strict=True)
     )
     return np.array([exact(machine, averages=False).log_partition for machine in machines])
+
+
+def annealed_log_partitions(model, X, n_threads=None):
+    """Log-partition given each row of features by annealing, and its standard error."""
+    rbm = RBM(model.weights, *(Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape))
+    fields, tiny = model.fields(X), np.finfo(model.dtype).eps
+    means = infer(model, fields, "mean_field", 50, n_threads)[:2]
+    base = [MATCHING * logit(np.clip(mean, tiny, 1 - tiny)) for mean in means]
+    return annealed_rows(rbm, np.full_like(base[0], np.nan), base, fields)
 
 
 def log_weights_of_known(model, Y, X):

@@ -153,11 +153,20 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     max_bytes = number("max_bytes", max_bytes, 0, np.inf)
     check_machine(model)
     if isinstance(model, BoltzmannMachine):
-        return _exact_boltzmann(model, field, clamp, averages, mode, max_bytes)
+        return _without_nan(_exact_boltzmann(model, field, clamp, averages, mode, max_bytes))
     for name, value in (("field", field is not None), ("clamp", clamp is not None), ("mode", mode)):
         if value:
             raise TypeError(f"{name} is for a BoltzmannMachine, got {type(model).__name__}.")
-    return _exact_layered(model, averages, max_bytes)
+    return _without_nan(_exact_layered(model, averages, max_bytes))
+
+
+def _without_nan(found):
+    """The sums, unless they overflow."""
+    if np.isnan(found.log_partition):
+        raise FloatingPointError(
+            "sums over states overflow double precision: give couplings and fields of smaller size."
+        )
+    return found
 
 
 def _enumerable(prior):

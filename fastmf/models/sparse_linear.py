@@ -296,6 +296,12 @@ class SparseLinearModel(Model):
         -------
         array of shape (..., n_samples)
         """
+        w = np.asarray(w)
+        if w.shape[-1:] != (self.n_units,) or w.dtype.kind not in "fiub":
+            raise ValueError(
+                f"w must hold real numbers, {self.n_units} in the last axis, got {w.dtype} of "
+                f"shape {w.shape}."
+            )
         of_features = w[..., : self.n_features] @ self.X.T
         return of_features - w[..., self.n_features :] if self.has_latent else of_features
 

@@ -17,16 +17,14 @@ import functools
 import itertools
 from functools import cache
 
-import numba
 import numpy as np
-from numba.core import types
-from numba.core.errors import TypingError
-from numba.extending import intrinsic
 
+from fastmf._jit.argument_types import ArrayType, Float64, Real, argument_types, numba_type
 from fastmf._jit.arrays import array_at
-from fastmf._jit.cache import name_of
 from fastmf._jit.intrinsics import view, widest_vectors
-from fastmf._jit.kernel import address_of, call, calls, compile_methods, kernel, unit
+from fastmf._jit.kernel import address_of, call, calls, compile_methods, emitted, kernel, unit
+from fastmf._jit.lazily import is_disabled, types
+from fastmf._jit.names import name_of
 from fastmf._threads.interrupts import next_task
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.priors._protocol import (
@@ -151,13 +149,14 @@ def _fields(class_, dtypes):
             view(a, (n,), np.empty(0, dtype)) for a, dtype in zip(addresses, dtypes, strict=True)
         )
 
-    if numba.config.DISABLE_JIT:
+    if is_disabled():
         return fields
-    arrays = [types.Array(numba.from_dtype(dtype), 1, "C") for dtype in dtypes]
-    prior = types.NamedTuple(arrays, class_)
 
-    @intrinsic
-    def emitted_fields(typing_context, parameters, n):
+    @emitted(fields)
+    def emit_fields(typing_context, parameters, n):
+        arrays = [numba_type(ArrayType(dtype.name, 1, "C")) for dtype in dtypes]
+        prior = types.NamedTuple(arrays, class_)
+
         def generate(context, builder, signature, values):
             pointer = builder.inttoptr(values[0], context.get_value_type(types.int64).as_pointer())
             fields = []
@@ -168,7 +167,7 @@ def _fields(class_, dtypes):
 
         return prior(types.int64, types.intp), generate
 
-    return emitted_fields
+    return fields
 
 
 @cache
@@ -184,7 +183,9 @@ def _address(class_, name, dtype, field_dtypes):
     fill = kernel(getattr(class_, at_once) if own else one_by_one, mode="merged")
     try:
         return address_of(_FACTORIES[name](fields, fill, key), *_signature(name, dtype))
-    except TypingError as error:
+    except Exception as error:
+        if type(error).__name__ != "TypingError":
+            raise
         raise TypeError(
             f"no code can be compiled for units of {class_.__name__}: the methods of a prior of "
             "one's own must keep to what Numba knows, such as the functions of NumPy and "
@@ -193,15 +194,13 @@ def _address(class_, name, dtype, field_dtypes):
 
 
 def _signature(name, dtype):
-    """Numba types of the arguments of a function of units."""
-    vector = types.Array(numba.from_dtype(dtype), 1, "C")
-    numbers = types.Array(types.float64, 1, "C")
-    given = {"moments": [vector] * 4, "draws": [vector, vector, numbers, vector, vector]}
-    return types.int64, types.int64, *given.get(name, [vector] * 3)
+    """Types of the arguments of a function of units."""
+    given = {"moments": [Real[1]] * 4, "draws": [Real[1], Real[1], Float64[1], Real[1], Real[1]]}
+    return argument_types(dtype, int, int, *given.get(name, [Real[1]] * 3))
 
 
 def _moments(fields, fill, key):
-    @kernel(mode="by_address", name=key, negative=False)
+    @kernel(mode="by_address", name=key)
     def moments(parameters, start, b, a, mean, var):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, mean, var)
@@ -211,7 +210,7 @@ def _moments(fields, fill, key):
 
 def _log_partition(fields, fill, key):
     # Reassociated, a value would depend on its place in a vector.
-    @kernel(mode="by_address", fastmath={"contract"}, name=key, negative=False)
+    @kernel(mode="by_address", fastmath={"contract"}, name=key)
     def log_partition(parameters, start, b, a, out):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, out)
@@ -220,7 +219,7 @@ def _log_partition(fields, fill, key):
 
 
 def _third_cumulants(fields, fill, key):
-    @kernel(mode="by_address", name=key, negative=False)
+    @kernel(mode="by_address", name=key)
     def third_cumulants(parameters, start, mean, cumulant, derivative):
         fill(fields(parameters, start + mean.shape[0]), start, mean, cumulant, derivative)
 
@@ -228,7 +227,7 @@ def _third_cumulants(fields, fill, key):
 
 
 def _draws(fields, fill, key):
-    @kernel(mode="by_address", name=key, negative=False)
+    @kernel(mode="by_address", name=key)
     def draws(parameters, start, b, a, u, out, scratch):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, u, out, scratch)
@@ -421,7 +420,7 @@ def compiled_if_large(class_, name):
 def _suits(prior, b, a):
     """Whether tilts are many, and as kernels take them."""
     large = LARGE_QUADRATURE if hasattr(prior, "lower") else LARGE
-    if not isinstance(b, np.ndarray) or b.size < large or numba.config.DISABLE_JIT:
+    if not isinstance(b, np.ndarray) or b.size < large or is_disabled():
         return False
     dtypes = {b.dtype, *(np.asarray(field).dtype for field in prior)}
     dtypes |= {a.dtype} if isinstance(a, np.ndarray | np.generic) else set()

@@ -6,12 +6,10 @@ vector of a loop is moved so that it ends with the group: results are computed t
 overlaps the one before it, and left out of sums.
 """
 
-from llvmlite import ir
-from numba.core import cgutils, types
-
 from fastmf._jit.intrinsics import in_all_lanes
 from fastmf._jit.kernel import emitted
-from fastmf._jit.vectors import INT32, INT64, Vectors, integer
+from fastmf._jit.lazily import cgutils, ir, types
+from fastmf._jit.vectors import Vectors, int32, integer
 
 # Groups are small: the widest vectors would be used less often.
 GROUP_VECTOR_BYTES = 32
@@ -125,7 +123,7 @@ class _Loops:
         for at, n_before in self._positions():
             value = term(builder, *self._load(at))
             if n_lanes > 1:
-                numbers = ir.Constant(ir.VectorType(INT64, n_lanes), list(range(n_lanes)))
+                numbers = ir.Constant(ir.VectorType(ir.IntType(64), n_lanes), list(range(n_lanes)))
                 before = in_all_lanes(builder, n_before, n_lanes)
                 is_new = builder.icmp_signed(">=", numbers, before)
                 value = builder.select(is_new, value, self.vectors.zeros())
@@ -136,5 +134,5 @@ class _Loops:
             halves = (range(k, k + n_lanes) for k in (0, n_lanes))
             total = builder.fadd(*(self.vectors.shuffled(total, total, half) for half in halves))
             if n_lanes == 1:
-                total = builder.extract_element(total, ir.Constant(INT32, 0))
+                total = builder.extract_element(total, int32(0))
         return total

@@ -18,11 +18,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba.core import cgutils, types
 
+from fastmf._jit.argument_types import Float64, argument_types
 from fastmf._jit.arrays import array_at
 from fastmf._jit.intrinsics import fma, gathered, row, scatter, widest_vectors
 from fastmf._jit.kernel import REORDER, address_of, calls, compilable, emitted, kernel
+from fastmf._jit.lazily import cgutils, types
 from fastmf.special import (
     INVERSE_LN2,
     clip,
@@ -365,7 +366,7 @@ def address_per_unit(n):
 @cache
 def block_address():
     """Address of the compiled `integrate_block`."""
-    return address_of(_integrate_block, types.Array(types.float64, 1, "C"), types.int64)
+    return address_of(_integrate_block, *argument_types(float, Float64[1], int))
 
 
 @kernel(mode="by_address", views=True)

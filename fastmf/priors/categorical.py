@@ -33,6 +33,8 @@ from fastmf.special import constant, exp, log
 
 # Exponentials of smaller numbers can be summed without a shift.
 MAX_UNSHIFTED = 60.0
+# Field of states that no row has: their weight is the smallest number of single precision.
+UNSEEN_FIELD = -87.0
 # Labels beyond are taken for a mistake in the data.
 MAX_STATES = 2**16
 
@@ -358,7 +360,8 @@ class Categorical(_Fields):
         X : integer array of shape (n_samples, n_groups)
             Labels; negative ones are missing.
         sizes : int or int array of shape (n_groups,), optional
-            States of each group. Default: as many in every group as the largest label requires.
+            States of each group. Default: as many as its largest label requires, of which those
+            that no row has get a negligible weight, 1e-38.
         pseudocount : float, default 1.0
             Added to the count of each state.
 
@@ -367,31 +370,38 @@ class Categorical(_Fields):
         Categorical
             The fields have mean zero in each group.
         """
-        if sizes is None:
-            largest = np.nanmax(X, initial=1)
-            if not largest < MAX_STATES:
-                raise ValueError(f"X must hold labels below {MAX_STATES}, got {largest:g}.")
-            sizes = int(largest) + 1
+        dtype, found = np.float32 if X.dtype == np.float32 else np.float64, sizes is None
+        if found:
+            sizes = np.fmax.reduce(X, axis=0, initial=1)
+            if not sizes.max(initial=1) < MAX_STATES:
+                raise ValueError(f"X must hold labels below {MAX_STATES}, got {sizes.max():g}.")
+            sizes = sizes.astype(np.int64) + 1
         sizes = real_array("sizes", sizes)
         if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (X.shape[1],)):
             raise TypeError(f"sizes must be an integer or one for each group, got {sizes!r:.60}.")
-        sizes = np.broadcast_to(sizes, X.shape[1])
-        dtype = np.float32 if X.dtype == np.float32 else np.float64
-        return cls([np.zeros(size, dtype) for size in sizes]).refit(X, pseudocount=pseudocount)
+        fields = [np.zeros(size, dtype) for size in np.broadcast_to(sizes, X.shape[1])]
+        for field, column in zip(fields, X.T, strict=True):
+            seen = np.isin(np.arange(len(field)), column)
+            field[~seen & found & seen.any()] = UNSEEN_FIELD
+        return cls(fields).refit(X, pseudocount=pseudocount)
 
     def refit(self, X, *, pseudocount=1.0):
-        """The same groups with the frequencies of data, labels or flat values."""
+        """The same groups with the frequencies of labels or flat values.
+
+        States of negligible weight get no pseudocount.
+        """
         X = X if is_sparse(X) else np.asarray(X)
-        counts = np.full(len(self.state), number("pseudocount", pseudocount, 0, np.inf, below=True))
+        pseudocount = number("pseudocount", pseudocount, 0, np.inf, below=True)
+        top = np.repeat(np.maximum.reduceat(self.field, self.starts), self.sizes)
+        counts = np.where(self.field - top < UNSEEN_FIELD / 2, np.exp(UNSEEN_FIELD), pseudocount)
         for block in row_blocks(X):
             x = X[block].toarray() if is_sparse(X) else X[block]
             x = x if x.shape[-1] == len(self.state) else self.one_hot(x)
             counts += np.nansum(x, axis=0, dtype=np.float64)
         if not (counts > 0).all():
             raise ValueError("Categorical: a state never occurs; pass a positive pseudocount.")
-        field = np.log(counts)
-        field -= np.repeat(np.add.reduceat(field, self.starts) / self.sizes, self.sizes)
-        return self._replace(field=field.astype(floating_type(x)))
+        field = np.where(np.isneginf(self.field), self.field, np.log(counts))
+        return self._replace(field=field.astype(floating_type(x))).project()
 
 
 REGISTRY["categorical"] = Categorical

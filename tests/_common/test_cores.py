@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numba
 import pytest
+from numba.np.ufunc import parallel
 
 import fastmf
 from fastmf._common import cores
@@ -85,12 +86,13 @@ def test_the_default_number_of_threads(monkeypatch):
     monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
     monkeypatch.setattr(workers, "n_cores", lambda: 3)
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
+    monkeypatch.setattr(parallel, "_is_initialized", False)
     monkeypatch.setattr(numba, "get_num_threads", lambda: 8)
     assert workers.default_threads() == 3
     assert workers.workers_for(100, 10**9) == 3
     assert workers.workers_for(100, 10**9, 5) == 5
     # By set_num_threads, which starts Numba's threads.
-    monkeypatch.setattr(workers.numbas_threads, "_is_initialized", True)
+    monkeypatch.setattr(parallel, "_is_initialized", True)
     monkeypatch.setattr(numba, "get_num_threads", lambda: 6)
     assert workers.default_threads() == 6
     monkeypatch.setattr(numba, "get_num_threads", lambda: 8)

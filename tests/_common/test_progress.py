@@ -1,5 +1,6 @@
 """Signs of progress of long calculations."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -58,3 +59,25 @@ def test_a_loop_that_is_left_ends_what_followed_it(capsys):
             break
     shown = capsys.readouterr().err
     assert "100/100" not in shown and shown.endswith("\n")
+
+
+@pytest.mark.parametrize("before", ["sys.stderr = None", "os.close(2)"])
+def test_progress_without_a_stderr(before):
+    """tqdm's bar, and lines where it is not installed."""
+    code = f"""
+import os, sys
+from fastmf._common.progress import followed, reported
+{before}
+assert list(followed(range(3), "steps", True)) == [0, 1, 2]
+sys.modules["tqdm"] = None
+from fastmf._common import progress
+progress.SECONDS = 0
+assert list(followed(range(3), "steps", True)) == [0, 1, 2]
+reported(True)(0, 1.0)
+print("done", flush=True)
+os._exit(0)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert found.stdout.strip() == "done"

@@ -11,7 +11,9 @@ from fastmf._jit.argument_types import (
     Real,
     Workers,
     argument_types,
+    numba_type,
     placeholder,
+    type_of,
 )
 
 
@@ -36,19 +38,40 @@ def an_instance(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_types_are_those_of_instances(dtype):
     (found,) = argument_types(dtype, Rows)
-    assert found == numba.typeof(an_instance(dtype))
-    assert found != numba.typeof(an_instance(np.float16 if dtype == np.float32 else np.float32))
+    assert found == type_of(an_instance(dtype))
+    assert numba_type(found) == numba.typeof(an_instance(dtype))
+    assert found != type_of(an_instance(np.float16 if dtype == np.float32 else np.float32))
 
 
 def test_types_of_tuples_and_arrays():
     given = np.zeros((1, 1)), (np.zeros(1), 1), True, np.zeros(1, np.int64)
     found = argument_types(float, Real[2], (Real[1], int), bool, Int64[1])
-    assert found == tuple(map(numba.typeof, given))
+    assert found == tuple(map(type_of, given))
+    assert tuple(map(numba_type, found)) == tuple(map(numba.typeof, given))
+
+
+VALUES = [
+    *(True, 3, 2.5, np.float32(1), np.int32(1), np.uint64(1), np.bool_(True), (1, (2.0, True))),
+    *(np.zeros((2, 3), order="F"), np.zeros((4, 4))[::2], np.zeros(4, np.int8)[::2], np.zeros(())),
+    *(np.zeros((0, 2), bool), np.zeros(3, np.int64).view(np.uint64)),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_types_of_values_are_those_of_numba(value):
+    assert numba_type(type_of(value)) == numba.typeof(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["text", None, 1j, np.zeros(2, ">f8"), (1, "text"), np.zeros(1, "M8[s]")]
+)
+def test_other_values_have_no_type(value):
+    assert type_of(value) is None
 
 
 def test_placeholders_are_of_these_types_and_of_no_size():
     found = placeholder(np.dtype(np.float32), Rows, n_workers=3)
-    assert (numba.typeof(found),) == argument_types(np.float32, Rows)
+    assert (type_of(found),) == argument_types(np.float32, Rows)
     assert found.memory.state.shape == (3, 0, 0) and found.found.shape == (0,)
     assert found.span == (0, 0.0) and (found.tol, found.size) == (0, 0)
     assert placeholder(np.dtype(float), (int, Int64[2]))[1].shape == (0, 0)

@@ -6,7 +6,6 @@ Here a function that is decorated anew stands for the same function in another p
 import compileall
 import errno
 import json
-import multiprocessing
 import os
 import pickle
 import shutil
@@ -17,12 +16,11 @@ import time
 from pathlib import Path
 
 import forks
-import numba
 import pytest
 from numba.core import event
 
 import fastmf
-from fastmf._jit import cache
+from fastmf._jit import cache, library
 from fastmf._jit.kernel import kernel
 
 PACKAGE = Path(fastmf.__file__).parent
@@ -40,15 +38,14 @@ def use(value=3):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "FOLDER", tmp_path / "cache")
-    monkeypatch.setattr(cache, "_MINE", set())
-    monkeypatch.setattr(cache, "POLL_SECONDS", (0.01, 0.02))
-    cache.FOLDER.mkdir()
-    return cache.FOLDER
+    path = tmp_path / "cache"
+    path.mkdir()
+    monkeypatch.setattr(cache, "folder", lambda: path)
+    return path
 
 
 def names(folder):
-    """Suffixes of the files in a folder: of code, of claims, of what is being written."""
+    """Suffixes of the files in a folder: of code, of what is being written."""
     return sorted(path.suffix for path in folder.iterdir())
 
 
@@ -59,23 +56,6 @@ def file(folder):
     (path,) = folder.iterdir()
     path.rename(folder.parent / "kept")
     return path
-
-
-@pytest.fixture
-def claim(file):
-    return file.with_suffix(".claim")
-
-
-@pytest.fixture
-def other():
-    """A process that is alive, and is not this one."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield process
-        process.kill()
-
-
-def claim_text(pid, node=None):
-    return f"{pid} {node or cache.platform.node()}"
 
 
 # --- one process after another --------------------------------------------------------------------
@@ -101,7 +81,7 @@ def digested(content):
         lambda content: content[:-1],
         lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
         lambda content: bytes(len(content)),
-        lambda content: bytes(cache.DIGEST_SIZE) + content[cache.DIGEST_SIZE :],
+        lambda content: bytes(cache.DIGEST_BYTES) + content[cache.DIGEST_BYTES :],
         lambda content: digested(b""),
         lambda content: digested(b"cno_such_module\nname\n."),
         lambda content: digested(pickle.dumps((1, 2))),
@@ -124,142 +104,8 @@ def test_a_folder_in_the_place_of_a_file(folder, file):
     assert names(folder) == [".nbc"]
 
 
-# --- claims ---------------------------------------------------------------------------------------
-
-
-def test_the_claim_is_there_while_code_is_compiled(folder):
-    seen = []
-
-    class Look(event.Listener):
-        def on_start(self, event):
-            seen.extend(path.read_text() for path in folder.glob("*.claim"))
-
-        def on_end(self, event):
-            pass
-
-    with event.install_listener("numba:compile", Look()):
-        use()
-    assert seen == [claim_text(os.getpid())]
-    assert names(folder) == [".nbc"]
-
-
-def test_a_process_waits_for_another_and_loads_its_code(folder, file, claim, other):
-    claim.write_text(claim_text(other.pid))
-    timer = threading.Timer(0.3, lambda: (folder.parent / "kept").rename(file))
-    timer.start()
-    start = time.monotonic()
-    assert use() == (6, 1)
-    assert time.monotonic() - start >= 0.25
-    timer.join()
-    assert claim.exists()  # it is the other's
-
-
-def test_a_process_that_finds_no_code_after_the_wait_compiles(folder, claim, other):
-    claim.write_text(claim_text(other.pid))
-    timer = threading.Timer(0.2, claim.unlink)
-    timer.start()
-    assert use() == (6, 0)
-    timer.join()
-    assert names(folder) == [".nbc"]
-
-
-def test_no_process_waits_for_ever(folder, claim, other, monkeypatch):
-    monkeypatch.setattr(cache, "WAIT_SECONDS", 0.2)
-    claim.write_text(claim_text(other.pid))
-    assert use() == (6, 0)
-    assert names(folder) == [".claim", ".nbc"]
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no harmless signal")
-def test_a_killed_process_is_not_waited_for(folder, claim, other):
-    claim.write_text(claim_text(other.pid))
-    other.kill()
-    other.wait()
-    start = time.monotonic()
-    assert use() == (6, 0)
-    assert time.monotonic() - start < 10
-    assert names(folder) == [".nbc"]
-
-
-def test_an_earlier_process_of_the_same_number_is_not_waited_for(folder, claim):
-    claim.write_text(claim_text(os.getpid()))
-    assert use() == (6, 0)
-    assert names(folder) == [".nbc"]
-
-
-@pytest.mark.parametrize("age", [1000, -1000])
-@pytest.mark.parametrize("node", [None, "elsewhere"])
-def test_a_claim_that_is_too_old_is_not_respected(folder, claim, other, age, node):
-    # The clocks of machines that share a folder differ, and one may be far ahead.
-    claim.write_text(claim_text(other.pid, node))
-    then = time.time() - age
-    os.utime(claim, (then, then))
-    assert use() == (6, 0)
-    assert names(folder) == [".nbc"]
-
-
-UNREADABLE = [b"", b"12", b"\xff\xfe\x00", b"one two", b"9" * 40 + b" here", b"-1 here", b"0 here"]
-
-
-@pytest.mark.parametrize("content", UNREADABLE)
-def test_an_unreadable_claim_counts_until_it_is_too_old(folder, claim, monkeypatch, content):
-    monkeypatch.setattr(cache, "CLAIM_SECONDS", 0.3)
-    monkeypatch.setattr(cache.platform, "node", lambda: "here")
-    claim.write_bytes(content)
-    assert use() == (6, 0)
-    assert names(folder) == [".nbc"]
-
-
-def test_a_claim_that_cannot_be_removed_is_passed_over(folder, claim):
-    claim.mkdir()
-    then = time.time() - 1000
-    os.utime(claim, (then, then))
-    assert use() == (6, 0)
-    assert names(folder) == [".claim", ".nbc"]
-
-
-def test_only_one_takes_over_from_a_dead_process(folder, claim):
-    claim.write_text(claim_text(os.getpid()))
-    path = claim.with_suffix(".nbc")
-    assert [cache._claim(path) for _ in range(2)] == [False, True]
-    cache._MINE.clear()  # as another process sees it, which is not the one of that number
-    claim.write_text(claim_text(os.getppid()))
-    assert [cache._claim(path) for _ in range(3)] == [False] * 3
-
-
-def test_claims_are_renewed_while_a_process_is_at_work(folder):
-    outer, inner = folder / "outer.nbc", folder / "inner.nbc"
-    assert cache._claim(outer)
-    old = outer.with_suffix(".claim")
-    then = time.time() - 50
-    os.utime(old, (then, then))
-    assert cache._claim(inner)
-    assert time.time() - old.stat().st_mtime < 10
-
-
-def test_another_process_may_be_done_between_look_and_claim(folder, file, monkeypatch):
-    claim_really = cache._claim
-
-    def claim_late(path):
-        (folder.parent / "kept").rename(file)
-        return claim_really(path)
-
-    monkeypatch.setattr(cache, "_claim", claim_late)
-    assert use() == (6, 1)
-    assert names(folder) == [".nbc"]
-
-
 def interrupt(*args, **options):
     raise KeyboardInterrupt
-
-
-def test_an_interrupt_leaves_no_claim(folder, monkeypatch):
-    function = kernel(twice)
-    monkeypatch.setattr(function._compiler, "compile", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        function(3)
-    assert names(folder) == []
-    assert use() == (6, 0)
 
 
 @pytest.mark.parametrize("where", ["_rebuild", "_reduce"])
@@ -272,48 +118,6 @@ def test_an_interrupt_in_reading_or_writing_leaves_nothing(folder, monkeypatch, 
             use()
     assert names(folder) == ([".nbc"] if where == "_rebuild" else [])
     assert use()[0] == 6
-
-
-def test_what_cannot_be_compiled_leaves_no_claim(folder):
-    @kernel
-    def wrong(x):
-        return x.no_such_thing
-
-    for _ in range(2):
-        with pytest.raises(numba.TypingError):
-            wrong(3)
-    assert names(folder) == []
-
-
-def test_a_claim_of_a_function_is_not_given_up_with_that_of_another(folder):
-    assert cache._claim(folder / "tests.twice-0.nbc")
-    cache.Cache(kernel(twice)).give_up()
-    assert names(folder) == [".claim"]
-
-
-def test_nothing_is_left_at_exit(folder):
-    for name in ("a.nbc", "b.nbc"):
-        assert cache._claim(folder / name)
-    cache._release_all()
-    assert names(folder) == []
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_does_not_release_the_claims_of_its_parent():
-    path = cache.FOLDER / "no_function.nbc"  # the hook at a fork knows the module's own set
-    assert cache._claim(path)
-    try:
-        child = multiprocessing.get_context("fork").Process(target=cache._release_all)
-        child.start()
-        child.join()
-        assert child.exitcode == 0 and path.with_suffix(".claim").exists()
-    finally:
-        cache._release(path)
-    assert not path.with_suffix(".claim").exists()
-
-
-# --- folders that fail ----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -349,27 +153,12 @@ def test_a_folder_that_becomes_read_only(folder, read_only, code):
 
 def test_a_read_only_folder_serves_if_there_is_code_in_it(tmp_path, monkeypatch, read_only):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = cache._cache_folder()
+    folder = cache.folder.__wrapped__()
     assert folder.parent == tmp_path / "fastmf"
     read_only()
-    assert cache._cache_folder() is None
+    assert cache.folder.__wrapped__() is None
     os.close(os.open(folder / "code.nbc", os.O_CREAT | os.O_WRONLY))
-    assert cache._cache_folder() == folder
-
-
-@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOLCK, errno.EPERM, errno.EIO])
-def test_without_claims_code_is_kept_all_the_same(folder, monkeypatch, code):
-    open_really = Path.open
-
-    def open_without_claims(self, mode="r", *args, **options):
-        if "x" in mode:
-            raise OSError(code, os.strerror(code))
-        return open_really(self, mode, *args, **options)
-
-    monkeypatch.setattr(Path, "open", open_without_claims)
-    assert use() == (6, 0)
-    assert use() == (6, 1)
-    assert names(folder) == [".nbc"]
+    assert cache.folder.__wrapped__() == folder
 
 
 def test_a_full_disk_leaves_nothing_half_written(folder, monkeypatch):
@@ -416,7 +205,7 @@ def test_a_folder_that_is_removed_while_code_is_compiled(folder):
 def test_a_relative_folder_stays_where_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NUMBA_CACHE_DIR", "here")
-    assert cache._cache_folder().is_relative_to(tmp_path / "here")
+    assert cache.folder.__wrapped__().is_relative_to(tmp_path / "here")
 
 
 # --- one folder for each version ------------------------------------------------------------------
@@ -426,7 +215,7 @@ import sys, numpy as np, fastmf as mf
 from fastmf._jit import cache
 
 prior = mf.Bernoulli(np.zeros(1 << 15))  # for so many units the compiled functions are called
-print(prior.moments(np.zeros(1 << 15), np.zeros(1 << 15))[0][0], cache.FOLDER, mf.__file__)
+print(prior.moments(np.zeros(1 << 15), np.zeros(1 << 15))[0][0], cache.folder(), mf.__file__)
 """
 
 
@@ -490,15 +279,15 @@ def test_another_version_does_not_run_the_code_of_the_first(tmp_path, tree, form
     assert [float(mean) for mean, *_ in words] == [0.5, 0.25]
     first, second = (Path(folder).name for _, folder, _ in words)
     # In this process, with another seed of hashes.
-    assert [cache._fingerprint(package) for package in packages] == [first, second, second]
-    assert first != second and first.startswith(f"{fastmf.__version__}-")
+    digests = [library.digest_of_sources(package) for package in packages]
+    assert first != second and digests[0] != digests[1] == digests[2]
 
 
 def test_what_cannot_be_read_is_not_kept(monkeypatch):
-    monkeypatch.setattr(cache, "_content", lambda finder, name: None)
-    assert cache._cache_folder() is None
-    monkeypatch.setattr(cache, "iter_modules", lambda path: [])
-    assert cache._cache_folder() is None
+    monkeypatch.setattr(library, "_content", lambda finder, name: None)
+    assert cache.folder.__wrapped__() is None
+    monkeypatch.setattr(library, "iter_modules", lambda path: [])
+    assert cache.folder.__wrapped__() is None
 
 
 @pytest.mark.parametrize("name", ["OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE"])
@@ -652,7 +441,7 @@ def test_loading_imports_nothing_that_only_compilation_needs(tmp_path):
 def test_twelve_processes_on_an_empty_cache(tmp_path):
     results, n_compiled, left = at_once(tmp_path, MODULE, 6)
     assert results == {48}
-    assert n_compiled == 2
+    assert 2 <= n_compiled <= 24
     assert left == [".nbc"] * 2
 
 
@@ -663,16 +452,6 @@ def test_a_cache_that_is_removed_again_and_again(tmp_path):
             shutil.rmtree(cache, ignore_errors=True)
             time.sleep(0.02)
 
-    results, n_compiled, left = at_once(tmp_path, MODULE, 4, n_processes=1, meanwhile=remove)
+    results, n_compiled, _ = at_once(tmp_path, MODULE, 4, n_processes=1, meanwhile=remove)
     assert results == {48}
     assert 2 <= n_compiled <= 8
-    assert ".claim" not in left
-
-
-@needs_fork
-@pytest.mark.slow
-def test_sixty_four_processes_solve_on_an_empty_cache(tmp_path):
-    results, n_compiled, left = at_once(tmp_path, TAP, 16, n_processes=4)
-    assert len(results) == 1
-    assert set(left) == {".nbc"}
-    assert n_compiled == len(left)

@@ -16,6 +16,7 @@ from numba.core import event
 
 import fastmf
 from fastmf._jit import cache, messages
+from fastmf._jit.lazily import activate
 from fastmf._jit.messages import announced, seconds_compiling
 
 # Stands for the second after which a user is told.
@@ -27,6 +28,7 @@ def short_delay(monkeypatch):
     monkeypatch.setattr(messages, "SILENT_SECONDS", DELAY)
     monkeypatch.delenv("FASTMF_QUIET", raising=False)
     messages._WATCH.start_anew()
+    activate()
 
 
 def compiling(seconds, kernel=None, kind="numba:compile", inside=lambda: None):
@@ -43,7 +45,7 @@ def test_the_user_is_told_while_code_is_compiled(capsys, caplog):
     line = capsys.readouterr().err
     assert said == [""]
     assert line.startswith("fastmf: compiling kernels for fastmf.kernels.new, which takes")
-    assert str(cache.FOLDER.parent) in line
+    assert str(cache.folder().parent) in line
     assert [f"fastmf: {r.getMessage()}\n" for r in caplog.records] == [line]
 
 
@@ -103,14 +105,9 @@ def test_training_is_told_of_though_a_solver_has_been(capsys):
 
 
 def test_without_a_folder_for_the_cache_no_such_promise_is_made(monkeypatch, capsys):
-    monkeypatch.setattr(cache, "FOLDER", None)
+    monkeypatch.setattr(cache, "folder", lambda: None)
     compiling(2 * DELAY)
     assert "in every process" in capsys.readouterr().err
-
-
-def test_a_process_that_waits_says_so(capsys):
-    compiling(2 * DELAY, kind=cache.WAIT)
-    assert "waiting for another process that compiles kernels" in capsys.readouterr().err
 
 
 def test_nothing_is_said_of_what_users_compile(capsys):
@@ -140,61 +137,6 @@ def test_without_stderr_all_goes_on(monkeypatch, closed, recwarn):
     monkeypatch.setattr(sys, "stderr", stream if closed else None)
     compiling(2 * DELAY)
     assert recwarn.list == []
-
-
-def test_the_garbage_collector_rests_while_code_is_compiled():
-    states = []
-    assert gc.isenabled()
-    compiling(0, inside=lambda: compiling(0, inside=lambda: states.append(gc.isenabled())))
-    assert states == [False] and gc.isenabled()
-    with pytest.raises(KeyboardInterrupt):
-        compiling(0, inside=lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert gc.isenabled()
-    # While a process waits, other threads go on.
-    compiling(0, kind=cache.WAIT, inside=lambda: states.append(gc.isenabled()))
-    assert states == [False, True]
-
-
-@pytest.fixture
-def nothing_frozen():
-    """As in a program of a user, who froze nothing; `tests/conftest.py` did."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
-
-
-def test_what_compilation_leaves_is_not_searched_at_once(nothing_frozen):
-    objects, collections = [], []
-
-    def inside():
-        objects.extend([] for _ in range(100_000))
-
-    def count(phase, info):
-        collections.append(info["generation"])
-
-    gc.callbacks.append(count)
-    try:
-        compiling(0, inside=inside)
-        compiling(0)
-    finally:
-        gc.callbacks.remove(count)
-    assert collections == [] and gc.get_freeze_count() == 0
-
-
-def test_objects_that_were_frozen_stay_frozen():
-    gc.freeze()  # and they stay frozen after this test: see `tests/conftest.py`
-    n_frozen = gc.get_freeze_count()
-    compiling(0)
-    assert gc.get_freeze_count() > n_frozen // 2  # some of them are freed meanwhile
-
-
-def test_a_collector_that_was_off_stays_off():
-    gc.disable()
-    try:
-        compiling(0)
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
 
 
 def lines_of_numba(caplog):

@@ -14,20 +14,15 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pytest
-from numba.core import cgutils, event, ssa, types
-from numba.core.base import BaseContext
-from numba.core.codegen import JITCodeLibrary
+from numba.core import cgutils, event, types
 from numba.core.compiler import CompileResult, DefaultPassBuilder, Flags
-from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
-from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import infer_global, make_intrinsic_template
-from numba.np.arrayobj import populate_array
 
-from fastmf._jit.compiler import NOT_NEEDED
 from fastmf._jit.kernel import kernel
+from fastmf._jit.passes import NOT_NEEDED
 
 PRIVATE_OPTIONS = ("no_cpython_wrapper", "no_cfunc_wrapper", "forceinline", "_nrt")
 
@@ -53,18 +48,6 @@ def test_passes_that_are_left_out_have_these_names():
     state = SimpleNamespace(func_ir=None, flags=Flags())
     passes = DefaultPassBuilder.define_nopython_pipeline(state).passes
     assert {pass_.name() for pass_, _ in passes} > NOT_NEEDED
-
-
-@pytest.mark.parametrize(
-    "owner, name",
-    [
-        *((BaseContext, "refresh"), (BaseFunction, "get_call_type"), (PostProcessor, "run")),
-        *((ssa, "_run_block_rewrite"), (ssa, "_logger")),
-        *((JITCodeLibrary, "_optimize_functions"), (JITCodeLibrary, "_optimize_final_module")),
-    ],
-)
-def test_functions_that_are_replaced_have_these_names(owner, name):
-    assert hasattr(owner, name)
 
 
 def test_a_library_knows_the_address_of_the_wrapper_for_c():
@@ -152,7 +135,6 @@ def _twice(x):
 @pytest.mark.parametrize(
     "function, names",
     [
-        (populate_array, ("array", "data", "shape", "strides", "itemsize", "meminfo")),
         (cgutils.raw_memcpy, ("builder", "dst", "src", "count", "itemsize")),
         (cgutils.unpack_tuple, ("builder", "tup")),
         (cgutils.for_range, ("builder", "count")),

@@ -2,13 +2,14 @@
 
 import threading
 import time
+from concurrent.futures import wait
 
 import numpy as np
 import pytest
 
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import kernel
-from fastmf._threads.pool import DONE, GIVEN, N_FLAGS, Pool, _Job, watch
+from fastmf._threads.pool import Pool
 
 TIMEOUT = 60
 
@@ -59,21 +60,6 @@ def test_a_failure_reaches_the_caller_when_all_have_ended(of_caller):
     assert ended == [True]
 
 
-def test_nobody_waits_for_a_worker_that_has_not_begun():
-    pool = Pool()
-    pool.run(lambda: None, (), 2)
-    (worker,) = pool._idle
-    busy = threading.Event()
-    worker.jobs.put((1, type("Job", (), {"run": lambda self: busy.wait(TIMEOUT)})()))
-    time.sleep(0.05)  # the worker is at it now
-    calls = []
-    pool.run(lambda: calls.append(1), (), 2)
-    assert calls == [1]
-    busy.set()
-    pool.run(lambda: calls.append(1), (), 2)
-    assert len(calls) in (2, 3)
-
-
 def test_callers_in_several_threads_share_the_pool():
     pool, sums = Pool(), []
 
@@ -91,43 +77,26 @@ def test_callers_in_several_threads_share_the_pool():
     assert sums == [300 * 299 // 2] * 120
 
 
-def test_a_watch_ends_with_a_change_or_when_its_time_is_over():
-    flags = np.zeros(N_FLAGS, np.int64)
-    assert not watch(flags, -1, GIVEN, 0, 100, 0)
-    assert flags[DONE] == 0
-    flags[GIVEN] = 3
-    assert watch(flags, 2, GIVEN, 0, 100, 5)
-    assert flags[DONE] == 2
-
-
-class Interrupted:
-    """A lock at which the first to wait is interrupted."""
-
-    def __init__(self, lock):
-        self.lock, self.n_waits = lock, 0
-
-    def __enter__(self):
-        self.n_waits += 1
-        if self.n_waits == 1:
-            raise KeyboardInterrupt
-        self.lock.acquire()
-
-    def __exit__(self, *error):
-        self.lock.release()
-
-    def release(self):
-        self.lock.release()
+def test_nobody_waits_for_a_worker_that_has_not_begun(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    pool, begun, end = Pool(), threading.Event(), threading.Event()
+    pool._threads.submit(lambda: begun.set() or end.wait(TIMEOUT))
+    assert begun.wait(TIMEOUT)  # the only worker is at it now
+    calls = []
+    pool.run(lambda: calls.append(1), (), 2)
+    assert calls == [1]
+    end.set()
 
 
 def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
     caller, barrier, ended = threading.current_thread(), threading.Barrier(3), []
-    interrupted, make = [], _Job.__init__
+    stopped, waits = [], []
 
-    def with_interrupt(job, *arguments):
-        make(job, *arguments)
-        if not interrupted:
-            job.running = Interrupted(job.running)
-            interrupted.append(job)
+    def interrupted_once(calls):
+        waits.append(1)
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+        wait(calls)
 
     def work():
         barrier.wait(TIMEOUT)
@@ -136,10 +105,7 @@ def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
             ended.append(True)
 
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(_Job, "__init__", with_interrupt)
-    pool = Pool()
+    monkeypatch.setattr("fastmf._threads.pool.wait", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
-        pool.run(work, (), 3)
-    assert ended == [True, True] and interrupted[0].running.n_waits == 2
-    pool.run(work, (), 3)
-    assert ended == [True] * 4
+        Pool().run(work, (), 3, lambda: stopped.append(True))
+    assert ended == [True, True] and stopped and len(waits) == 2

@@ -77,3 +77,28 @@ def test_letters_that_are_not_known(family, tmp_path):
     np.testing.assert_array_equal(found.X[1], [1, 2, 3, 4, 1, 2])
     conditional = mf.PottsMachine.load(machine_file).conditional_proba([[1, 2, 3, 4, 1, 0]])
     assert found.X[0, 5] == conditional[0, -5:].argmax() == 3  # pairs with A: 4 - 1
+
+
+def test_cells_that_are_there_stay_as_they_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(0).normal(size=(40, 2)).round(3) + [1700001087.86, 0.5]
+    lines = [f"{a:.2f},{b!r}" for a, b in rows.tolist()]
+    (tmp_path / "t.csv").write_text("\n".join(["time,x", *lines]) + "\n")
+    train = ["train", "rbm", "t.csv", "--visible", "gaussian", "--hidden-units", "2", "--epochs"]
+    assert main([*train, "1", "--output", "m.npz"]) == 0
+    lines[3] = lines[3].partition(",")[0] + ","
+    (tmp_path / "u.csv").write_text("\n".join(["time,x", *lines]) + "\n")
+    assert main(["impute", "m.npz", "u.csv", "--output", "v.csv"]) == 0
+    written = (tmp_path / "v.csv").read_text().splitlines()[1:]
+    assert [float(line.split(",")[0]) for line in written] == [
+        float(line.split(",")[0]) for line in lines
+    ]
+    assert written[5].split(",")[0] == str(float(lines[5].split(",")[0]))
+
+
+def test_an_output_that_is_a_link_of_the_input_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("a,b\n1,0\n0,1\n")
+    (tmp_path / "v.csv").hardlink_to(tmp_path / "t.csv")
+    assert main(["impute", "m.npz", "t.csv", "--output", "v.csv"]) == 1
+    assert "would replace a file that is read" in capsys.readouterr().err

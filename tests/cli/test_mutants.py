@@ -29,7 +29,8 @@ def test_mutations_are_differences_of_energies(family, tmp_path, capsys):
         )
     best = max(rows, key=lambda row: float(row["effect"]))
     said = capsys.readouterr().out
-    assert f"largest change: {best['from']}{best['site']}{best['to']} " in said
+    number = best["residue"] or f"(column {best['column']})"
+    assert f"largest change: {best['from']}{number}{best['to']} " in said
 
 
 def test_a_name_goes_up_to_the_slash(family, tmp_path, monkeypatch, capsys):
@@ -38,6 +39,18 @@ def test_a_name_goes_up_to_the_slash(family, tmp_path, monkeypatch, capsys):
     assert main(["mutants", str(family[0]), "x.fasta", "--sequence", "s1"]) == 0
     assert "mutations of s1/1-6" in capsys.readouterr().out
     assert main(["mutants", str(family[0]), "x.fasta", "--sequence", "s"]) == 1
+
+
+@pytest.mark.parametrize(("title", "first"), [("s1/24-30", 24), ("s1", 1)])
+def test_residues_have_the_numbers_of_the_title(family, tmp_path, monkeypatch, title, first):
+    """Gaps have none, and inserts, which a machine has no column for, count."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.fasta").write_text(f">{title}\nACg-UAA\n>s2\nAC.GUAC\n")
+    assert main(["mutants", str(family[0]), "x.fasta", "-o", "m.csv"]) == 0
+    with open("m.csv", newline="") as file:
+        found = dict.fromkeys((row["site"], row["residue"]) for row in csv.DictReader(file))
+    expected = [str(first), str(first + 1), "", *(str(first + k) for k in (3, 4, 5))]
+    assert [residue for _, residue in found] == expected
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_command_shows_progress(few_tasks, capsys, options, total):
     assert main(["warmup", "-j", "2", *options]) == 0
     shown = capsys.readouterr()
     assert f"{total}/{total}" in shown.err
-    assert shown.out.startswith(f"kernels are in {cache.FOLDER}, ")
+    assert shown.out.startswith(f"kernels are in {cache.folder()}, ")
 
 
 def test_without_tqdm_there_are_lines(few_tasks, capsys, monkeypatch):
@@ -105,6 +105,6 @@ def test_a_task_that_fails_gives_a_line():
 def test_bad_arguments(monkeypatch, capsys):
     with pytest.raises(ValueError, match="n_processes"):
         mf.warmup(n_processes=0)
-    monkeypatch.setattr(cache, "FOLDER", None)
+    monkeypatch.setattr(cache, "folder", lambda: None)
     assert main(["warmup"]) == 1
     assert "set NUMBA_CACHE_DIR" in capsys.readouterr().err

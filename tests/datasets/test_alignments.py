@@ -526,3 +526,10 @@ def test_a_pipe_is_said_to_be_one(tmp_path):
         load_alignment(tmp_path / "x.fasta")
     with pytest.raises(ValueError, match="standard input"):
         load_alignment("-")
+
+
+def test_signs_that_are_gaps_in_stockholm_files(tmp_path):
+    (tmp_path / "x.sto").write_text("# STOCKHOLM 1.0\na ~~DEFG\nb AC_EFG\nc ACDE~~\n//\n")
+    found = load_alignment(tmp_path / "x.sto")
+    rows = ["".join(found.alphabet[state] for state in row) for row in found.X]
+    assert rows == ["--DEFG", "AC-EFG", "ACDE--"]

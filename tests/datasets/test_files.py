@@ -5,6 +5,7 @@ import os
 import pickle
 import struct
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -248,7 +249,7 @@ def strangely_compressed(archive):
         ("x.npz", npz(), "holds no arrays"),
         ("x.csv", b"\n\n", "no line of numbers"),
         ("x.csv", b"a,b\n", "no line of numbers"),
-        ("x.csv", b"a,b\n# 1,2\n", "no line of numbers"),
+        ("x.csv", b"a,b\n# 1,2\n", "is no number"),
         ("x.csv", b"1,2\n3\n", "row 2 of numbers has 1 cells, those above 2$"),
         ("x.csv", b"a,b,c\n1,2\n3,4\n", "line of names has 3 cells, the next one 2$"),
         ("x.csv", b"1,2\n3,x\n", "cannot be read"),
@@ -379,3 +380,44 @@ def test_too_little_memory_is_said(tmp_path, monkeypatch, name):
     monkeypatch.setattr(np.lib.format, "read_array", no_memory)
     with pytest.raises(MemoryError, match=rf"{name}: there is not enough memory for its array"):
         read_array(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a,b\n1,2\n#N/A,3\n4,5\n", [[1, 2], [np.nan, 3], [4, 5]]),
+        ("#NUM!,3\n4,5\n6,7\n", [[np.nan, 3], [4, 5], [6, 7]]),
+        (",a,b\n#1,2,3\n#2,3,4\nlast,7,8\n", [[2, 3], [3, 4], [7, 8]]),
+        ("# a comment, of 2 lines\n#\na\tb\n1\t2\n#DIV/0!\t4\n", [[1, 2], [np.nan, 4]]),
+        ("#made by hand\n5\n#N/A\n6\n", [[5], [np.nan], [6]]),
+        ('"101","102"\n0.5,2\n1,1\n', [[0.5, 2], [1, 1]]),
+    ],
+)
+def test_no_row_is_taken_for_a_comment_or_a_name(tmp_path, text, rows):
+    (tmp_path / "x.csv").write_text(text)
+    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), rows)
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n# 3 rows\n4,5\n", "#1,2,3\n#2,3,4\nlast,7,8\n"])
+def test_comments_within_a_table_are_refused(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"cells|is no number"):
+        read_array(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("header", "warns"),
+    [
+        ("1990,2000,2010", True), ("0,1,2", True), ("101,102,103", True), ("0,0,0", False),
+        ("1,0,1", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("whole", [False, True])
+def test_names_that_are_numbers_are_told(tmp_path, header, warns, whole):
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    rows = np.rint(rows) if whole else rows
+    np.savetxt(tmp_path / "x.csv", rows, delimiter=",", header=header, comments="")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert len(read_array(tmp_path / "x.csv")) == 31
+    assert bool(said) == warns and all("in quotes" in str(one.message) for one in said)

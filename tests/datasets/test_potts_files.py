@@ -279,3 +279,12 @@ def test_what_plmc_cannot_hold(tmp_path):
         write_plmc(tmp_path / "x", J, h, alphabet, target="A")
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_plmc(tmp_path / "nowhere" / "x", J, h, alphabet)
+
+
+@pytest.mark.parametrize(
+    ("field", "more"), [(1e39, {}), (1.0, {"frequencies": np.full((2, 5), np.nan)})]
+)
+def test_numbers_that_plmc_s_type_does_not_hold_are_refused(tmp_path, field, more):
+    with pytest.raises(ValueError, match="finite numbers of single precision"):
+        write_plmc(tmp_path / "x", np.zeros((2, 5, 2, 5)), np.full((2, 5), field), "-ACGU", **more)
+    assert not (tmp_path / "x").exists()

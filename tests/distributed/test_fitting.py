@@ -109,3 +109,10 @@ def test_rows_that_are_not_possible():
         mf.GeneralizedRBM(5).fit(lazy, sample_weight=np.ones(230))
     with pytest.raises(ValueError, match="shape"):
         mf.distributed.fit(mf.GeneralizedRBM(5), lazy[:, 0])
+
+
+def test_chunks_of_unknown_sizes_are_refused():
+    X = da.from_array(np.ones((40, 3)), chunks=(10, 3))
+    unknown = X[X[:, 0] > 0]
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        mf.GeneralizedRBM(2, n_epochs=1, random_state=0).fit(unknown)

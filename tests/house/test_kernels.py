@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import fastmf
-from fastmf._jit import cache
+from fastmf._jit import library
 
 PACKAGE = Path(fastmf.__file__).parent
 
-# The files whose text names the cache folder: see `fastmf._jit.cache._fingerprint`.
+# The files whose text names the cache folder: see `fastmf._jit.library.digest_of_sources`.
 WATCHED = {"_jit", "_threads", "special.py", "priors", "kernels"}
 
 
@@ -77,13 +77,13 @@ def unwatched(package):
 
 
 def test_the_cache_reads_all_modules_of_the_watched_rooms():
-    rooms = [PACKAGE / room for room in cache.ROOMS]
+    rooms = [PACKAGE / room for room in library.ROOMS]
     assert {room.name for room in rooms} == {name for name in WATCHED if not name.endswith(".py")}
     files = [*PACKAGE.glob("*.py"), *(file for room in rooms for file in room.rglob("*.py"))]
     parts = (file.relative_to(PACKAGE).with_suffix("").parts for file in files)
     names = {".".join(part for part in path if part != "__init__") for path in parts} - {""}
-    names = {name for name in names if name.rpartition(".")[2] not in cache.NOT_COMPILED}
-    assert names == {name for name, _ in cache._modules(PACKAGE, cache.ROOMS)}
+    names = {name for name in names if name.rpartition(".")[2] not in library.NOT_COMPILED}
+    assert names == {name for name, _ in library.modules_of(PACKAGE, library.ROOMS)}
 
 
 def test_modules_in_folders_of_a_watched_room_are_read(tmp_path):
@@ -91,7 +91,7 @@ def test_modules_in_folders_of_a_watched_room_are_read(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "__init__.py").write_text("")
         (tmp_path / folder / "x.py").write_text(f"name = {folder!r}")
-    modules = dict(cache._modules(tmp_path, ("kernels",)))
+    modules = dict(library.modules_of(tmp_path, ("kernels",)))
     assert list(modules) == ["kernels", "kernels.bp", "kernels.bp.x", "kernels.x"]
     assert modules["kernels.bp.x"] == b"name = 'kernels/bp'"
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastmf.kernels.ep.site_blocks import SiteBlocks, curvature_address, pattern_work
+from fastmf.kernels.ep.site_blocks import SiteBlocks, pattern_work
 from kernel_cases.case import Case, chosen
 
 # Units of the blocks, and units that a pattern may include.
@@ -14,7 +14,7 @@ WIDEST = 12
 MOST_WORKERS = 4
 
 
-def tilt_arguments(size, dtype, rows=None, curvature=None):
+def tilt_arguments(size, dtype, rows=None):
     """Blocks with cavities of which one leaves no proper slab, and some are indefinite."""
     shapes = np.array(SHAPES * max(1, size.n_rows // 50))
     parts = []
@@ -34,14 +34,13 @@ def tilt_arguments(size, dtype, rows=None, curvature=None):
     starts, squares = (np.append(0, np.cumsum(n)) for n in (sizes, sizes**2))
     filled = np.zeros((3, len(linear))), np.zeros(len(precision)), np.zeros((2, len(sizes)))
     blocks = SiteBlocks(starts, squares, largest, prior)
-    curvature = (0, np.zeros(0)) if curvature is None else curvature
-    work = pattern_work(blocks, MOST_WORKERS, len(curvature[1]))
-    return blocks, linear, precision, work, *filled, curvature
+    work = pattern_work(blocks, MOST_WORKERS)
+    return blocks, linear, precision, work, *filled
 
 
 def results(arguments):
     """What is filled, of the blocks whose moments exist, with a row for each block."""
-    blocks, *_, units, covariance, totals, _ = arguments
+    blocks, *_, units, covariance, totals = arguments
     exist = np.isfinite(totals[0])
 
     def rows(values, ends, widest):
@@ -58,16 +57,7 @@ def results(arguments):
     }
 
 
-def curvature_arguments(size, dtype, rows=None):
-    """One block, with the products of which covariances are made."""
-    n = WIDEST * (WIDEST + 3) // 2
-    return tilt_arguments(size, dtype, [3], (curvature_address(), np.zeros(n * n)))
-
-
 CASES = [
     Case("ep.site_blocks.tilt_blocks", "cavities", tilt_arguments, results, {"float64": 1e-8},
          exact=("exist",), large=True, dtypes=("float64",)),
-    Case("ep.site_blocks.tilt_blocks", "curvature", curvature_arguments,
-         lambda arguments: results(arguments) | {"curvature": arguments[-1][1][None]},
-         {"float64": 1e-8}, exact=("exist",), large=True, dtypes=("float64",)),
 ]  # fmt: skip

@@ -36,7 +36,6 @@ WITHOUT_ROWS = {
     "mean_field.sparse.products_of_columns",
 }
 # Cases of others that are of a single row.
-WITHOUT_ROWS |= {"ep.site_blocks.tilt_blocks-curvature"}
 
 
 def cases_without(names):

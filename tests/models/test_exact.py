@@ -5,6 +5,7 @@ import pytest
 from html_tables import shown
 from scipy.special import gammaln
 
+import fastmf as mf
 from fastmf.models import RBM, BoltzmannMachine, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
@@ -138,3 +139,10 @@ def test_the_result_in_notebooks_and_consoles():
     pair = exact(BoltzmannMachine(np.zeros((2, 2)), Ising(np.zeros(2))), averages=False)
     assert repr(pair) == "Exact(log-partition 1.38629, without averages)"
     assert shown(pair)[1] == [[("log-partition", "1.38629")]]
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid)")
+def test_sums_that_overflow_are_refused():
+    machine = mf.RBM(np.full((1, 1), 1e200), mf.Bernoulli([0.0]), mf.Gaussian([0.0], [1.0]))
+    with pytest.raises(FloatingPointError, match="overflow"):
+        mf.exact(machine)

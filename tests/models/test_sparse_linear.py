@@ -60,3 +60,13 @@ def test_weights_of_rows(tmp_path):
         model.energy(np.zeros(8))
     equal = mf.SparseLinearModel(*arguments, row_weights=np.ones(5))
     assert not equal.has_weights and equal.unit_weights() is None
+
+
+@pytest.mark.parametrize("w", [np.ones(6), np.ones(5) + 1j, 1.0])
+def test_coefficients_of_another_number_are_refused(w):
+    X = np.random.default_rng(0).normal(size=(40, 5))
+    prior = mf.GaussBernoulli(np.zeros(5), np.ones(5), np.zeros(5))
+    model = mf.SparseLinearModel(X, X[:, 0], 0.1, prior)
+    with pytest.raises(ValueError, match="w must hold real numbers, 5 in the last axis"):
+        model.prediction(w)
+    assert model.prediction([[1, 0, 0, 0, 0]]).shape == (1, 40)

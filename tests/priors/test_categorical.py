@@ -164,9 +164,16 @@ def test_fits_to_data_have_its_frequencies():
     expected = np.concatenate([p / p.sum() for p in np.split(counts, [3, 5])])
     np.testing.assert_allclose(fitted.moments(0.0, 0.0)[0], expected, rtol=1e-13)
     np.testing.assert_allclose(np.add.reduceat(fitted.field, fitted.starts), 0, atol=1e-14)
-    np.testing.assert_array_equal(mf.Categorical.from_data(X).sizes, [4, 4, 4])
     with pytest.raises(ValueError, match="pseudocount"):
-        mf.Categorical.from_data(X, pseudocount=0)
+        mf.Categorical.from_data(X, 4, pseudocount=0)
+    found = mf.Categorical.from_data(X)
+    np.testing.assert_array_equal(found.sizes, [3, 2, 4])
+    # States that no row has are never drawn, and get no pseudocount where rows are fitted again.
+    for units in (found, found.refit(X[:2]), independent_units(found, X)):
+        mean = units.moments(0.0, 0.0)[0]
+        assert mean[[1, 5, 6, 7]].max() < 1e-30 and np.isfinite(units.field).all()
+        np.testing.assert_allclose(np.add.reduceat(mean, units.starts), 1)
+    np.testing.assert_allclose(found.moments(0.0, 0.0)[0][:3], [2 / 5, 0, 3 / 5], atol=1e-30)
 
 
 def test_projection_is_a_change_of_gauge():

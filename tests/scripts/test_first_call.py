@@ -58,19 +58,19 @@ def test_a_row_is_measured_with_a_cache_of_its_own(script, monkeypatch):
 
 def test_the_table(script):
     measured = {
-        "`a`": script.Seconds(5.04, 0.512, 4.0, 0.3, 0.61),
-        "`b`": script.Seconds(20.0, None, None, 0.4, 0.55),
+        "`a`": script.Seconds(5.04, 0.512, 4.0, 0.3, 0.07, 0.61),
+        "`b`": script.Seconds(20.0, None, None, 0.4, None, 0.55),
     }
     text = script.table(measured, "perf_counter")
-    assert "| `a` | 5 | 0.51 | 4 | 0.3 |" in text
-    assert "| `b` | 20 |  |  | 0.4 |" in text
+    assert "| `a` | 5 | 0.51 | 4 | 0.3 | 0.07 |" in text
+    assert "| `b` | 20 |  |  | 0.4 |  |" in text
     assert text.startswith("Seconds of first calls") and "takes 0.55 s" in text
     assert script.table(measured, "process_time").startswith("Seconds of the processor")
 
 
 def test_it_goes_between_its_markers(script, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(script, "ROWS", {"`a`": script.Row("1")})
-    seconds = script.Seconds(5.0, None, None, 0.3, 0.6)
+    seconds = script.Seconds(5.0, None, None, 0.3, None, 0.6)
     monkeypatch.setattr(script, "measure", lambda row, clock: seconds)
     path = tmp_path / "page.md"
     path.write_text("before\n" + "\nearlier\n".join(script.MARKERS) + "\nafter\n")
@@ -79,7 +79,7 @@ def test_it_goes_between_its_markers(script, tmp_path, monkeypatch, capsys):
     script.main()
     text = path.read_text()
     assert text.startswith("before\n" + script.MARKERS[0]) and text.endswith("\nafter\n")
-    assert "| `a` | 5 |  |  | 0.3 |" in text and "earlier" not in text
+    assert "| `a` | 5 |  |  | 0.3 |  |" in text and "earlier" not in text
     for wrong in (["--only", "a", "--write", str(path)], ["--only", "nonsense"]):
         monkeypatch.setattr("sys.argv", ["first_call", *wrong])
         with pytest.raises(SystemExit, match="2"):
@@ -95,7 +95,7 @@ def test_the_page_has_the_table(script):
 def test_asv_tracks_every_row(script, benchmark, monkeypatch):
     tracked = benchmark["FirstCall"]()
     assert list(tracked.params) == list(script.ROWS)
-    seconds = script.Seconds(5.0, 1.0, None, 0.3, 0.6)
+    seconds = script.Seconds(5.0, 1.0, None, 0.3, None, 0.6)
     benchmark["measure"] = lambda row: seconds
     found = tracked.setup_cache()
     name = tracked.params[0]

@@ -4,7 +4,13 @@ from numbers import Real
 
 import numpy as np
 
-from fastmf.estimators.common.data import check_finite, checked_data, column_name, missing_entries
+from fastmf.estimators.common.data import (
+    check_finite,
+    checked_data,
+    column_name,
+    dense_frame,
+    missing_entries,
+)
 
 
 def checked_table(estimator, X, *, reset, missing=False):
@@ -27,6 +33,7 @@ def checked_table(estimator, X, *, reset, missing=False):
     ------
     TypeError, ValueError
     """
+    X = dense_frame(X)
     X = checked_data(estimator, X, reset=reset, missing=missing, dtype=None, order="C")
     if X.dtype == object:
         absent = missing_entries(X)

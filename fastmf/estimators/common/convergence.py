@@ -5,6 +5,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.warning import warn_user
 
+# Largest error of log-likelihoods without a warning, in nats.
+MAX_ERROR = 0.1
 # Learning of labels counts as diverged at so many times the log-likelihood of uniform values, with
 # which it may begin, and learning of machines at so many nats a unit below independent units.
 BELOW_UNIFORM, BELOW_INDEPENDENT = 1.1, 0.02
@@ -19,6 +21,19 @@ def warn_unless_converged(converged):
         warn_user(
             f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
             "means are those of the last iteration.",
+            ConvergenceWarning,
+        )
+
+
+def warn_of_approximation(what, approximate, sums):
+    """Say so if approximate log-likelihoods of some rows differ from annealed ones with errors."""
+    values, errors = sums
+    off = np.mean(approximate - values)
+    if not abs(off) <= MAX_ERROR + errors.mean():
+        warn_user(
+            f"log-likelihoods {what} are about {abs(off):.3g} nats too "
+            f"{'high' if off > 0 else 'low'}, by annealing of {len(values)} rows. Penalties (l2) "
+            "and fewer epochs keep couplings weak; few units are summed exactly.",
             ConvergenceWarning,
         )
 

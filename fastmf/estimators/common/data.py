@@ -83,6 +83,19 @@ def refuse_dates(name, data):
             raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {_DATES}.")
 
 
+def dense_frame(X):
+    """A data frame of pandas with dense columns in the place of sparse ones; all else as it is."""
+    if not hasattr(X, "iloc") or not hasattr(X, "dtypes"):
+        return X
+    dtypes = enumerate(np.atleast_1d(np.asarray(X.dtypes, object)))
+    sparse = {k: dtype.subtype for k, dtype in dtypes if hasattr(dtype, "fill_value")}
+    if not sparse:
+        return X
+    if X.ndim == 1:
+        return X.astype(sparse[0])
+    return X.copy().set_axis(range(X.shape[1]), axis=1).astype(sparse).set_axis(X.columns, axis=1)
+
+
 def with_nan(X):
     """Data in which NaN stands for what is masked, None or pandas' NA."""
     if np.ma.isMaskedArray(X):

@@ -114,7 +114,7 @@ class LayeredImputing:
         one_of("method", method, LAYERED_METHODS)
         n_starts = count("n_starts", n_starts)
         refuse_sparse_missing(X)
-        X = self._dense_data(X, missing=True)
+        given, X = X, self._dense_data(X, missing=True)
         mean, converged = X.copy(), np.ones(len(X), bool)
         left = np.flatnonzero(np.isnan(X).any(1))
         if method != "tap":
@@ -130,7 +130,10 @@ class LayeredImputing:
             rows = left[rows]
             mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
         warn_unless_converged(converged)
-        return self._as_given(mean)
+        filled = self._as_given(mean)
+        if getattr(given, "dtype", None) != np.float64 or filled.dtype.kind != "f":
+            return filled
+        return np.where(given == given, given, filled)  # not in the precision of the machine
 
     def _fill_exactly(self, X, incomplete):
         """Fill in what can be summed, in place; the rows that are left."""

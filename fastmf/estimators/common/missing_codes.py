@@ -12,7 +12,7 @@ CODES = (-9999, -999, -99, -9, 99, 999, 9999)
 FEWEST_ENTRIES = 2
 
 
-def missing_code(X, codes=CODES):
+def missing_code(X, codes=CODES, seen=None):
     """A code of missing values in numbers, and its first column; None if there seems to be none.
 
     A code is far from all other values of its column, farther than they are from each other; or it
@@ -23,6 +23,8 @@ def missing_code(X, codes=CODES):
     X : array of shape (n_rows, n_columns)
         Numbers, of which NaN is none.
     codes : sequence of int
+    seen : array of shape (n_seen, n_columns), optional
+        Rows that an earlier fit has seen: a single entry unlike these is a code, too.
 
     Returns
     -------
@@ -34,7 +36,8 @@ def missing_code(X, codes=CODES):
         high = np.fmax.reduce([np.fmax.reduce(X[rows], axis=0) for rows in parts])
     first, n_entries = {}, dict.fromkeys(codes, 0)
     for j in np.flatnonzero(np.isin(low, codes) | np.isin(high, codes)):
-        values, counts = np.unique(np.asarray(X[:, j]), return_counts=True)
+        column = X[:, j] if seen is None else np.append(seen[:, j], X[:, j])
+        values, counts = np.unique(column, return_counts=True)
         counts = counts[values == values].tolist()
         values = values[values == values].tolist()
         ends = {} if len(values) < 3 else {
@@ -45,10 +48,11 @@ def missing_code(X, codes=CODES):
             if code in n_entries and (gap > spread or code == values[0] < 0 <= values[1]):
                 first.setdefault(code, int(j))
                 n_entries[code] += n
-    return next(((int(c), j) for c, j in first.items() if n_entries[c] >= FEWEST_ENTRIES), None)
+    fewest = FEWEST_ENTRIES if seen is None else 1
+    return next(((int(c), j) for c, j in first.items() if n_entries[c] >= fewest), None)
 
 
-def warn_of_missing_codes(estimator, X, name="X", codes=CODES):
+def warn_of_missing_codes(estimator, X, name="X", codes=CODES, seen=None):
     """Warn of numbers that seem to mark missing values: see `missing_code`.
 
     Parameters
@@ -58,10 +62,12 @@ def warn_of_missing_codes(estimator, X, name="X", codes=CODES):
     X : array of shape (n_rows, n_columns) or sparse matrix
     name : str
     codes : sequence of int
+    seen : array of shape (n_seen, n_columns), optional
+        Rows of the fit, if that was before.
     """
     if is_sparse(X) or X.dtype.kind not in "iuf" or not X.size:
         return
-    found = missing_code(X, codes)
+    found = missing_code(X, codes, seen)
     if found is not None:
         code, j = found
         column = column_name(estimator, j) if name == "X" else j

@@ -7,10 +7,16 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from fastmf._common.arguments import count, flag, one_of, row_weights, unmasked
 from fastmf._common.rows import canonical, is_sparse
 from fastmf._threads.workers import one_blas_thread
-from fastmf.estimators.common.data import complete_target, missing_entries
+from fastmf.estimators.common.convergence import warn_of_approximation
+from fastmf.estimators.common.data import complete_target, dense_frame, missing_entries
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.runs import seed_of
-from fastmf.learning.conditional import exact_log_partitions, infer, log_weights_of_known
+from fastmf.learning.conditional import (
+    annealed_log_partitions,
+    exact_log_partitions,
+    infer,
+    log_weights_of_known,
+)
 
 # Default number of restarts of joint and marginal MAP: see the notes of `predict` for their cost.
 DEFAULT_N_RESTARTS = 8
@@ -151,7 +157,13 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             Exact if the states of the labels, or of the hidden units, times the units of the other
             side are at most 2^19, such as 12 hidden units next to 128 labels. Otherwise with the
             mean-field log-partition if that is the inference, which makes it an upper bound at
-            convergence, or with the Bethe log-partition, which may be wrong by nats.
+            convergence, or with the Bethe log-partition.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the approximate log-partitions of ten rows differ by more than 0.1 nats on average
+            from values by annealing; the message says how much.
 
         Examples
         --------
@@ -166,14 +178,19 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         check_is_fitted(self)
         X = self._features(X)
         Y = self._labels(self.predict(X) if y is None else y, X, self.model_.n_visible)
-        return self._log_likelihood(X, Y)
+        return self._log_likelihood(X, Y, check=True)
 
-    def _log_likelihood(self, X, Y):
+    def _log_likelihood(self, X, Y, check=False):
         """Log-probabilities of rows of labels 0 and 1."""
         log_partition = exact_log_partitions(self.model_, X)
         if log_partition is None:
             inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
             log_partition = self._infer(X, inference, log_partition=True).log_partition
+            if check and self.model_.n_hidden:
+                rows = np.linspace(0, len(Y) - 1, min(10, len(Y))).astype(int)
+                values, errors = annealed_log_partitions(self.model_, X[rows], self.n_threads)
+                what = "by mean field" if inference == "mean_field" else "by belief propagation"
+                warn_of_approximation(what, -log_partition[rows], (-values, errors))
         return log_weights_of_known(self.model_, Y, X) - log_partition
 
     def score(self, X, y, sample_weight=None):
@@ -303,7 +320,7 @@ def partly_known_labels(y):
     ValueError
         If there are none.
     """
-    given = y
+    given = y = dense_frame(y)
     if y is not None and not is_sparse(y):
         given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y
         given = _array_of(given.to_numpy() if hasattr(given, "to_numpy") else given)

@@ -10,6 +10,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
 from fastmf.estimators.common.convergence import warn_of_likelihood
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
@@ -128,7 +129,7 @@ class Learning:
         weights = check.row_weights(sample_weight, X.shape[0])
         check_seen(self, X, weights)
         X, weights = present_rows(X, weights)
-        begin = self._begin(X, seed or 0, weights)
+        begin = self._begin(X, seed or 0, weights, more=False)
         raw, scaled, model, scaling = begin.raw, begin.scaled, begin.model, begin.scaling
         if validation_data is not None:
             model_of_data = begin.model_of_data()
@@ -218,17 +219,20 @@ class Learning:
     def _checked_rows(self, X):
         missing = not is_sparse(X)
         X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
-        return with_nan_labels(self._own_visible(), X)
+        X = with_nan_labels(self._own_visible(), X)
+        warn_of_missing_codes(self, X)
+        return X
 
     def _own_visible(self):
         """The option `visible`, or the units of `init`."""
         return self.visible if self.init is None else getattr(self.init, "layers", (None,))[0]
 
-    def _begin(self, X, seed, weights=None):
-        """Data and machine that learning begins with, as a `Begin`."""
+    def _begin(self, X, seed, weights=None, more=True):
+        """Data and machine that learning begins with, as a `Begin`; whether more rows may come."""
         rows = None if weights is None else _repeated_rows(weights)
         lacking = is_incomplete(X)
-        model = self._initial_model(with_values_of_columns(X) if lacking else X, seed, rows)
+        values = with_values_of_columns(X) if lacking else X
+        model = self._initial_model(values, seed, rows, more)
         X = checked_values(model.layers[0], X, model.dtype, missing=lacking)
         independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
         if lacking and not is_unit_prior(self._own_visible()):  # it was fitted, and to more

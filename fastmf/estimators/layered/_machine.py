@@ -1,5 +1,6 @@
 """Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files."""
 
+from copy import copy
 from numbers import Integral
 
 import numpy as np
@@ -11,9 +12,14 @@ from fastmf import models
 from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.convergence import warn_unless_converged
+from fastmf.estimators.common.convergence import (
+    MAX_ERROR,
+    warn_of_approximation,
+    warn_unless_converged,
+)
 from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import checked_rows, with_nan_labels
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
@@ -39,13 +45,12 @@ from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import can_draw, can_sample, is_unit_prior, n_units
+from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units
+from fastmf.priors._queries import common_support
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
 
-# Largest error of a log-partition without a warning, in nats.
-MAX_ERROR = 0.1
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
@@ -80,11 +85,11 @@ class LayeredMachine(
     def _order(self):
         return ORDER_OF_GRADIENT.get(self.gradient, 2)
 
-    def _initial_model(self, X, seed, rows=None):
+    def _initial_model(self, X, seed, rows=None, more=True):
         """The model before learning: that of `init`, below layers of small random weights."""
         rng, dtype = np.random.default_rng([seed, 0, 3]), floating_type(X)
         if self.init is None:
-            weights, layers = (), (visible_prior(self.visible, X, rows),)
+            weights, layers = (), (visible_prior(self.visible, X, rows, more),)
         else:
             kinds = [getattr(models, name) for name in self._models]
             weights, layers = given_layers(self.init, X, *kinds)
@@ -174,18 +179,19 @@ class LayeredMachine(
         True
         """
         check_is_fitted(self)
-        X = self._data(X, missing=True)
+        double = self._in_double_precision()
+        X, model = double._data(X, missing=True), double.model_
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         if not is_incomplete(X):
-            found = self._log_likelihoods(X, log_partition)
-            if self.model_.deep and all(map(can_draw, self.model_.layers)):
-                self._warn_of_mean_field(X, found + log_partition)
+            found = double._log_likelihoods(X, log_partition)
+            if model.deep and all(map(can_draw, model.layers)):
+                double._warn_of_mean_field(X, found + log_partition)
             return found
         found, errors = log_likelihood_of_seen(
-            self.model_, X, log_partition, anneal=True, **self._given_seen
+            model, X, log_partition, anneal=True, **double._given_seen
         )
         if not errors.mean() <= 2 * MAX_ERROR:
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
@@ -204,13 +210,20 @@ class LayeredMachine(
         if exact_given(self.model_, some[:1]).exact.all():
             return
         values, errors = annealed_given_seen(self.model_, some, self.n_threads)
-        off = np.mean(found[rows] - values - log_prob_of_seen(self.visible_, some))
-        if not abs(off) <= MAX_ERROR + errors.mean():
-            warn_user(
-                "log-likelihoods of this deep machine, whose hidden layers given data are summed "
-                f"by mean field, are about {abs(off):.2g} nats too {'high' if off > 0 else 'low'}.",
-                ConvergenceWarning,
-            )
+        values += log_prob_of_seen(self.visible_, some)
+        what = "of this deep machine, with hidden layers given data by mean field,"
+        warn_of_approximation(what, found[rows], (values, errors))
+
+    def _in_double_precision(self):
+        """Return the machine in a type in which values far from zero lose no digits."""
+        if self.model_.dtype == np.float64 or common_support(self.visible_) is not None:
+            return self
+        other, model = copy(self), self.model_
+        layers = tuple(as_dtype(layer, np.float64) for layer in model.layers)
+        other.model_ = model.rebuilt(tuple(w.astype(np.float64) for w in model.couplings), layers)
+        other.pointwise_ = as_dtype(self.pointwise_, np.float64)
+        other.starts_ = self.starts_.astype(np.float64)
+        return other
 
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
@@ -305,16 +318,16 @@ class LayeredMachine(
         check_is_fitted(self)
         known = vars(self).get("_log_partition")
         if known is None or known[0] is not self.model_:
-            if enumerable(self.model_):
-                found = exact(self.model_, averages=False).log_partition, 0.0
-            elif not all(map(can_sample, self.model_.layers)):
-                found = log_partition_estimate(self._solve(self.starts_)), np.nan
+            double = self._in_double_precision()
+            model, starts = double.model_, double.starts_
+            if enumerable(model):
+                found = exact(model, averages=False).log_partition, 0.0
+            elif not all(map(can_sample, model.layers)):
+                found = log_partition_estimate(double._solve(starts)), np.nan
             else:
                 seed = self.random_state if isinstance(self.random_state, Integral) else 0
-                data = nearest_states(self.visible_, self.starts_)
-                found = estimated_log_partition(
-                    self.model_, data, MAX_ERROR, self.n_threads, int(seed)
-                )
+                data = nearest_states(double.visible_, starts)
+                found = estimated_log_partition(model, data, MAX_ERROR, self.n_threads, int(seed))
             known = self._log_partition = (self.model_, *found)
         return known[1:]
 
@@ -513,11 +526,14 @@ class LayeredMachine(
 
     def _data(self, X, *, missing=False, soft=True, model=None):
         """Checked rows of any kind for a model, by default the one that was learned."""
+        seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
         missing = missing and not is_sparse(X)
         X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)
         if missing:
             X = with_nan_labels(model.layers[0], X)
+        if np.shape(seen)[1:] == X.shape[1:] and common_support(model.layers[0]) is None:
+            warn_of_missing_codes(self, X, seen=seen)
         return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
 
     def _dense_data(self, X, **options):

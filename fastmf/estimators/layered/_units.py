@@ -38,17 +38,19 @@ def _instance(name, prior, n, dtype):
     return unit_prior(name, prior, n, dtype)
 
 
-def visible_prior(spec, X, rows=None):
+def visible_prior(spec, X, rows=None, more=False):
     """The visible prior to start from: fitted to the columns of data if `spec` is a name or class.
 
     Parameters
     ----------
     spec : str, class or unit prior
     X : array or csr_array of shape (n_samples, n_features)
-        With one label for each categorical unit, which all have as many states as the largest
-        label requires; an instance may also have rows of one-hot states.
+        With one label for each categorical unit, whose states are the labels of its column; an
+        instance may also have rows of one-hot states.
     rows : int array, optional
         Rows that units are fitted to, as often as they occur; bounds and states are of all rows.
+    more : bool, default False
+        Whether more rows may come: each column then has the states of the widest.
 
     Returns
     -------
@@ -61,7 +63,8 @@ def visible_prior(spec, X, rows=None):
     if not can_be_fitted(class_):
         raise TypeError(f"visible: {class_.__name__} has no from_data; give an instance.")
     if has_groups_of_states(class_):
-        prior = class_.from_data(_labels(X))
+        labels = _labels(X)
+        prior = class_.from_data(labels, sizes=max(int(labels.max()), 1) + 1 if more else None)
     else:
         if common_support(class_):
             check_part(class_, X)

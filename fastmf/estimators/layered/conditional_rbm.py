@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from fastmf._common.arguments import count, flag, row_weights
 from fastmf.estimators.common.convergence import warn_if_below_uniform
 from fastmf.estimators.common.data import checked_data
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.layered._conditional_rbm import TrainedCRBM, partly_known_labels
 from fastmf.estimators.layered._features import FeatureScale
@@ -256,6 +257,7 @@ class ConditionalRBM(TrainedCRBM):
         X = checked_data(self, X, reset=reset, dtype=dtype, order="C", accept_sparse="csr")
         if reset:
             self._dtype = X.dtype
+            warn_of_missing_codes(self, X)
         return X
 
     @property

@@ -16,8 +16,8 @@ class GeneralizedRBM(LayeredMachine):
         "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli"; visible units given
         by name or class are fitted to the columns of the data first, where binomial ones take n
         from the largest value. Bernoulli units accept values in [0, 1], as probabilities.
-        Categorical units have one label each, an integer from 0, and as many states as the largest
-        label requires, or are a `fastmf.Categorical`; `sample` and `impute` give labels, too.
+        Categorical units have one label each, an integer from 0, and the states that occur in
+        their column, or are a `fastmf.Categorical`; `sample` and `impute` give labels, too.
     gradient : {"auto", "tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"}
         How averages over the model are computed; see
         `fastmf.learning.layered.settings.LayeredSettings`, which documents the following options up

@@ -25,7 +25,7 @@ def item_categories(estimator, X, n_categories, declared):
     X : array of shape (n_samples, n_features)
         The table that `checked_table` returns.
     n_categories : int, sequence of int of length n_features, or None
-        Codes are then 0, 1, ..., or 1, 2, ... if an item has its number of categories as a code.
+        Codes are then 0, 1, ... if any entry of the table is 0, and else 1, 2, ...
     declared : dict of int to array
         Categories of columns that are declared in their order.
 
@@ -82,7 +82,7 @@ def _given(X, n_categories):
             "n_categories is the number of codes 0, 1, ...: give None for strings, whose "
             "categories are found in the data, or declared by a pandas categorical or polars Enum."
         )
-    first = int((X == sizes).any() and not (X == 0).any())
+    first = int(not (X == 0).any())
     return [np.arange(first, first + size) for size in np.broadcast_to(sizes, X.shape[1])]
 
 

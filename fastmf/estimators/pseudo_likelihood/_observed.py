@@ -70,13 +70,14 @@ def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False,
         _check_clusters(clusters, len(labels))
     absent = labels < 0
     if missing == "em":
-        kept = summable(labels, sizes)
+        kept = summable(labels, sizes, edges)
     else:
         kept = available(labels, edges if missing == "available" else None).any(1)
     used = kept & (weights > 0)
     if not used.any():
         where = "" if edges is None else " in a feature and its neighbours in graph"
-        raise ValueError(f"X must have a row without missing values{where}, of positive weight.")
+        what = "values" if missing == "em" else f"values{where}, none missing"
+        raise ValueError(f"X must have a row of positive weight with {what}.")
     rows, sums, members = distinct(labels[used], weights[used])
     clustered = None
     if clusters is not None or kind == "sampling":
@@ -107,20 +108,36 @@ def check_terms(machine, there):
         )
 
 
-def summable(labels, sizes):
+def summable(labels, sizes, edges=None):
     """Which rows have values, and few enough completions for `missing="em"`; others may warn.
+
+    So do pairs of columns, of `edges` if given, that no row has both values of.
 
     Raises
     ------
     ValueError
-        If a column has no values.
+        If a column has no values, or all rows have too many completions.
     """
     empty = np.flatnonzero((labels < 0).all(0))
     if len(empty):
         raise ValueError(
             f"X must have values in each column, got none in column {empty[0]}: leave it out."
         )
+    seen = (labels >= 0).astype(np.float32)
+    pairs = np.triu_indices(len(sizes), 1) if edges is None else tuple(np.transpose(edges))
+    apart = np.flatnonzero((seen.T @ seen)[pairs] == 0)
+    if len(apart):
+        named = ", ".join(f"{pairs[0][k]} and {pairs[1][k]}" for k in apart[:5])
+        warn_user(
+            f"no row has values of both columns of {len(apart)} pairs, such as {named}: rows say "
+            "nothing of their couplings; leave the pairs out (graph), or give a ridge penalty l2."
+        )
     many = n_completions(labels, sizes) > MAX_OF_A_ROW
+    if many.all():
+        raise ValueError(
+            f"missing='em' sums over the completions of a row, up to {MAX_OF_A_ROW:,}, and all "
+            "rows have more: leave out items that are missing most often, or impute them first."
+        )
     if many.any():
         warn_user(
             f"{int(many.sum())} rows have more than {MAX_OF_A_ROW:,} completions of their missing "

@@ -78,9 +78,17 @@ def _refuse(estimator, X, known, j):
     if len(values) == 1:
         kept, advice = (), f"{advice}; column {column_name(estimator, j)} is constant: leave it out"
     wrong = set(values) - set(kept)
-    row, column = next(
+    places = (
         (i, k) for i, entries in enumerate(X.tolist()) for k, x in enumerate(entries) if x in wrong
     )
+    row, column = next(places, (None, None))
+    if row is None:
+        raise ValueError(
+            f"X must be binary, got the declared categories {values[:10]} of column "
+            f"{column_name(estimator, j)}, of which no row has {sorted(wrong, key=str)[:10]}: "
+            "leave them out (pandas: cat.remove_unused_categories), or take OrdinalMachine or "
+            "PottsMachine."
+        )
     value = X[row].tolist()[column]
     raise ValueError(
         "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in each "

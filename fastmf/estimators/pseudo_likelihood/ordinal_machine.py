@@ -12,11 +12,13 @@ from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._item_categories import item_categories
 from fastmf.estimators.pseudo_likelihood._observed import observed
 from fastmf.estimators.pseudo_likelihood._ordinal_machine import BaseOrdinalMachine
-from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS
+
+# Categories that a message names.
+_MAX_NAMED = 3
 
 
 class OrdinalMachine(BaseOrdinalMachine):
@@ -30,8 +32,8 @@ class OrdinalMachine(BaseOrdinalMachine):
     Parameters
     ----------
     n_categories : int, sequence of int of length n_features, or None
-        Categories of all or of each item, whose codes are 0, 1, ..., or 1, 2, ... if one of the
-        codes is the number of categories and none is 0. None: all integers from the smallest to the
+        Categories of all or of each item, whose codes are 0, 1, ... if any entry of the table is
+        0, and else 1, 2, .... None: all integers from the smallest to the
         largest of each column, but -1 and 1 where these are all its values; strings in alphabetical
         order (which warns if there are more than two), or in that of their numbers; the categories
         of pandas' categorical columns.
@@ -233,10 +235,11 @@ class OrdinalMachine(BaseOrdinalMachine):
         names = feature_names(self)
         named = [
             f"category {self.categories_[i][c].item()!r} of item {names[i]}"
-            for i, c in empty[:MAX_NAMED]
+            for i, c in empty[:_MAX_NAMED]
         ]
-        more = ", ..." if len(empty) > MAX_NAMED else ""
+        more = f" and {len(empty) - _MAX_NAMED} more" if len(empty) > _MAX_NAMED else ""
         return (
             f"no maximum exists: nobody is in {', '.join(named)}{more}, whose thresholds fall "
-            "without end; merge categories, or give a ridge penalty l2_field"
+            "without end; replace codes of missing values, such as 9 above 1 to 6, by NaN, merge "
+            "categories, or give a ridge penalty l2_field"
         )

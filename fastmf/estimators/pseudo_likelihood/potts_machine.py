@@ -215,7 +215,7 @@ class PottsMachine(BasePottsMachine):
             check_terms(self, terms[weights > 0].any(0))
             kept = terms.any(1)
         elif self.missing == "em":
-            kept = summable(labels, self.sizes_)
+            kept = summable(labels, self.sizes_, self._edges())
         else:
             kept = (labels >= 0).any(1)
         self.n_dropped_ = int((~kept).sum())

@@ -80,8 +80,9 @@ def mean_and_deviation(name, columns, centred, weights=None):
 
     `weights` say how many rows each row stands for.
 
-    Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
-    differences to the first row: else their rounding errors would grow with the number of rows.
+    Deviations of the order of rounding in double precision are 0, so that constant columns are; all
+    values of single precision that differ are told apart. Means are computed from differences to
+    the first row: else their rounding errors would grow with the number of rows.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def mean_and_deviation(name, columns, centred, weights=None):
     mean, deviation = np.zeros((2, columns.shape[1]))
     for part in table_rows.blocks(columns.shape[1], columns.size):
         mean[part], deviation[part] = _of_columns(columns[:, part], centred, weights)
-    rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)
+    rounding = 10 * np.finfo(np.float64).eps * abs(mean)
     deviation[deviation <= rounding] = 0
     check_variances(name, deviation)
     return mean.reshape(shape)[()], deviation.reshape(shape)[()]

@@ -17,7 +17,7 @@ from fastmf.estimators.common.frames import check_options, feature_names, pandas
 from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
-from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS, may_stay_whole
+from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS, full_blocks
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import (
     NEVER_ZERO,
@@ -290,7 +290,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             if (joined := with_sharing_blocks(part, result)) is not None:
                 options = self._options(part, best) | {"schedule": "parallel"}
                 found = solution_from(part.model(best), result, blocks=joined.blocks, **options)
-                result = found if may_stay_whole(found) else result
+                result = found if found.converged and not full_blocks(found) else result
             ends.append(result)
         return with_blocks_of(task, ends), tuple(ends)
 

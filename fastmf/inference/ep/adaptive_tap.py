@@ -116,16 +116,6 @@ def few_iterations(model, init, max_iter, damping=None, n_threads=None):
 
     As those of `adaptive_tap`, but that matrices of a machine of single precision are, too, which
     takes half of the time: its fixed point is not found to more than about six digits.
-
-    Parameters
-    ----------
-    model : RBM
-    init, max_iter, damping, n_threads
-        As for `adaptive_tap`.
-
-    Returns
-    -------
-    ExpectationPropagation
     """
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     common = problem_of(model, -np.inf, max_iter=max_iter, n_threads=n_threads)
@@ -182,21 +172,7 @@ def _in_model_type(model, result):
 
 
 def mean_covariance(model, solutions, precision=0.0):
-    """Covariances of visible and hidden units between each other, averaged over rows.
-
-    Parameters
-    ----------
-    model : RBM
-    solutions : ExpectationPropagation
-        Result of `adaptive_tap`.
-    precision : array of shape (n_units,) or (n_rows, n_units)
-        Precision that was added to the units, visible ones first.
-
-    Returns
-    -------
-    array of shape (n_visible, n_hidden)
-        With the products of the means, the derivative of the log-partition by the weights.
-    """
+    """Covariances of visible and hidden units between each other, averaged over rows."""
     sites = np.array(solutions.sites).reshape(-1, 2, sum(model.weights.shape))
     sites[:, 1] += precision
     return _side_as_it_is(model).mean_covariance(sites)

@@ -51,24 +51,7 @@ class FoundBlocks(NamedTuple):
 
 
 def blocks_of(X, blocks, n_rows=None, scores=None, *, few_are_one=False):
-    """The features of each block of two or more.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-    blocks : None, "auto", FoundBlocks or array of shape (n_features,)
-    n_rows : float, optional
-        How many rows the rows stand for.
-    scores : callable, optional
-        Function of no arguments: how likely each feature is to have an effect, of which "auto"
-        makes use if features correlate.
-    few_are_one : bool, default False
-        See `correlated_blocks`.
-
-    Returns
-    -------
-    list of int array
-    """
+    """The features of each block of two or more."""
     if blocks is None:
         return []
     if isinstance(blocks, FoundBlocks):
@@ -83,13 +66,7 @@ def blocks_of(X, blocks, n_rows=None, scores=None, *, few_are_one=False):
 
 
 def checked_labels(blocks, n_features):
-    """Labels of the blocks of features, as an array.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is not one label for each feature, or labels are neither numbers nor names.
-    """
+    """Labels of the blocks of features, as an array."""
     try:
         labels = np.asarray(blocks)
     except ValueError:  # lists of unequal lengths
@@ -132,14 +109,7 @@ def without_full_blocks(X, members, result):
 
 
 def joined_blocks(X, members, result):
-    """Blocks, two of them joined, for a result that has not converged; None if none can be.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-    members : list of int array
-    result : ExpectationPropagation
-    """
+    """Blocks, two of them joined, for a result that has not converged; None if none can be."""
     n = X.shape[1]
     included = result.inclusion_probability[:n]
     deviation = np.sqrt(np.maximum(result.var[:n], np.finfo(float).tiny))
@@ -154,12 +124,6 @@ def sharing_blocks(X, members, result):
 
     Features of either correlate, and whether one of them has an effect is open: that may depend on
     the other, of which the block of the first knows only the Gaussian.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-    members : list of int array
-    result : ExpectationPropagation
     """
     included = result.inclusion_probability[: X.shape[1]]
     weights = np.where(included < OPEN, 0, included)

@@ -1,15 +1,13 @@
 """Expectation propagation with sites of blocks: schedules, and the result.
 
-Parallel steps with adaptive damping, as for single sites, and where they do not converge, or are
-not asked for, the convergent double loop (`block_loop`) from the state of the smallest residual. A
-block of all units needs no steps: its cavity is the likelihood, whatever its site.
+Parallel steps with adaptive damping, as for single sites. A block of all units needs no steps: its
+cavity is the likelihood, whatever its site.
 """
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fastmf._outcomes import CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS, STALLED
-from fastmf.inference.ep.block_loop import block_double_loop, exhausted
+from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf.inference.ep.block_sites import (
     MAX_SHARE,
     BlockState,
@@ -20,14 +18,11 @@ from fastmf.inference.ep.block_sites import (
 )
 from fastmf.inference.ep.block_sweeps import block_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
-from fastmf.inference.ep.sites import EPTrace, log_normalisers, total
+from fastmf.inference.ep.sites import log_normalisers, total
 from fastmf.inference.gaussian.blocks import blocks_of_members
 from fastmf.priors._protocol import parts_of
 from fastmf.special import sigmoid
 
-# Numbers that the curvatures of all blocks of the double loop may hold: of larger blocks its steps
-# take seconds, and where parallel steps had not converged it did not either.
-MAX_CURVATURES = 1 << 20
 # Probability of two features of a block, below which patterns of more are no longer needed: below
 # that from which they are.
 SPARE_SHARE = MAX_SHARE / 5
@@ -36,21 +31,8 @@ MAX_FIRST_PRECISION = 1e6
 
 
 def solve_with_blocks(model, members, init, settings, options, trace):
-    """The result of expectation propagation with these blocks.
-
-    Parameters
-    ----------
-    model : SparseLinearModel
-    members : list of int array
-    init : None, array of shape (2, n_units) or ExpectationPropagation
-    settings : tuple
-        Schedule, damping, iterations without progress that end the parallel schedule, and whether
-        patterns include more features where they need to.
-    options : tuple
-        Smallest site precision, tol, max_iter and n_threads.
-    trace : EPTrace
-    """
-    schedule, damping, patience, deepens = settings
+    """The result of expectation propagation with these blocks."""
+    damping, patience, deepens = settings
     blocks = blocks_of_members(members, model.n_units)
     problem = block_problem(model, blocks, options, _included_before(blocks, init, deepens))
     start = None if init is None else _sites_from(problem, init)
@@ -59,7 +41,7 @@ def solve_with_blocks(model, members, init, settings, options, trace):
         state = _state_of_one_block(model, problem, deepens)
         if state is not None:
             trace.add(state.residual(), lambda: state.problem.energy(state))
-            return _result(model, state.problem, (state, CONVERGED, schedule), trace)
+            return _result(model, state.problem, (state, CONVERGED), trace)
     state = None if start is None else problem.state_of(start)
     if state is None:
         state = problem.state_of(_first_sites(model, problem))
@@ -68,12 +50,8 @@ def solve_with_blocks(model, members, init, settings, options, trace):
             "the model has no proper Gaussian side: make values of X and y smaller, or "
             "noise_variance larger if it is small beside them."
         )
-    first = EPTrace(False) if schedule == "convergent" else trace
-    end = block_sweeps(problem, state, damping, first, patience=patience, deepens=deepens)
-    problem = end[0].problem
-    if schedule == "convergent" or (end[1] != CONVERGED and schedule != "parallel" and not bounded):
-        end = _double_loop(problem, end[0], trace)
-    return _result(model, problem, end, trace)
+    end = block_sweeps(problem, state, damping, trace, patience=patience, deepens=deepens)
+    return _result(model, end[0].problem, end, trace)
 
 
 def _state_of_one_block(model, problem, deepens):
@@ -119,20 +97,6 @@ def _included_before(blocks, init, deepens):
     # two have about q^(2 / s).
     spare = known & (most < sizes) & (share ** (2 / np.maximum(most, 1)) < SPARE_SHARE)
     return np.where(spare, np.minimum(first_included(sizes), most), most)
-
-
-def _double_loop(problem, state, trace):
-    """The end of the double loop from a state."""
-    sizes = np.diff(problem.blocks.starts)
-    if ((sizes * (sizes + 3) // 2) ** 2).sum() > MAX_CURVATURES:
-        return state, STALLED, "parallel"
-    n_before = len(trace.residuals)
-    end, converged = block_double_loop(problem, state, trace)
-    if converged:
-        return end, CONVERGED, "convergent"
-    done = len(trace.residuals) - n_before == problem.max_iter or exhausted(problem)
-    end = end if end.residual() < state.residual() else state
-    return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
 
 
 def _first_sites(model, problem):
@@ -190,7 +154,7 @@ def _sites_from(problem, init):
 
 def _result(model, problem, end, trace):
     """The result with the state at which a schedule ended."""
-    state, outcome, schedule = end
+    state, outcome = end
     blocks = problem.blocks
     log_partition = -problem.energy(state)
     if outcome == CONVERGED and not np.isfinite(log_partition):
@@ -215,7 +179,7 @@ def _result(model, problem, end, trace):
         sites=np.stack([linear, precision]),
         log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
         energies=np.array(trace.energies),
-        schedule=schedule,
+        schedule="parallel",
         block_sites=tuple(zip(blocks.members, matrices, strict=True)),
         inclusion_probability=included,
         sole_probability=alone,

@@ -82,12 +82,7 @@ class BlockProblem(NamedTuple):
         return self.side.blocks
 
     def deepened(self, tilted):
-        """The problem with larger patterns of blocks that need them; None if no block does.
-
-        Parameters
-        ----------
-        tilted : Tilted
-        """
+        """The problem with larger patterns of blocks that need them; None if no block does."""
         largest = self.patterns.largest
         most = np.array([most_included(len(units)) for units in self.blocks.members])
         full = (tilted.full > MAX_SHARE) & (largest < most)
@@ -156,8 +151,6 @@ class BlockState(NamedTuple):
         The sites of the next iteration.
     largest_difference : float
         See `residual`.
-    covariance : callable, optional
-        See `BlockMoments`.
     """
 
     problem: BlockProblem
@@ -168,7 +161,6 @@ class BlockState(NamedTuple):
     log_partition: float
     proposal: np.ndarray
     largest_difference: float
-    covariance: object = None
 
     def residual(self):
         """Largest difference of a mean or (co)variance between Gaussian and tilted units."""
@@ -211,22 +203,7 @@ def mismatch(problem, moments, others):
 
 
 def block_problem(model, blocks, options, n_included=None):
-    """The problem of a model with blocks.
-
-    Parameters
-    ----------
-    model : SparseLinearModel
-    blocks : Blocks
-    options : tuple
-        Smallest site precision, tol, max_iter and n_threads.
-    n_included : int array of shape (n_blocks,), optional
-        Features that a pattern of each block may include at first.
-
-    Raises
-    ------
-    TypeError
-        If the prior of the features is not of class GaussBernoulli.
-    """
+    """The problem of a model with blocks."""
     first, *others = parts_of(model.prior)
     if not isinstance(first, GaussBernoulli):
         raise TypeError(
@@ -290,7 +267,7 @@ def tilt(problem, cavity):
     in_parallel(
         tilt_blocks,
         (problem.patterns, linear[blocks.units], elements,
-         pattern_work(problem.patterns, n_workers), units, covariance, totals, (0, np.empty(0))),
+         pattern_work(problem.patterns, n_workers), units, covariance, totals),
         n_workers,
     )  # fmt: skip
     moments, log_partition = np.empty((2, len(blocks.singles))), totals[0].sum()
@@ -317,13 +294,12 @@ def block_state(problem, site):
     found = problem.side.moments(site)
     if found is None:
         return None
-    gaussian, log_partition, covariance = found
+    gaussian, log_partition = found
     try:
         natural = blocks.natural(gaussian)
     except LinAlgError:
         return None
-    state = _with_gaussian(problem, site, gaussian, natural - site, log_partition)
-    return None if state is None else state._replace(covariance=covariance)
+    return _with_gaussian(problem, site, gaussian, natural - site, log_partition)
 
 
 def _with_gaussian(problem, site, gaussian, cavity, log_partition):

@@ -34,26 +34,6 @@ FEATURES_OF_ONE_BLOCK = 11
 def correlated_blocks(X, scores=None, n_rows=None, *, few_are_one=False):
     """Blocks of features that are strongly correlated, or linearly dependent.
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-        Correlations are cosines of columns: center them first where there is an intercept.
-    scores : array of shape (n_features,) or callable, optional
-        How likely each feature is to have an effect, on any scale: features lead in this order. Or
-        a function of no arguments that returns this, called only if features correlate (or are
-        `StoredColumns`, of which that is not known in advance).
-    n_rows : float, optional
-        How many rows the rows stand for.
-    few_are_one : bool, default False
-        Whether up to 11 features that are not constant are one block: with Gaussian noise.
-
-    Returns
-    -------
-    list of int array
-        The features of each block of two or more, at most `MAX_FEATURES`.
-
-    Notes
-    -----
     Clumps: the feature of largest score and those that are in no block yet and correlate with it by
     more than 0.4 (more where there are so few samples that independent columns might), and so on
     with the rest, up to 2000 leads or ten times the rows; what is left stays single. Then columns
@@ -155,17 +135,7 @@ def _components(links, n):
 
 
 def cut(X, block):
-    """Two blocks in the place of one, of features that correlate most; singles are left out.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-    block : int array
-
-    Returns
-    -------
-    list of int array
-    """
+    """Two blocks in the place of one, of features that correlate most; singles are left out."""
     columns = unit_columns(X[:, block])
     halves = _halves(columns, np.arange(len(block)))
     return [block[half] for half in halves if len(half) > 1]

@@ -35,18 +35,7 @@ def few_units(problem):
 
 
 def unit_curvature(problem, point):
-    """Covariance of (e, -e^2 / 2) under each tilted unit, where e = w - Gaussian mean.
-
-    Parameters
-    ----------
-    problem : EPProblem
-    point : InnerPoint or MomentPoint
-
-    Returns
-    -------
-    first, mixed, second : array of shape (n_units,)
-        Variance of e, covariance, and variance of -e^2 / 2.
-    """
+    """Covariance of (e, -e^2 / 2) under each tilted unit, where e = w - Gaussian mean."""
     (b, a), (mean, var) = point.cavity, point.tilted
     # The step must be small against the scale of the unit: that of the cavity, or that of the prior
     # if the cavity is flat.
@@ -95,20 +84,7 @@ def active_units(problem, point):
 
 
 def joint_curvature(problem, point, active, unit):
-    """Curvature of the inner objective by (t1, t2) of the active units, centred.
-
-    Parameters
-    ----------
-    problem : EPProblem
-    point : InnerPoint
-    active : int array of shape (n_active,)
-    unit : array of shape (3, n_units)
-        `unit_curvature` of the point.
-
-    Returns
-    -------
-    array of shape (2 * n_active, 2 * n_active)
-    """
+    """Curvature of the inner objective by (t1, t2) of the active units, centred."""
     covariance = problem.side.covariance(point.site, active)
     n = len(active)
     curvature = np.zeros((2 * n, 2 * n))

@@ -78,14 +78,6 @@ def outer_step(problem, point, moments):
     the Gaussian (Q), the Hessian by the naturals is C_Z - (C_P^-1 + C_Q^-1)^-1. In the units of
     `OuterModel` C_Z is the identity. Where E is not convex the moduli of the eigenvalues are taken.
     Units that are not active are taken one by one.
-
-    Returns
-    -------
-    step : array of shape (2, n_units)
-    sites : array of shape (2, n_units)
-        The change of the sites at the inner solution.
-    predicted_decrease : float
-        Decrease of E along the step, to first order.
     """
     mean, n = point.gaussian[0], problem.side.n_units
     model = _outer_model(problem, point, moments)

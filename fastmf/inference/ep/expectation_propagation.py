@@ -116,16 +116,13 @@ def expectation_propagation(
     -----
     With blocks, patterns include all features of up to 5, and two of more; where those of two weigh
     more than 0.01, all of up to 11, fewer of more, and three of 60: the result's `full_probability`
-    says how much weight lies at that limit. The schedules are the parallel one, with Anderson's
-    extrapolation unless `damping` is given, and the convergent double loop of blocks, whose energy
-    never increases and whose fixed points are those of the parallel one; "sequential" is run as
-    "auto" then. Where the parallel one does not converge, "auto" blocks are joined in which
-    features move most, eight times at most; at the end two that may share an effect are joined. A
-    block of all units needs no iterations: its posterior is exact. The double loop is not run where
-    the curvatures of its blocks would take more than 8 MB (a block of 43 features). Under
-    `site_precision_min` only the parallel one is run, and eigenvalues have the bound. The cost is
-    that of single sites, or of a matrix of features where that is larger than n_samples by less
-    than 2.5 times, and for each block that of its patterns.
+    says how much weight lies at that limit. The schedule is always the parallel one, with
+    Anderson's extrapolation unless `damping` is given. Where it does not converge, "auto" blocks
+    are joined in which features move most, eight times at most; at the end two that may share an
+    effect are joined. A block of all units needs no iterations: its posterior is exact. Under
+    `site_precision_min` eigenvalues have the bound. The cost is that of single sites, or of a
+    matrix of features where that is larger than n_samples by less than 2.5 times, and for each
+    block that of its patterns.
 
     Reading `reliable` or `message` of a converged result with spike-and-slab priors, but for rows
     with latent variables, compares it with a sum over all models of up to 16 features, and of more
@@ -180,7 +177,7 @@ def expectation_propagation(
             lead = blocks.lead if isinstance(blocks, FoundBlocks) else leads.result
             init = None if lead is None else lead.sites
         deepens = blocks.deepens if isinstance(blocks, FoundBlocks) else True
-        settings = schedule, damping, bool(history), deepens
+        settings = damping, bool(history), deepens
         options = bound, *options
         if isinstance(blocks, str):
             result = _with_cut_blocks(model, members, init, settings, options)
@@ -263,20 +260,20 @@ def _with_cut_blocks(model, members, init, settings, options):
     joined = sharing_blocks(model.X, [units for units, _ in found.block_sites], found)
     if joined is None:
         return found
-    shared = _with_blocks(model, joined, 0, found, ("parallel", *settings[1:]), options)
-    return shared if may_stay_whole(shared) else found
+    shared = _with_blocks(model, joined, 0, found, settings, options)
+    # A block with more effects than are summed over is worse than its parts.
+    return shared if shared.converged and not full_blocks(shared) else found
 
 
 def _with_blocks(model, members, n_joins, init, settings, options):
     """The result with blocks, which may be joined where the parallel schedule does not converge."""
-    schedule, damping, history, deepens = settings
-    if schedule == "convergent" or options[0] > -np.inf:
-        n_joins = 0
+    damping, history, deepens = settings
+    n_joins = n_joins if options[0] == -np.inf else 0
     with one_blas_thread(order_of(model)):
         while True:
-            trace, name = EPTrace(history), "parallel" if n_joins else schedule
+            trace = EPTrace(history)
             patience = JOIN_PATIENCE if n_joins else MAX_BARREN_ITERATIONS
-            given = name, damping, patience, deepens
+            given = damping, patience, deepens
             found = solve_with_blocks(model, members, init, given, options, trace)
             if found.converged or not n_joins:
                 break
@@ -287,13 +284,7 @@ def _with_blocks(model, members, n_joins, init, settings, options):
 
 
 def start_of(problem, init=None):
-    """The state with these sites, or with those that match the moments of the priors.
-
-    Parameters
-    ----------
-    problem : EPProblem
-    init : None, array of shape (2, n_units) or ExpectationPropagation
-    """
+    """The state with these sites, or with those that match the moments of the priors."""
     n_units = problem.side.n_units
     if init is None:
         mean, var = problem.prior.moments(*np.zeros((2, n_units)))

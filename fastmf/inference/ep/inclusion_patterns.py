@@ -36,19 +36,7 @@ class Patterns(NamedTuple):
         return float(self.probability @ self.included[:, features].any(1))
 
     def places(self, remaining, likeness):
-        """Probabilities of where the signal is that is most alike; it is removed from the patterns.
-
-        Parameters
-        ----------
-        remaining : bool array of shape (n_patterns, n_features)
-            Features of each pattern that are of no other signal; changed in place.
-        likeness : array of shape (n_features,)
-            Features of negative values are not of this signal.
-
-        Returns
-        -------
-        array of shape (n_features,)
-        """
+        """Remove the effect most alike from the patterns: probabilities of its place."""
         values = np.where(remaining, likeness, -1.0)
         place, rows = np.argmax(values, axis=1), np.flatnonzero(values.max(1) > 0)
         place, probability = place[rows], self.probability[rows]
@@ -74,16 +62,7 @@ class Patterns(NamedTuple):
 
 
 def inclusion_patterns(model, included, share=1.0):
-    """Patterns of all features: a sum over all, or those of chains; independent if these take long.
-
-    Parameters
-    ----------
-    model : SparseLinearModel
-    included : array of shape (n_features,)
-        Inclusion probabilities.
-    share : float
-        Share of `MAX_CHAINS`.
-    """
+    """Patterns of all features: summed, drawn by chains, or independent if these take long."""
     n, rng = len(included), np.random.default_rng(0)
     if n <= MAX_SUMMED:
         patterns, probability, _ = summed_patterns(model, np.zeros(n, bool))

@@ -137,36 +137,22 @@ def maximise(problem, marginal, site, tol, decrement):
         ended = derivative <= decrement and point.mismatch() <= tol
         if ended or exhausted(problem):
             break
-        new = line_search(at, InnerPoint.mismatch, point, step, derivative)
+        new = line_search(at, point, step, derivative)
         if new is None:
             break
         point = new
     return point
 
 
-def line_search(at, apart, point, step, derivative, max_halvings=MAX_INNER_HALVINGS):
-    """The first point along a step that is high enough; None if there is none.
-
-    Parameters
-    ----------
-    at : callable
-        Function of sites that returns a point with its `value`, None outside the domain.
-    apart : callable
-        Largest difference of a moment between Gaussian and tilted units at a point: a smaller one
-        is enough where a rise would be lost in rounding.
-    point : InnerPoint or BlockInnerPoint
-    step : array
-    derivative : float
-        Derivative of the value along the step.
-    max_halvings : int
-    """
+def line_search(at, point, step, derivative):
+    """The first point along a step that is high enough, or nearer where rounding hides a rise."""
     rounding, length = 1e-12 * (abs(point.value) + 1), 1.0
-    for _ in range(max_halvings):
+    for _ in range(MAX_INNER_HALVINGS):
         new = at(point.site + length * step)
         if new is not None:
             if new.value >= point.value + 1e-4 * length * derivative:
                 return new
-            if length * derivative < rounding and apart(new) < apart(point):
+            if length * derivative < rounding and new.mismatch() < point.mismatch():
                 return new
         length /= 2 if length > 0.1 else 5
     return None

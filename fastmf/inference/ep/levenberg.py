@@ -20,21 +20,7 @@ HIDDEN_BY_ROUNDING, RESIDUAL_FALL = 100, 0.9
 
 
 def descend(problem, point, trace):
-    """Minimise the energy from a point.
-
-    Parameters
-    ----------
-    problem : EPProblem
-    point : MomentPoint or MeanPoint
-    trace : EPTrace
-        Every iteration is added.
-
-    Returns
-    -------
-    state : EPState
-        The last one.
-    converged : bool
-    """
+    """Minimise the energy from a point."""
     levenberg, state = FIRST_LEVENBERG, None
     for _ in range(problem.max_iter):
         state = point.state(problem)

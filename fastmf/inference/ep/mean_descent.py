@@ -155,13 +155,7 @@ def first_point(problem, state):
 
 
 def _correlations(inverse):
-    """Factorisation of the squared correlations of a Gaussian, given as its `inverse`.
-
-    Raises
-    ------
-    LinAlgError
-        If the Gaussian is improper, or its correlations are not positive definite in rounding.
-    """
+    """Factorisation of the squared correlations of a Gaussian, given as its `inverse`."""
     if inverse is None:
         raise LinAlgError("the Gaussian is not proper.")
     covariance = inverse.covariance(slice(None))
@@ -174,16 +168,7 @@ def _correlations(inverse):
 
 
 def evaluate(units, field, start, predicted_decrease):
-    """The point of these fields; None if no sites with its variances are found.
-
-    Parameters
-    ----------
-    units : TwoValuedUnits
-    field : array of shape (n_units,)
-    start : MatchingSites
-    predicted_decrease : float
-        Decrease of the energy, which is computed more exactly than that.
-    """
+    """The point of these fields; None if no sites with its variances are found."""
     problem, form = units.problem, units.form
     (mean, var), log_partition = tilted_units(problem, np.stack([field, 0 * field]))
     var = var + VARIANCE_FLOOR * (units.high - units.low) ** 2

@@ -46,18 +46,7 @@ class InclusionPosterior(NamedTuple):
         return cls(Q, X.T @ y / noise_variance + field, weight)
 
     def given(self, always):
-        """The posterior of the other features, where some are in every pattern.
-
-        Parameters
-        ----------
-        always : bool array of shape (n_features,)
-
-        Returns
-        -------
-        InclusionPosterior
-        float
-            Log-weight of the pattern of those alone.
-        """
+        """The posterior of the other features, where some are in every pattern."""
         if not always.any():
             return self, 0.0
         lower = np.linalg.cholesky(self.Q[np.ix_(always, always)])
@@ -80,20 +69,7 @@ class InclusionPosterior(NamedTuple):
         return np.concatenate([np.empty((0, included.shape[1])), *found])
 
     def extended(self, patterns, sizes):
-        """Log-weights of patterns, and of each with one feature more.
-
-        Parameters
-        ----------
-        patterns : int array of shape (n, n_places)
-            Features; of row k the first `sizes[k]` count.
-        sizes : int array of shape (n,)
-
-        Returns
-        -------
-        array of shape (n,)
-        array of shape (n, n_features)
-            -inf for features that are in, or copies of those.
-        """
+        """Log-weights of patterns, and of each with one feature more."""
         diagonal, n = self.Q.diagonal(), len(patterns)
         places = patterns[:, : max(sizes.max(initial=0), 1)]
         counts = np.arange(places.shape[1]) < sizes[:, None]
@@ -139,12 +115,7 @@ class ModelChains:
             pattern[: len(start)] = start
 
     def run(self, n_steps):
-        """Inclusion probabilities: means over the steps of each chain.
-
-        Returns
-        -------
-        array of shape (n_chains, n_features)
-        """
+        """Inclusion probabilities: means over the steps of each chain."""
         inclusion = np.zeros((len(self.sizes), len(self._posterior.h)))
         for _ in range(n_steps):
             inclusion += self._move()

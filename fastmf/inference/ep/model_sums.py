@@ -23,19 +23,6 @@ def summed_patterns(model, always):
     """All patterns, their probabilities, and the log of the sum of their weights.
 
     The weight of the pattern of no feature is 1.
-
-    Parameters
-    ----------
-    model : SparseLinearModel
-        With a `GaussBernoulli` prior of all units.
-    always : bool array of shape (n_features,)
-        Features that are in every pattern.
-
-    Returns
-    -------
-    bool array of shape (n_patterns, n_features)
-    array of shape (n_patterns,)
-    float
     """
     prior, n = model.prior, model.n_features
     X, y = np.asarray(model.X, np.float64), model.y

@@ -42,14 +42,7 @@ def run_one(problem, schedule):
 
 
 def run_batch(problems, schedules):
-    """Run the schedules of many problems in step; their return values.
-
-    Parameters
-    ----------
-    problems : list of EPProblem
-        Their Gaussian sides differ in their tilts only.
-    schedules : list of generators
-    """
+    """Run the schedules of many problems in step; their return values."""
     ended, active = [None] * len(problems), list(range(len(problems)))
     states = dict.fromkeys(active)
     while active:
@@ -78,23 +71,7 @@ def _moments(sides, sites):
 
 
 def parallel_sweeps(problem, state, damping, trace, max_raises=None):
-    """Generator: update all sites at once until Gaussian and tilted units agree.
-
-    Parameters
-    ----------
-    problem : EPProblem
-    state : EPState
-    damping : float or None
-        None: adaptive.
-    trace : EPTrace
-    max_raises : int, optional
-        End when the damping was raised more often, or long without a new low of the residual.
-
-    Returns
-    -------
-    tuple
-        The fixed point, or the state of the smallest residual; outcome code; "parallel".
-    """
+    """Generator: update all sites at once until Gaussian and tilted units agree."""
     adaptive = damping is None
     damping = FIRST_DAMPING if adaptive else damping
     extrapolation = AndersonExtrapolation() if adaptive else None
@@ -174,19 +151,7 @@ def _step(state, length):
 
 
 def proper_start(site, mean):
-    """Generator: the state with these sites, their precisions raised until A is positive definite.
-
-    Parameters
-    ----------
-    site : array of shape (2, n_units)
-    mean : array of shape (n_units,)
-        Means of the factors exp(-p (w - mean)^2 / 2) that are added.
-
-    Raises
-    ------
-    ValueError
-        If no precisions suffice.
-    """
+    """Generator: the state with these sites, precisions raised until A is positive definite."""
     for _ in range(MAX_DOUBLINGS):
         state = yield site
         if state is not None:

@@ -55,22 +55,7 @@ class Comparison(NamedTuple):
 
 
 def compared(model, included, max_chains=MAX_CHAINS):
-    """The posterior of the inclusion by chains, or of few features by sums.
-
-    Parameters
-    ----------
-    model : SparseLinearModel
-        With a `GaussBernoulli` prior.
-    included : array of shape (n_features,)
-        Inclusion probabilities: chains start from them, and include features that are likely.
-    max_chains : int
-        Largest number of chains.
-
-    Returns
-    -------
-    Comparison, or None
-        None if there are too many effects, or features that may have them.
-    """
+    """The posterior of the inclusion by chains, or of few features by sums."""
     prior = model.prior
     always = prior.log_odds > ALWAYS
     units = _candidates(model, included, always)
@@ -107,13 +92,7 @@ def _candidates(model, included, always):
 
 
 def reason_of(found, included):
-    """Why inclusion probabilities contradict those of chains; "" if they do not.
-
-    Parameters
-    ----------
-    found : Comparison
-    included : array of shape (n_features,)
-    """
+    """Why inclusion probabilities contradict those of chains; "" if they do not."""
     apart = abs(included[found.features] - found.inclusion)
     apart[apart < SIGNIFICANT_ERRORS * found.error] = 0
     k = int(apart.argmax())
@@ -137,12 +116,7 @@ class PosteriorCheck(NamedTuple):
     model: object
 
     def __call__(self, found):
-        """Reason why the result is not reliable, in a list; None if that cannot be checked.
-
-        Parameters
-        ----------
-        found : ExpectationPropagation
-        """
+        """Reason why the result is not reliable, in a list; None if that cannot be checked."""
         model, prior = self.model, self.model.prior
         if not found.converged:
             return [""]

@@ -69,19 +69,7 @@ def log_normaliser(problem):
 
 
 def result_of(problem, end, trace, history, normaliser=None):
-    """The result with the state at which a schedule ended.
-
-    Parameters
-    ----------
-    problem : EPProblem
-    end : tuple of EPState, int and str
-        State, outcome code and the schedule that was run last.
-    trace : EPTrace
-    history : bool
-        Whether to return the residuals and energies of the trace.
-    normaliser : float, optional
-        `log_normaliser`, if it is known.
-    """
+    """The result with the state at which a schedule ended."""
     state, outcome, schedule = end
     at_bound = np.isclose(state.proposal[1], problem.min_site_precision, rtol=1e-6).any()
     if at_bound and outcome == OUT_OF_ITERATIONS and schedule != "convergent":

@@ -77,17 +77,7 @@ class Bipartite(GaussianSide):
         return BipartiteInverse(self, t2, factor.inverse_factor(True), half_log_determinant)
 
     def moments_of_rows(self, sites):
-        """Moments of many rows of sites, whose Schur complements are computed together.
-
-        Parameters
-        ----------
-        sites : array of shape (n_rows, 2, n_units)
-            Tilts from outside included.
-
-        Returns
-        -------
-        list of (GaussianMoments or None)
-        """
+        """Moments of many rows of sites, whose Schur complements are computed together."""
         if (
             len(sites) < MIN_ROWS
             or self.weights.size * self.weights.shape[1] / 2 > MAX_KEPT_PRODUCTS
@@ -134,19 +124,7 @@ class Bipartite(GaussianSide):
         ]
 
     def mean_covariance(self, sites):
-        """Covariances of visible with hidden units, averaged over rows.
-
-        Parameters
-        ----------
-        sites : array of shape (n_rows, 2, n_units)
-            Tilts from outside included. Rows with which A is not positive definite, as one at its
-            border may not be in another order of summation, are left out.
-
-        Returns
-        -------
-        array of shape (n_visible, n_hidden)
-            NaN if all rows are left out.
-        """
+        """Covariances of visible with hidden units, averaged over rows."""
         total, n_rows = np.zeros(self.weights.shape), 0
         plain = self.tilted(np.zeros_like(self.tilt))
         for _, precision in sites:

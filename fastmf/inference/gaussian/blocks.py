@@ -8,7 +8,7 @@ Naturals of sites, cavities and marginals, and moments, are one vector each,
 so that sums and multiples of them are sums and multiples of vectors. `Blocks` says what is where.
 """
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -30,8 +30,6 @@ from fastmf.models.sparse_linear import gram_of
 MAX_DENSE_RATIO = 2.5
 # Units of the largest blocks whose matrices are inverted by a kernel: LAPACK is faster for others.
 MAX_SMALL = 64
-# Numbers that moments may keep, from which covariances of other units are computed.
-MAX_KEPT = 1 << 24
 
 
 def block_side(model, blocks, n_threads=None):
@@ -161,13 +159,7 @@ class Blocks:
         return np.add.reduceat(terms, self._rows) if len(terms) else terms
 
     def inverses(self, elements):
-        """Inverses and log-determinants of positive definite matrices.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If one of them is not.
-        """
+        """Inverses and log-determinants of positive definite matrices."""
         inverses, log_determinants = np.empty(len(elements)), np.zeros(len(self.members))
         n = self._n_small
         work = np.empty(2 * max(map(len, self.members[:n]), default=0) ** 2)
@@ -183,13 +175,7 @@ class Blocks:
         return inverses, log_determinants.sum()
 
     def converted(self, vector):
-        """Naturals from moments, or moments from naturals but for the means, and log-determinants.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If a variance or matrix is not positive definite.
-        """
+        """Naturals from moments or moments from naturals, without means, and log-determinants."""
         _, single, elements = self.parts(vector)
         if not ((single > 0) & (single < np.inf)).all():
             raise LinAlgError("a variance is not positive.")
@@ -236,20 +222,10 @@ class BlockMoments(NamedTuple):
     vector : array
         Means, variances and covariances.
     log_partition : float
-    covariance : callable, optional
-        Function of some units, with all those of their blocks: their covariance. None where what it
-        needs would take too much memory.
     """
 
     vector: np.ndarray
     log_partition: float
-    covariance: object = None
-
-
-def _covariance(columns, units):
-    """The covariance of some units, from the transposed inverse factor."""
-    own = columns[units]
-    return own @ own.T
 
 
 class BlockSide(NamedTuple):
@@ -294,10 +270,8 @@ class BlockSide(NamedTuple):
             var = np.einsum("ij,ij->i", columns, columns)
             of_blocks = (columns[units] for units in blocks.by_size)
             found = [(W @ np.swapaxes(W, 1, 2)).ravel() for W in of_blocks]
-            vector, of_units = self._vector(mean, var, found), partial(_covariance, columns)
-            return BlockMoments(vector, log_partition, of_units if self._is_kept else None)
-        whole = self.inverse(site)
-        _, rotations, inverse = whole
+            return BlockMoments(self._vector(mean, var, found), log_partition)
+        _, rotations, inverse = self.inverse(site)
         linear = self._rotated(linear, rotations)
         if type(inverse) is LowRankInverse:
             moments, covariances = inverse.moments_and_covariances(linear, blocks.by_size)
@@ -309,14 +283,7 @@ class BlockSide(NamedTuple):
                 U @ C @ np.swapaxes(U, 1, 2) for U, C in zip(rotations, covariances, strict=True)
             ]
         mean, found = self._rotated(mean, rotations, back=True), [C.ravel() for C in covariances]
-        vector = self._vector(mean, var, found)
-        return BlockMoments(vector, log_partition, whole.covariance if self._is_kept else None)
-
-    @property
-    def _is_kept(self):
-        """Whether moments keep what covariances are computed from."""
-        n_rows = getattr(self.side, "n_rows", self.n_units)
-        return n_rows * self.n_units <= MAX_KEPT
+        return BlockMoments(self._vector(mean, var, found), log_partition)
 
     def _vector(self, mean, var, found):
         """The vector of moments."""
@@ -419,17 +386,7 @@ def _mixing(blocks, rotations):
 
 
 def inverse_with(model, labels, sites, elements):
-    """A^-1 of a linear model with these sites.
-
-    Parameters
-    ----------
-    model : SparseLinearModel
-    labels : int array
-        The blocks of the first units: those of the same label are one.
-    sites : array of shape (2, n_units)
-    elements : array
-        The matrices of the blocks, in the order of `Blocks`.
-    """
+    """A^-1 of a linear model with these sites."""
     members = members_of(labels)
     if not members:
         return gaussian_side(model).inverse(sites[1])

@@ -50,17 +50,7 @@ class GaussianSide:
             return None
 
     def moments(self, site):
-        """Means, variances and log-partition with these sites; None if A is not positive definite.
-
-        Parameters
-        ----------
-        site : array of shape (2, n_units)
-            Linear coefficients and precisions.
-
-        Returns
-        -------
-        GaussianMoments or None
-        """
+        """Moments and log-partition with these sites; None if A is not positive definite."""
         inverse = self.inverse(site[1])
         return None if inverse is None else inverse.moments(site[0])
 

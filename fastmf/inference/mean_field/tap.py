@@ -251,8 +251,8 @@ def _layout(model, order, schedule):
     layout = layout_of(model, order, schedule)
     if order == 3 and not all(has_third_cumulant(prior) for prior in model.layers):
         raise ValueError(
-            "order=3 needs binary units (Bernoulli or Ising) in every layer, and so does "
-            "gradient='tap3'; use order=2 for units of more values."
+            "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
+            "of more values."
         )
     return layout
 

@@ -129,33 +129,39 @@ def annealed_given_seen(model, X, n_threads=None):
         for c, b in zip(neutral, tilts, strict=True)
     )
     X = np.hstack([X, np.full((len(X), pair.n_visible - X.shape[1]), np.nan, X.dtype)])
-    seen, sizes = ~np.isnan(X), column_sizes(pair.visible)
-    c_v[seen] = 0
-    alone = pair.visible.log_partition(c_v, c_v.dtype.type(0)).astype(np.float64)
+    return annealed_rows(pair, X, (np.where(np.isnan(X), c_v, 0), c_h))
+
+
+def annealed_rows(pair, X, base, fields=None):
+    """Logs of the sums over missing and hidden units of rows, and their standard errors.
+
+    Chains start with the tilts `base`, of which the given units have none, and end with `fields`.
+    """
+    seen, sizes, zero = ~np.isnan(X), column_sizes(pair.visible), pair.dtype.type(0)
+    alone = pair.visible.log_partition(base[0], zero).astype(np.float64)
     alone = np.where(seen[:, np.cumsum(sizes) - sizes], 0, alone).sum(1)
+    alone += pair.hidden.log_partition(base[1], zero).sum(1, dtype=np.float64)
+    added = [-c if fields is None else f - c for c, f in zip(base, fields or base, strict=True)]
     parts = [
-        [log_mean(logs) for logs in _annealed(pair, X[rows], c_v[rows, None], c_h[rows, None])]
+        [log_mean(logs) for logs in _annealed(pair, *(x[rows, None] for x in (X, *base, *added)))]
         for rows in blocks(len(X), len(X) * ROW_CHAINS * sum(pair.sizes))
     ]
     means, errors = np.concatenate(parts).T
     return alone + means, errors
 
 
-def _annealed(pair, X, c_v, c_h):
-    """Log-weights of the chains of rows, with the start of the odd side, (n_rows, ROW_CHAINS)."""
+def _annealed(pair, X, c_v, c_h, d_v, d_h):
+    """Log-weights of the chains of rows whose tilts move from c to c + d, (n_rows, ROW_CHAINS)."""
     rng, zero, (n_v, n_h) = np.random.default_rng(0), pair.dtype.type(0), pair.sizes
-    X, seen = np.nan_to_num(X)[:, None], ~np.isnan(X)[:, None]
-
-    def of_hidden(b):
-        return pair.hidden.log_partition(b, zero).sum(-1, dtype=np.float64)
-
+    X, seen = np.nan_to_num(X), ~np.isnan(X)
     v = np.where(seen, X, draw(pair.visible, c_v, zero, rng.random((ROW_CHAINS, n_v))))
-    logs, (weights, transposed) = of_hidden(c_h), (pair.weights, pair.weights.T)
+    logs, transposed = 0.0, pair.weights.T
     for old, new in pairwise(np.linspace(0, 1, ROW_STEPS + 1).tolist()):
-        before, b = (c_h + beta * (v @ weights - c_h) for beta in (old, new))
-        logs = logs + of_hidden(b) - of_hidden(before) - (new - old) * (v * c_v).sum(-1)
-        h = draw(pair.hidden, b, zero, rng.random((ROW_CHAINS, n_h)))
-        b = (1 - new) * c_v + new * (h @ transposed)
+        tilts = [c_h + beta * (v @ pair.weights + d_h) for beta in (old, new)]
+        before, after = (pair.hidden.log_partition(b, zero) for b in tilts)
+        logs = logs + (after - before).sum(-1, dtype=np.float64) + (new - old) * (v * d_v).sum(-1)
+        h = draw(pair.hidden, tilts[1], zero, rng.random((ROW_CHAINS, n_h)))
+        b = c_v + new * (h @ transposed + d_v)
         v = np.where(seen, X, draw(pair.visible, b, zero, rng.random((ROW_CHAINS, n_v))))
     return logs
 

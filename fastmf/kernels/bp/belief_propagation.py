@@ -91,7 +91,7 @@ def _iterate(settings, problem, messages, record, workspaces, pairs, place, queu
         call(settings.pairs, (settings, problem, arrays, workspaces, at, pairs))
 
 
-@kernel(views=True, short=True)
+@kernel(views=True)
 def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
     """Iterate rows to their fixed points.
 

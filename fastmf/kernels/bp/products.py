@@ -12,14 +12,11 @@ accumulators of several rows in registers in no loop nest. A product is a number
 for so many factors: then its exponent is split off. Mixed-product has other factors, in loops.
 """
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from fastmf._jit.intrinsics import row, smaller
-from fastmf._jit.kernel import REORDER, kernel
+from fastmf._jit.kernel import REORDER, intrinsic, kernel
+from fastmf._jit.lazily import cgutils, ir, is_disabled, types
 from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 from fastmf.kernels.bp.arguments import CHANGES, LOGS, TILE_UNITS, P, Q
 from fastmf.special import log_of_normal
@@ -249,9 +246,7 @@ def _in_numpy(e, s, hidden, tile, n_factors, normalisers):
     tile[LOGS, : len(e)] = np.log(r).sum(1, dtype=float)
 
 
-pair_logs = kernel(
-    _in_numpy if numba.config.DISABLE_JIT else _compiled, mode="by_address", views=True
-)
+pair_logs = kernel(_in_numpy if is_disabled() else _compiled, mode="by_address", views=True)
 
 
 @kernel(mode="merged")

@@ -9,7 +9,7 @@ import numpy as np
 from fastmf._jit.kernel import kernel
 
 
-@kernel(negative=False)
+@kernel
 def invert_matrices(starts, squares, elements, work, inverses, log_determinants):
     """Inverses and log-determinants of positive definite matrices.
 

@@ -15,18 +15,16 @@ have the moments
 
 of which the sums over j are taken first.
 
-All is one kernel, but for moments of third and fourth order, which few calls ask for: they are
-compiled apart and called by address. Matrices are one-dimensional arrays, row by row.
+All is one kernel. Matrices are one-dimensional arrays, row by row.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Float64, Int64, argument_types
+from fastmf._jit.argument_types import Float64, Int64
 from fastmf._jit.intrinsics import fetch_and_increment, row
-from fastmf._jit.kernel import address_of, call, kernel
+from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.work import new_work
 
@@ -96,7 +94,7 @@ class PatternMemory(NamedTuple):
     numbers : array of shape (n_workers, 4 * d * d + 6 * d + 1)
         Arrays of `Pattern`, one after another.
     sums : array of shape (n_workers, n)
-        Three rows of c numbers, see `MEAN`, of c units; second moments; curvature, if any.
+        Three rows of c numbers, see `MEAN`, of c units; second moments.
     """
 
     members: np.ndarray
@@ -104,20 +102,12 @@ class PatternMemory(NamedTuple):
     sums: np.ndarray
 
 
-def pattern_work(blocks, n_workers, n_curvature=0):
-    """Memory and queue of `tilt_blocks`.
-
-    Parameters
-    ----------
-    blocks : SiteBlocks
-    n_workers : int
-    n_curvature : int
-        Elements of the curvature; 0 if it is not wanted.
-    """
+def pattern_work(blocks, n_workers):
+    """Memory and queue of `tilt_blocks`."""
     d, c = max(1, blocks.largest.max()), np.diff(blocks.starts).max()
     members = np.zeros((n_workers, d), np.int64)
     numbers = np.zeros((n_workers, 4 * d * d + 6 * d + 1))
-    sums = np.zeros((n_workers, 3 * c + c * c + n_curvature))
+    sums = np.zeros((n_workers, 3 * c + c * c))
     return new_work(PatternMemory(members, numbers, sums))
 
 
@@ -125,8 +115,8 @@ def pattern_work(blocks, n_workers, n_curvature=0):
 MEAN, INCLUDED, INCLUDED_ALONE = range(3)
 
 
-@kernel(negative=False)
-def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curvature):
+@kernel
+def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
     """Moments and log-partition of every block under the tilt of its cavity.
 
     Parameters
@@ -146,13 +136,8 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curv
     totals : array of shape (2, n_blocks)
         Filled with log-partitions, NaN where moments do not exist, and the probabilities of
         patterns that include as many units as they may, but not all.
-    curvature : tuple
-        Address of `add_curvature`, or 0; and, of a single block of c units, an array of shape
-        (n * n,), n = c (c + 3) / 2, that is filled in its lower triangle with means of products of
-        (w_i, w_i w_j), i >= j: units first, then pairs, row by row of their lower triangle. An
-        array of no size if they are not wanted.
     """
-    n_blocks, (address, joint) = len(blocks.largest), curvature
+    n_blocks = len(blocks.largest)
     w = fetch_and_increment(work.queue[1:])
     if w >= len(work.scratch.members):
         return
@@ -163,11 +148,11 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curv
             break
         first, square, largest = blocks.starts[k], blocks.squares[k], blocks.largest[k]
         c = blocks.starts[k + 1] - first
-        sums = row(work.scratch.sums, (w, 0), 3 * c + c * c + len(joint))
+        sums = row(work.scratch.sums, (w, 0), 3 * c + c * c)
         given = blocks.prior, linear, precision, first, square
-        log_total, ratio, full = _sum_patterns(given, c, largest, pattern, address, sums)
+        log_total, ratio, full = _sum_patterns(given, c, largest, pattern, sums)
         totals[0, k], totals[1, k] = log_total, 0.0 if c == largest else full
-        _conclude(sums, ratio, (first, square, c), units, covariance, joint)
+        _conclude(sums, ratio, (first, square, c), units, covariance)
 
 
 @kernel(mode="merged")
@@ -191,7 +176,7 @@ def _pattern_of(memory, w):
 
 
 @kernel(mode="merged")
-def _sum_patterns(given, c, largest, pattern, address, sums):
+def _sum_patterns(given, c, largest, pattern, sums):
     """Sum the patterns of one block of c units, with relative weights.
 
     Returns the log-partition, NaN where moments do not exist; what makes the sums moments; the part
@@ -203,7 +188,7 @@ def _sum_patterns(given, c, largest, pattern, address, sums):
     top, total, full = 0.0, 1.0, 0.0
     s, j = np.int64(0), np.int64(0)
     while True:
-        if s == largest - 1 and j < c and len(sums) == 3 * c + c * c:
+        if s == largest - 1 and j < c:
             top, total, full = _add_last(given, s, j, c, pattern, sums, (top, total, full))
             if not top < np.inf:
                 break
@@ -226,7 +211,7 @@ def _sum_patterns(given, c, largest, pattern, address, sums):
                 weight = np.exp(value - top)
                 total += weight
                 full += weight if s == largest else 0.0
-                _add(s, weight, c, pattern, address, sums)
+                _add(s, weight, c, pattern, sums)
             j += 1
         elif s == 0:
             break
@@ -393,7 +378,7 @@ def _add_common(s, weight, c, pattern, sums):
 
 
 @kernel(mode="merged")
-def _add(s, weight, c, pattern, address, sums):
+def _add(s, weight, c, pattern, sums):
     """Add the pattern of the first s units to the sums, with this weight."""
     members, _, whiten, second, whitened, means, _, _, _, _, _ = pattern
     d = len(members)
@@ -414,12 +399,10 @@ def _add(s, weight, c, pattern, address, sums):
                 value += whiten[r * d + a] * whiten[r * d + b]
             second[a * d + b] = second[b * d + a] = value
             sums[here + members[b]] += weight * value
-    if len(sums) > 3 * c + c * c:
-        call(address, (s, weight, c, members, second, means, sums))
 
 
 @kernel(mode="merged")
-def _conclude(sums, ratio, block, units, covariance, joint):
+def _conclude(sums, ratio, block, units, covariance):
     """Hand over the moments of a block."""
     first, square, c = block
     for q in range(3):
@@ -430,46 +413,3 @@ def _conclude(sums, ratio, block, units, covariance, joint):
             value = sums[3 * c + i * c + j] * ratio
             value -= units[MEAN, first + i] * units[MEAN, first + j]
             covariance[square + i * c + j] = covariance[square + j * c + i] = value
-    for i in range(len(joint)):
-        joint[i] = sums[3 * c + c * c + i] * ratio
-
-
-@kernel(mode="by_address", negative=False)
-def add_curvature(s, weight, c, members, second, m, sums):
-    """Add moments of third and fourth order of the pattern of the first s units.
-
-    With A the second moments: E[abc] = A_ab m_c + A_ac m_b + A_bc m_a - 2 m_a m_b m_c, and
-    E[abcd] = A_ab A_cd + A_ac A_bd + A_ad A_bc - 2 m_a m_b m_c m_d.
-    """
-    d, n = len(m), c * (c + 3) // 2
-    curvature = 3 * c + c * c
-    for a in range(s):
-        for b in range(a + 1):
-            A_ab, i = second[a * d + b], members[a]
-            sums[curvature + i * n + members[b]] += weight * A_ab
-            here = curvature + (c + i * (i + 1) // 2 + members[b]) * n
-            for e in range(s):
-                value = A_ab * m[e] + second[a * d + e] * m[b] + second[b * d + e] * m[a]
-                sums[here + members[e]] += weight * (value - 2 * m[a] * m[b] * m[e])
-            _add_pairs((a, b), weight, (members, second, m), here + c, sums)
-
-
-@kernel(mode="merged")
-def _add_pairs(pair, weight, pattern, row_start, sums):
-    """Add moments of a pair of units with all pairs up to it, to the numbers from a place on."""
-    (a, b), (members, second, m) = pair, pattern
-    d = len(m)
-    for e in range(a + 1):
-        # Members increase: these are the pairs that come first.
-        for f in range(e + 1 if e < a else b + 1):
-            value = second[a * d + b] * second[e * d + f] + second[a * d + e] * second[b * d + f]
-            value += second[a * d + f] * second[b * d + e] - 2 * m[a] * m[b] * m[e] * m[f]
-            column = members[e] * (members[e] + 1) // 2 + members[f]
-            sums[row_start + column] += weight * value
-
-
-@cache
-def curvature_address():
-    """Address of the compiled `add_curvature`."""
-    types = argument_types("float64", int, float, int, Int64[1], *[Float64[1]] * 3)
-    return address_of(add_curvature, *types)

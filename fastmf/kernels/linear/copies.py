@@ -8,10 +8,9 @@ sources, and those of W', with the units above; and of their elementwise squares
 as are needed. They are filled in where the old ones were.
 """
 
-from numba.core import cgutils, types
-
 from fastmf._jit.intrinsics import row, smaller, view
 from fastmf._jit.kernel import emitted, kernel
+from fastmf._jit.lazily import cgutils, types
 from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 
 # The columns of a table of copies: addresses of the packed couplings, squares and cubes, number of

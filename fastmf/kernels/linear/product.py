@@ -10,16 +10,14 @@ emitted as LLVM vectors because LLVM keeps the accumulators of no loop nest in r
 from functools import cache
 from typing import NamedTuple
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from fastmf._common.memory import aligned
+from fastmf._jit.argument_types import Strided, argument_types
 from fastmf._jit.intrinsics import larger, smaller
-from fastmf._jit.kernel import address_of, call, calls, kernel
-from fastmf._jit.vectors import INT32, VECTOR_BYTES, WIDE, Vectors, integer, loop
+from fastmf._jit.kernel import address_of, call, calls, intrinsic, kernel
+from fastmf._jit.lazily import cgutils, ir, is_disabled, types
+from fastmf._jit.vectors import VECTOR_BYTES, WIDE, Vectors, int32, integer, loop
 from fastmf._threads.interrupts import next_task
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
@@ -96,9 +94,8 @@ def product(address, states, n_rows, source, packed, out, n_columns):
 @cache
 def product_address(dtype):
     """Address of the compiled product of matrices of a type."""
-    matrix, panels = (types.Array(numba.from_dtype(np.dtype(dtype)), n, "A") for n in (2, 3))
-    integer = types.int64
-    return address_of(_product, matrix, integer, integer, panels, matrix, integer)
+    arguments = Strided[2], int, int, Strided[3], Strided[2], int
+    return address_of(_product, *argument_types(dtype, *arguments))
 
 
 class _Position(NamedTuple):
@@ -224,9 +221,9 @@ class _TileEmitter:
         so that after the last chunk of one comes the first of the next.
         """
         builder, byte = self.builder, ir.IntType(8).as_pointer()
-        function = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
+        function = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), function)
-        options = [ir.Constant(INT32, option) for option in (0, 3, 1)]  # to read, L1, data
+        options = [int32(option) for option in (0, 3, 1)]  # to read, L1, data
         ahead = CHUNK_ROWS * TILE_VECTORS * self.vectors.n_lanes
         for line in range(0, n_bytes, PREFETCH_BYTES):
             here = builder.gep(pointer, [integer(ahead + line // self.vectors.item_bytes)])
@@ -273,10 +270,10 @@ def _multiply_in_numpy(states, n_rows, source, packed, out, n_columns):
         out[:n_rows, column : column + n_here] = rows @ packed[panel, :, :n_here]
 
 
-_product = kernel(_multiply_in_numpy if numba.config.DISABLE_JIT else _multiply, mode="by_address")
+_product = kernel(_multiply_in_numpy if is_disabled() else _multiply, mode="by_address")
 
 
-@kernel(views=True, short=True)
+@kernel(views=True)
 def multiply(address, states, source, packed, n_columns, queue, out):
     """Rows of states times packed couplings, for the rows in the queue.
 

@@ -7,11 +7,7 @@ result adds up to four of them at a time, so that it is read and written a quart
 from functools import cache
 from typing import NamedTuple
 
-import numba
-import numpy as np
-from numba.core import types
-
-from fastmf._jit.argument_types import Int32, Int64, Real
+from fastmf._jit.argument_types import Int32, Int64, Real, argument_types
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, kernel
 from fastmf._threads.interrupts import next_task
@@ -106,14 +102,8 @@ def add_rows(address, rows, first, last, matrix, n, out):
 @cache
 def add_rows_address(dtype):
     """Address of the compiled function for matrices of a type."""
-    numbers, columns, bounds = (
-        types.Array(numba.from_dtype(np.dtype(of)), 1, "C") for of in (dtype, "i4", "i8")
-    )
-    rows, integer = (
-        types.NamedTuple([numbers, columns, bounds, bounds], CompressedRows),
-        types.int64,
-    )
-    return address_of(_add_rows, rows, integer, integer, numbers, integer, numbers)
+    arguments = CompressedRows, int, int, Real[1], int, Real[1]
+    return address_of(_add_rows, *argument_types(dtype, *arguments))
 
 
 @kernel(mode="merged")

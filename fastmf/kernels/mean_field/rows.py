@@ -172,7 +172,7 @@ def _adapt(slot, residual, settings):
     return RUNNING
 
 
-@kernel(mode="by_address", views=True, short=True)
+@kernel(mode="by_address", views=True)
 def _assess_slot(slot, settings):
     """The part of `assess_row` that no floating type but that of slots occurs in."""
     residual = np.inf if settings.half_sweep_done and slot[SWEEP] == 0 else slot[RESIDUAL]

@@ -170,7 +170,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
     return n_active
 
 
-@kernel(fastmath=REORDER, views=True, mode="from_kernels", short=True)
+@kernel(fastmath=REORDER, views=True, mode="from_kernels")
 def tap(sweep, settings, tilt, workers, queue, record):
     """Take rows from the queue and iterate them to fixed points of the mean-field equations.
 

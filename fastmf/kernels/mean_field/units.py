@@ -13,11 +13,11 @@ them from here.
 from functools import cache
 
 import numpy as np
-from numba.core import types
 
 from fastmf._jit.argument_types import Int64, Real, argument_types
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
+from fastmf._jit.lazily import types
 from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
 from fastmf.kernels.mean_field.rows import (
     ACCELERATED,

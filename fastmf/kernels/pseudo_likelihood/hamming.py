@@ -5,12 +5,11 @@ of two rows is compared at once, and the bits of the result are counted.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import emitted, kernel
-from fastmf._jit.vectors import INT64, VECTOR_BYTES, Vectors, integer, loop
+from fastmf._jit.lazily import ir, types
+from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 from fastmf._threads.interrupts import next_task, stopped
 
 # Rows of one task of a worker, and rows that they are compared with at a time: these stay in the
@@ -58,7 +57,7 @@ def _n_different(typing_context, one, i, other, j, first, last):
             unequal = builder.icmp_unsigned("!=", *pair)
             n_here = builder.ctpop(builder.bitcast(unequal, ir.IntType(vectors.n_lanes)))
             if vectors.n_lanes < 64:
-                n_here = builder.zext(n_here, INT64)
+                n_here = builder.zext(n_here, ir.IntType(64))
             return [builder.add(*total, n_here)]
 
         step, zero = integer(vectors.n_lanes), integer(0)

@@ -7,10 +7,10 @@ see `fastmf._jit.vectors` for why they are emitted.
 from functools import partial
 
 import numpy as np
-from numba.core import cgutils, types
 
 from fastmf._jit.kernel import emitted
-from fastmf._jit.vectors import INT64, Vectors, integer, loop
+from fastmf._jit.lazily import cgutils, ir, types
+from fastmf._jit.vectors import Vectors, integer, loop
 from fastmf.special import EXPONENTIALS
 
 # Vectors of a row that are added up in registers at a time.
@@ -140,7 +140,7 @@ class _RowLoops:
         builder = self.builder
 
         def of_row(k, values):
-            index = builder.sext(builder.load(builder.gep(self.changes.data, [k])), INT64)
+            index = builder.sext(builder.load(builder.gep(self.changes.data, [k])), ir.IntType(64))
             position = builder.add(builder.mul(index, self.width), column)
             return change(builder.gep(self.table.data, [position]), values)
 

@@ -58,7 +58,7 @@ def _leave(queue):
         left = load(queue, LEFT)
 
 
-@kernel(views=True, short=True)
+@kernel(views=True)
 def train(batches, parameters, solvers, settings, statistics, scratch, queues, workers):
     """Take steps of learning, one for each row of `batches.rows`.
 

@@ -103,13 +103,7 @@ class Whitened(NamedTuple):
 
     @classmethod
     def of(cls, estimate, covariance):
-        """From estimates and their covariance.
-
-        Raises
-        ------
-        ValueError
-            If the covariance is singular, or no covariance.
-        """
+        """From estimates and their covariance."""
         errors = np.sqrt(np.maximum(np.diagonal(covariance), 0))
         if not (np.isfinite(covariance).all() and (errors > 0).all()):
             raise ValueError("the covariance of the estimates must be finite, variances positive.")
@@ -130,22 +124,7 @@ class Whitened(NamedTuple):
         return float(self.y @ self.y)
 
     def posterior(self, prior_log_odds=0.0, scale=1.0, slab="gaussian"):
-        """Posterior of the effects.
-
-        Parameters
-        ----------
-        prior_log_odds : float or None
-            Log-odds of an effect that is not zero; None: learned from the evidence, with a uniform
-            prior of the probability.
-        scale : float or None
-            Standard deviation of such an effect, or scale of its Cauchy distribution; None:
-            learned, with a log-normal prior.
-        slab : {"gaussian", "cauchy"}
-
-        Returns
-        -------
-        Effects
-        """
+        """Posterior of the effects."""
         return Parts((self,), (slice(None),), len(self.y)).posterior(prior_log_odds, scale, slab)
 
 
@@ -307,19 +286,7 @@ def _cauchy(mean, spread, variance, scale):
 
 
 def node_blocks(estimate, covariances, units):
-    """Estimates of pairs of items, with the covariances of those of each item alone.
-
-    Parameters
-    ----------
-    estimate : array of shape (n_effects,)
-    covariances : sequence of arrays of shape (n_own, n_own)
-    units : sequence of int arrays of shape (n_own,)
-        Pairs of each item.
-
-    Returns
-    -------
-    Parts
-    """
+    """Estimates of pairs of items, with the covariances of those of each item alone."""
     parts = tuple(
         Whitened.of(estimate[own], block) for own, block in zip(units, covariances, strict=True)
     )

@@ -103,25 +103,7 @@ class EffectSets:
         self.constant = -(log_det + estimate @ self.linear + n * np.log(2 * np.pi)) / 2
 
     def posterior(self, prior_log_odds=0.0, scale=1.0, median=1.0, slab="gaussian"):
-        """Posterior of the effects.
-
-        Parameters
-        ----------
-        prior_log_odds : float or None
-            Log-odds of a set that is not zero; None: learned, with a uniform prior of the
-            probability.
-        scale : float or None
-            Standard deviation of its effects, or scale of their Cauchy distribution; None: learned,
-            with a log-normal prior.
-        median : float
-            Median of that prior.
-        slab : {"gaussian", "cauchy"}
-
-        Returns
-        -------
-        Effects
-            `log_odds` of sets, `mean` and `std` of effects.
-        """
+        """Posterior of the effects."""
         if prior_log_odds is None or scale is None:
             prior_log_odds, scale = self._learned(prior_log_odds, scale, median, slab)
         return self._fixed_point(prior_log_odds, scale, slab)
@@ -188,17 +170,7 @@ class EffectSets:
 
 
 def _tilted(own, mean, covariance, sites, prior_log_odds, slab):
-    """A set under its cavity.
-
-    Returns
-    -------
-    log_odds : float
-    mean, covariance : array
-    t, T : array
-        The site that gives the Gaussian these moments.
-    log_ratio : float
-        Log-partition of the set less that of its Gaussian.
-    """
+    """A set under its cavity."""
     t, T = sites[0][own], sites[1][np.ix_(own, own)]
     precision = np.linalg.inv(covariance)
     cavity, linear = precision - T, precision @ mean - t

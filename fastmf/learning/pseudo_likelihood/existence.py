@@ -43,7 +43,7 @@ from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING, hessian_
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
 # Units, or categories, that a message names.
-MAX_NAMED = 20
+MAX_NAMED = 10
 # Largest sum, over a row, of a linear dependence with coefficients of norm one.
 _DEPENDENCE = 1e-7
 # Parameters up to which Hessians are factorised for a proof.

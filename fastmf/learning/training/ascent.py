@@ -136,13 +136,18 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scale
         if id(velocity) not in coupled:
             velocity *= settings.momentum
             velocity += rate * gradient
-            if not np.isfinite(velocity).all():
-                raise diverged(state.epoch)
         return velocity
+
+    def moved(w, v):
+        if id(w) in coupled:
+            return next(new)
+        if not np.isfinite(w + v)[np.isfinite(w)].all():  # fields of -inf stay
+            raise diverged(state.epoch)
+        return w + v
 
     state.velocity = state.velocity.combine(with_momentum, gradient)
     new = iter(couplings)
-    return here.combine(lambda w, v: next(new) if id(w) in coupled else w + v, state.velocity)
+    return here.combine(moved, state.velocity)
 
 
 def diverged(epoch):

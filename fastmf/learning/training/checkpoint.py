@@ -177,7 +177,8 @@ def _state(arrays, start):
         velocity=_velocity(arrays.under("velocity"), start),
         epoch=epoch,
         batch=batch,
-        chains=_numbered(arrays.under("chains"), dtype),
+        # Those of quasi-Newton steps are of double precision.
+        chains=_numbered(arrays.under("chains"), None),
         preconditioners=_numbered(arrays.under("preconditioners"), dtype),
         solutions=_numbered(arrays.under("solutions"), dtype),
         completed=_numbered(arrays.under("completed"), dtype),

@@ -3,6 +3,7 @@
 import time
 from contextlib import contextmanager
 
+from fastmf._common.progress import Stderr
 from fastmf._jit.messages import announced, seconds_compiling, to_stderr
 from fastmf.models import CRBM
 
@@ -77,7 +78,7 @@ def progress(total, initial, verbose, what):
         with announced(what):
             yield _Lines()
         return
-    with tqdm(total=total, initial=initial, unit="batch") as bar:
+    with tqdm(total=total, initial=initial, unit="batch", file=Stderr()) as bar:
 
         def write(text):
             bar.write(text, file=bar.fp)

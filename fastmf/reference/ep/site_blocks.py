@@ -6,7 +6,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 
-def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curvature):
+def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
     """Moments and log-partition of every block under the tilt of its cavity."""
     for k, largest in enumerate(blocks.largest):
         here = slice(*blocks.starts[k : k + 2])
@@ -30,27 +30,6 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals, curv
         units[:, here] = mean, included, alone
         covariance[square] = (second - np.outer(mean, mean)).ravel()
         totals[1, k] = full
-        if len(curvature[1]):
-            curvature[1][:] = _products(patterns, c).ravel()
-
-
-def _products(patterns, c):
-    """Means of the products of (w_i, w_i w_j), i >= j, of a block: their lower triangle."""
-    # Moments up to the fourth of (1, w), as an array of four axes.
-    moments = np.zeros((c + 1,) * 4)
-    total = np.logaddexp.reduce([log_weight for _, log_weight, *_ in patterns])
-    for S, log_weight, m, V in patterns:
-        m, A = np.append(1.0, m), np.pad(V, (1, 0))
-        A += np.outer(m, m)
-        pairs = ("ab,cd->abcd", "ac,bd->abcd", "ad,bc->abcd")
-        fourth = sum(np.einsum(pair, A, A) for pair in pairs)
-        fourth -= 2 * np.einsum("a,b,c,d->abcd", m, m, m, m)
-        units = np.append(0, np.array(S, int) + 1)
-        moments[np.ix_(*[units] * 4)] += np.exp(log_weight - total) * fourth
-    rows, columns = np.tril_indices(c)
-    first = np.append(np.arange(1, c + 1), rows + 1)
-    second = np.append(np.zeros(c, int), columns + 1)
-    return np.tril(moments[first, second][:, first, second])
 
 
 def slabs(prior, linear, precision, largest):

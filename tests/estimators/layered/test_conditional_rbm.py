@@ -1,10 +1,13 @@
 import itertools
+import re
 
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.linalg import block_diag
 from sklearn.datasets import make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer, roc_auc_score
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
@@ -90,6 +93,30 @@ def test_score_samples_sums_the_smaller_side(n_hidden):
     logs = c @ states.T + np.logaddexp(0, states @ weights.T + b[:, None]).sum(2)
     expected = of_labels - np.logaddexp.reduce(logs, axis=1)
     np.testing.assert_allclose(machine.score_samples(X, Y), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("strength", [0.05, 4.0])
+def test_approximate_scores_say_how_much_they_are_off(strength):
+    """Two copies of a machine that can be summed, too large together."""
+    rng = np.random.default_rng(0)
+    weights = strength * (1 + rng.normal(size=(40, 12)) / 4)
+    one = CRBM(
+        weights, np.zeros((40, 1)), np.zeros((12, 1)), -weights.sum(1) / 2, -weights.sum(0) / 2
+    )
+    two = CRBM(
+        block_diag(weights, weights), np.zeros((80, 1)), np.zeros((24, 1)),
+        np.tile(one.visible_bias, 2), np.tile(one.hidden_bias, 2),
+    )  # fmt: skip
+    X, Y = np.zeros((12, 1)), (rng.random((12, 80)) < 0.5).astype(int)
+    machine = ConditionalRBM(24, init=two, n_epochs=0, standardize=False).fit(X, Y)
+    right = -two.free_energy(Y, X) - 2 * exact(one.given(X[0]), averages=False).log_partition
+    if strength == 4.0:
+        with pytest.warns(ConvergenceWarning, match="by belief propagation are about") as said:
+            found = machine.score_samples(X, Y)
+        told = float(re.search(r"about (\S+) nats too", str(said[0].message))[1])
+        assert abs(found - right).mean() == pytest.approx(told, rel=0.02) and told > 1
+    else:
+        np.testing.assert_allclose(machine.score_samples(X, Y), right, atol=0.05)
 
 
 @pytest.mark.parametrize("objective", ["latent_svm", "marginal_svm"])

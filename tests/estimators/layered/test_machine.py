@@ -69,7 +69,7 @@ def test_strong_couplings_of_hidden_layers_are_told():
         model = mf.DBM([np.full((4, 25), 0.01), upper], layers)
         machine = mf.DeepBoltzmannMachine((25, 25), init=model, n_epochs=0).fit(X)
         if scale == 3.0:
-            with pytest.warns(ConvergenceWarning, match="hidden layers given data"):
+            with pytest.warns(ConvergenceWarning, match="hidden layers given data by mean field"):
                 machine.score_samples(X, 5.0)
         else:
             machine.score_samples(X, 5.0)

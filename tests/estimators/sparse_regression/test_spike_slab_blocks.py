@@ -119,8 +119,8 @@ def test_an_effect_that_two_blocks_may_have_is_that_of_enumeration(seed, monkeyp
     model = mf.SpikeSlabRegressor(**given).fit(X, y)
     np.testing.assert_allclose(model.inclusion_probability_, expected, atol=5e-3)
     module = "fastmf.estimators.sparse_regression._spike_slab."
-    monkeypatch.setattr(module + "may_stay_whole", lambda _: False)
-    apart = mf.SpikeSlabRegressor(**given).fit(X, y)  # joined blocks are not of use
+    monkeypatch.setattr(module + "full_blocks", lambda _: ["not of use"])
+    apart = mf.SpikeSlabRegressor(**given).fit(X, y)
     assert abs(apart.inclusion_probability_ - expected).max() > 0.03
     assert len(np.unique(apart.blocks_)) == len(np.unique(model.blocks_)) + 1
 

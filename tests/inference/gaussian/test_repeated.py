@@ -48,7 +48,7 @@ def test_moments_with_blocks():
     matrix = np.diag(site[1, [0, 2]])
     vector = np.concatenate([site[0], site[1, blocks.singles], matrix.ravel()])
     side = RepeatedRows(block_side(model, blocks), COPIES, NOISE, blocks)
-    moments, log_partition, _ = side.moments(vector)
+    moments, log_partition = side.moments(vector)
     expected, log_of_rows = repeated(X, y, site)
     mean, var, _ = blocks.parts(moments)
     np.testing.assert_allclose(mean, expected[0], rtol=1e-11)

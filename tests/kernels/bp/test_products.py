@@ -1,7 +1,7 @@
-import numba
 import numpy as np
 import pytest
 
+from fastmf._jit.argument_types import type_of
 from fastmf._jit.kernel import address_of, call, kernel
 from fastmf.kernels.bp.arguments import LOGS, PADDING_MULTIPLE, TILE_UNITS, P, Q
 from fastmf.kernels.bp.products import UNITS_AT_ONCE, pair_logs
@@ -18,7 +18,7 @@ def called(address, e, s, hidden, tile, n_factors, normalisers):
 def run(weights, messages, hidden, visible, n_factors, normalisers):
     """Logarithms by the compiled kernel; exponentials, messages and beliefs as they are."""
     line, wide = np.zeros(0, weights.dtype), np.zeros(0)
-    types = map(numba.typeof, (line, line, line, wide, 0, True))
+    types = map(type_of, (line, line, line, wide, 0, True))
     tile = np.full((5, TILE_UNITS), np.nan)  # what is not of a unit must not show
     tile[[P, Q], : len(weights)] = visible
     arguments = weights.ravel(), messages.ravel(), hidden.ravel(), tile.ravel()

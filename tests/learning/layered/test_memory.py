@@ -1,12 +1,11 @@
 """The tables of terms and couplings say where in memory the gradient's parts are."""
 
-import numba
 import numpy as np
 import pytest
 from kernel_cases import Size, case
 
 import fastmf as mf
-from fastmf._jit.argument_types import Int64, Workers, argument_types
+from fastmf._jit.argument_types import Int64, Workers, argument_types, type_of
 from fastmf._jit.intrinsics import view
 from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A
@@ -110,6 +109,6 @@ def test_all_steps_have_arguments_of_the_same_types(kind, dtype):
     found = case(f"training.train.train-{kind}").build(Size(14, 9, 4), dtype)
     kinds = types.Batches, types.Parameters, (types.Solver,) * 2, types.Settings, types.Statistics
     expected = argument_types(dtype, *kinds, Workers[types.Scratch], Int64[3], Int64[1])
-    assert tuple(map(numba.typeof, found)) == expected
+    assert tuple(map(type_of, found)) == expected
     memory = types.Scratch(*(part[0] for part in found[5]))
-    assert (numba.typeof(memory),) == argument_types(dtype, types.Scratch)
+    assert (type_of(memory),) == argument_types(dtype, types.Scratch)

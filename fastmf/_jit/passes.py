@@ -1,0 +1,106 @@
+"""Passes of Numba's compiler for kernels: documented extension points that shorten a first call.
+
+A user waits for compilation at a first call. Nothing depends on this module: with the environment
+variable FASTMF_PLAIN_NUMBA set, or with a Numba that it does not fit, kernels are compiled by
+Numba's own passes, and compute the same.
+"""
+
+import os
+
+from numba.core import ir
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.ir_utils import enforce_no_phis
+from numba.core.lowering import Lower
+from numba.core.typed_passes import IRLegalization, NativeLowering
+from numba.core.untyped_passes import InlineInlinables
+
+# Passes of Numba's for what is in no kernel: closures and comprehensions, expressions of arrays.
+NOT_NEEDED = {"inline_closure_likes", "nopython_rewrites"}
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _MergeInPlace(InlineInlinables):
+    """Numba's pass that merges functions, without its two deep copies of each.
+
+    Their text was translated for this one place, so that nobody else sees what becomes of it.
+    """
+
+    _name = "merge_in_place"
+    _n_active = 0  # passes that are under way, one within the other; Numba compiles in one thread
+
+    def run_pass(self, state):
+        _MergeInPlace._n_active += 1
+        ir.Block.__deepcopy__ = lambda block, memo: block
+        try:
+            return super().run_pass(state)
+        finally:
+            _MergeInPlace._n_active -= 1
+            if not _MergeInPlace._n_active:
+                del ir.Block.__deepcopy__
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _WithoutDeletions(IRLegalization):
+    """Numba's last pass before a kernel is emitted, which deletes each variable after its use.
+
+    Nothing is emitted for that in kernels without counts of references.
+    """
+
+    _name = "without_deletions"
+
+    def run_pass(self, state):
+        if state.flags.nrt:
+            return super().run_pass(state)
+        enforce_no_phis(state.func_ir)
+        return True
+
+
+class _Lower(Lower):
+    """Emits variables that hold no references without setting them to zero at both ends."""
+
+    def alloca_lltype(self, name, lltype, datamodel=None):
+        if self.context.enable_nrt:
+            return super().alloca_lltype(name, lltype, datamodel)
+        with self.builder.goto_entry_block():
+            return self.builder.alloca(lltype, name=name)
+
+    def storevar(self, value, name, argidx=None):
+        in_memory = argidx is None and name not in self._singly_assigned_vars
+        if self.context.enable_nrt or not in_memory:
+            super().storevar(value, name, argidx)
+        else:
+            self.builder.store(value, self.getvar(name))
+
+    def delvar(self, name):
+        if self.context.enable_nrt:
+            super().delvar(name)
+        elif name not in self._blk_local_varmap:
+            self._singly_assigned_vars.discard(name)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    _name = "lowering_of_kernels"
+    lowering_class = _Lower
+
+
+class Compiler(CompilerBase):
+    """Compiler of kernels."""
+
+    def define_pipelines(self):
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        own = {
+            InlineInlinables: _MergeInPlace,
+            IRLegalization: _WithoutDeletions,
+            NativeLowering: _Lowering,
+        }
+        kept = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
+        passes.passes = [(own.get(kind, kind), text) for kind, text in kept]
+        passes.finalize()
+        return [passes]
+
+
+# Options of Numba's `njit`.
+_PLAIN = os.environ.get("FASTMF_PLAIN_NUMBA", "0") not in ("", "0")
+OPTIONS = {} if _PLAIN else {"pipeline_class": Compiler}
