@@ -2,26 +2,9 @@
 
 import numpy as np
 
-from fastmf._common.arguments import generator
-from fastmf.inference.checks.exact_sums import exact_rows, ranges
-from fastmf.inference.checks.other_methods import (
-    MAX_SECONDS,
-    AdaptiveTap,
-    HeldUnits,
-    JudgedRows,
-    MessagesFromMeans,
-    adaptive_mixture,
-    answers_of,
-    are_too_large,
-    asked,
-    joined,
-    machine_of,
-    seconds_of_starts,
-    split,
-)
+from fastmf.inference.checks.exact_sums import exact_rows
 from fastmf.inference.checks.reasons import Answer, Reason, agree
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, moved_from
-from fastmf.priors._protocol import can_sample
+from fastmf.inference.checks.rows import JudgedRows, are_too_large, joined, machine_of
 
 # Share of the weight from which on a row with a start of its own is the answer of the whole model.
 LARGEST_SHARE = 0.75
@@ -58,7 +41,10 @@ def reasons_of(solved, question, exact_sums=True):
         judged = JudgedRows(
             machine_of(model), mean[undecided], var[undecided], log_partition, *tilt
         )
-        by_methods = _by_other_answers(question, judged, numbers)
+        # All solvers are imported where a row is compared with other methods.
+        from fastmf.inference.checks.agreement import by_other_answers
+
+        by_methods = by_other_answers(question, judged, numbers)
         if by_methods is None:
             return None
         for row, reason in zip(numbers, by_methods, strict=True):
@@ -95,77 +81,3 @@ def _by_exact_sums(question, tilt, mean, values):
         tolerated = one_of_several and agree(answer, same_value, width, slack=1 - share)
         decided.append(None if tolerated else Reason.EXACT)
     return decided
-
-
-def _by_other_answers(question, rows, numbers):
-    """Reason why each row is not reliable, "" if it is; None if methods would take too long."""
-    if question.whole:
-        return _of_whole_model(question, rows, numbers)
-    for method, reason in (
-        (AdaptiveTap, Reason.ADAPTIVE_TAP),
-        (MessagesFromMeans, Reason.MESSAGES),
-    ):
-        other = method(rows)
-        if other.seconds <= MAX_SECONDS:
-            start = moved_from(rows.mean, np.where(rows.clamped, 0, rows.var), generator(0))
-            init = split(rows.machine, start), split(rows.machine, rows.var)
-            return _contradictions(rows, other.answers(init), reason)
-    return None
-
-
-def _of_whole_model(question, rows, numbers):
-    """The same of rows without starts of their own."""
-    reasons, held, unsettled = [""] * len(numbers), HeldUnits(rows), []
-    for k, row in enumerate(numbers):
-        if question.stable is not None and not question.stable[row]:
-            reasons[k] = Reason.UNSTABLE
-            continue
-        others, settled = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
-        answer = Answer(rows.log_partition[k], rows.mean[k])
-        if not all(agree(answer, other, _widths(rows, k)) for other in others):
-            reasons[k] = Reason.HELD_UNITS
-        elif not settled:
-            unsettled.append(k)
-    if not unsettled:
-        return reasons
-    more = _of_starts_and_adaptive_tap(question, rows.chosen(unsettled))
-    if more is None:
-        return None
-    for k, reason in zip(unsettled, more, strict=True):
-        reasons[k] = reason
-    return reasons
-
-
-def _of_starts_and_adaptive_tap(question, rows):
-    """The same where units are not discrete, or messages with held units do not settle."""
-    adaptive, reasons = AdaptiveTap(rows), [""] * len(rows.mean)
-    if adaptive.seconds > MAX_SECONDS:
-        return None
-    if question.mixed is not None:
-        reasons = _contradictions(rows, adaptive.answers(), Reason.ADAPTIVE_TAP)
-    if can_sample(rows.machine.layers[0]):
-        mixtures = 2 * N_CHECKED_STARTS * adaptive.seconds
-        if question.mixed is not None:
-            mixtures = seconds_of_starts(rows)
-        if mixtures > MAX_SECONDS:
-            return None
-        mixed = question.mixed or adaptive_mixture
-        others = answers_of(asked(mixed, rows.machine, **rows.tilts()), rows)
-        more = _contradictions(rows, others, Reason.STARTS)
-        reasons = [x or y for x, y in zip(reasons, more, strict=True)]
-    return reasons
-
-
-def _contradictions(rows, others, reason):
-    """The reason for each row that does not agree with another answer, "" where there is none."""
-    out = []
-    for k, other in enumerate(others):
-        answer = Answer(rows.log_partition[k], rows.mean[k])
-        right = other is None or agree(answer, other, _widths(rows, k))
-        out.append("" if right else reason)
-    return out
-
-
-def _widths(rows, k):
-    """Ranges of the units of a row."""
-    return ranges(rows.prior, rows.var[[k]])[0]
