@@ -111,26 +111,7 @@ def per_layer(name, value, sizes):
 
 
 def real_array(name, value, *, missing=False):
-    """`value` as an array of real numbers or booleans.
-
-    Parameters
-    ----------
-    name : str
-    value : array_like
-    missing : bool
-        Whether masked entries are allowed, which become NaN.
-
-    Returns
-    -------
-    array
-
-    Raises
-    ------
-    TypeError
-        If it is not an array of real numbers.
-    ValueError
-        If entries are masked, unless `missing`: their values must not be used.
-    """
+    """`value` as an array of real numbers or booleans."""
     if np.ma.isMaskedArray(value):
         value = unmasked(name, value, missing=missing)
     try:
@@ -162,20 +143,7 @@ def unmasked(name, array, *, missing=False):
 
 
 def row_weights(value, n_rows, name="sample_weight"):
-    """Weights of rows as a float64 array of shape (n_rows,), or None if none are given.
-
-    Parameters
-    ----------
-    value : float, array_like of shape (n_rows,) or None
-        A number is the weight of every row.
-    n_rows : int
-    name : str
-
-    Raises
-    ------
-    TypeError, ValueError
-        If they are not one number for each row, one is negative or not finite, or all are zero.
-    """
+    """Weights of rows as a float64 array of shape (n_rows,), or None if none are given."""
     if value is None:
         return None
     weights = real_array(name, value).astype(np.float64)

@@ -15,10 +15,6 @@ def n_cores():
     No more than its affinity has (that of `taskset`, of a scheduler or of a cpuset), and no more
     than its quota of time rounded up: beyond it, the kernel pauses all threads for a part of each
     period, those with work included.
-
-    Returns
-    -------
-    int
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -31,23 +27,7 @@ def _quota_of_this_process():
 
 
 def quota(root, groups):
-    """Cores' worth of time that control groups leave to a process; infinite without a limit.
-
-    Parameters
-    ----------
-    root : path
-        Where control groups are mounted.
-    groups : path
-        The file with the groups of the process, lines "number:controllers:path". The number is 0
-        for version 2, with limits "quota period" in `cpu.max`. In version 1 the limits are in two
-        files, in the folder of the controller `cpu`.
-
-    Returns
-    -------
-    float
-        The smallest limit of the group and of those that it is in. A container may not see its own
-        group's folder, but has its limits in the folder where groups are mounted.
-    """
+    """Cores' worth of time that control groups leave to a process; infinite without a limit."""
     smallest = math.inf
     for line in _text(groups).splitlines():
         number, _, rest = line.partition(":")

@@ -20,11 +20,6 @@ def deferred(name):
 
     Whoever has imported the module in the block finds its attributes nevertheless. After the block
     it is imported as ever.
-
-    Parameters
-    ----------
-    name : str
-        Name of a module. Nothing is done if it has been imported already.
     """
     placeholder = _Deferred(name)
     if sys.modules.setdefault(name, placeholder) is not placeholder:

@@ -27,17 +27,7 @@ def counts(values):
 
 
 def table(rows, header=()):
-    """A table of rows of cells; the first cell of each row is its name.
-
-    Parameters
-    ----------
-    rows : sequence of sequences of str
-    header : sequence of str, optional
-
-    Returns
-    -------
-    str
-    """
+    """A table of rows of cells; the first cell of each row is its name."""
     lines = ["<table>"]
     if header:
         cells = "".join(f'<th scope="col">{escape(str(cell))}</th>' for cell in header)
@@ -50,17 +40,5 @@ def table(rows, header=()):
 
 
 def section(title, *tables):
-    """A title and tables below it.
-
-    Parameters
-    ----------
-    title : str
-        Text, escaped here.
-    *tables : str
-        Results of `table`.
-
-    Returns
-    -------
-    str
-    """
+    """A title and tables below it."""
     return "\n".join(["<div>", f"<strong>{escape(title)}</strong>", *tables, "</div>"])

@@ -100,24 +100,7 @@ class Gram:
 
 
 def cholesky(matrix, overwrite=False):
-    """The Cholesky factorisation of a positive definite matrix.
-
-    Parameters
-    ----------
-    matrix : array of shape (n, n)
-        Only the lower triangle is read.
-    overwrite : bool, default False
-        Whether a matrix in Fortran order may be overwritten by its factor.
-
-    Returns
-    -------
-    Cholesky
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite, or not finite.
-    """
+    """The Cholesky factorisation of a positive definite matrix."""
     potrf = _lapack("potrf", matrix)
     lower, failed = potrf(matrix, lower=1, clean=1, overwrite_a=overwrite)
     if failed or not np.isfinite(lower.diagonal()).all():
@@ -151,24 +134,7 @@ def _inverse_of_triangle(triangle, lower):
 
 
 def inverse_factor(matrix):
-    """The inverse L^-1 of the Cholesky factor of a matrix, and half its log-determinant.
-
-    Parameters
-    ----------
-    matrix : C-contiguous array of shape (n, n)
-        Only the lower triangle is read. Overwritten.
-
-    Returns
-    -------
-    C-contiguous array of shape (n, n)
-        Its upper triangle zero.
-    float
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite, or not finite.
-    """
+    """The inverse L^-1 of the Cholesky factor of a matrix, and half its log-determinant."""
     # In Fortran's order the matrix is its transpose, whose factor is L'.
     upper, failed = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
     diagonal = upper.diagonal()
@@ -179,24 +145,7 @@ def inverse_factor(matrix):
 
 
 def cholesky_with_ridge(matrix, ridge=0.0):
-    """The same of the matrix plus a multiple of the identity, raised until it is positive definite.
-
-    Parameters
-    ----------
-    matrix : array of shape (n, n)
-        Finite; its largest diagonal element sets the scale of the ridge.
-    ridge : float, default 0.0
-        The first multiple that is tried.
-
-    Returns
-    -------
-    Cholesky
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not finite.
-    """
+    """Factor the matrix plus the smallest tried multiple of the identity that makes it definite."""
     if not np.isfinite(matrix).all():
         raise LinAlgError("the matrix is not finite.")
     largest = abs(matrix.diagonal()).max()
@@ -210,22 +159,7 @@ def cholesky_with_ridge(matrix, ridge=0.0):
 
 
 def scaled_cholesky(matrix):
-    """The factorisation of a positive definite matrix whose elements may differ by many orders.
-
-    Parameters
-    ----------
-    matrix : array of shape (n, n)
-        Symmetric.
-
-    Returns
-    -------
-    ScaledCholesky
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite, or not finite.
-    """
+    """The factorisation of a positive definite matrix whose elements may differ by many orders."""
     diagonal = matrix.diagonal()
     if not ((diagonal > 0) & (diagonal < np.inf)).all():
         raise LinAlgError("the matrix is not positive definite.")
@@ -234,47 +168,12 @@ def scaled_cholesky(matrix):
 
 
 def solve_positive_definite(matrix, right):
-    """The solution of linear equations whose matrix is positive definite.
-
-    Parameters
-    ----------
-    matrix : array of shape (n, n)
-        Symmetric.
-    right : array of shape (n,) or (n, k)
-
-    Returns
-    -------
-    array of the shape of `right`
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite, or not finite.
-    """
+    """The solution of linear equations whose matrix is positive definite."""
     return cholesky(matrix.T).solve(right)
 
 
 def newton_step(hessian, gradient, min_curvature):
-    """Newton's step -H^-1 g towards a minimum; a descent direction where H is not positive too.
-
-    Parameters
-    ----------
-    hessian : array of shape (n, n) or (n_problems, n, n)
-        Symmetric up to rounding.
-    gradient : array of shape (n,) or (n_problems, n)
-    min_curvature : float
-        Where H is not positive definite its eigenvalues are replaced by their moduli, and by this
-        where they are smaller.
-
-    Returns
-    -------
-    array of the shape of `gradient`
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the eigenvalues are not found, as in a matrix with NaN.
-    """
+    """Newton's step -H^-1 g towards a minimum; a descent direction where H is not positive too."""
     hessian = (hessian + np.swapaxes(hessian, -1, -2)) / 2
     if hessian.ndim == 2:
         try:
@@ -289,20 +188,7 @@ def newton_step(hessian, gradient, min_curvature):
 
 
 def two_loop_product(gradient, pairs, inverse):
-    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980).
-
-    Parameters
-    ----------
-    gradient : array
-    pairs : sequence of (s, y, 1 / s.y)
-        Steps and changes of the gradient along them, the latest last.
-    inverse : callable
-        Product with the inverse Hessian that the pairs correct.
-
-    Returns
-    -------
-    array
-    """
+    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980)."""
     q, factors = gradient, []
     for s, y, rho in reversed(pairs):
         factors.append(rho * (s * q).sum())
@@ -314,19 +200,7 @@ def two_loop_product(gradient, pairs, inverse):
 
 
 def symmetrize(matrix, block_rows=512):
-    """Copy the lower triangle of a matrix into its upper one, in place.
-
-    Parameters
-    ----------
-    matrix : array of shape (n, n)
-    block_rows : int, default 512
-        Rows that are copied at a time, so that no second matrix is made.
-
-    Returns
-    -------
-    array of shape (n, n)
-        `matrix`.
-    """
+    """Copy the lower triangle of a matrix into its upper one, in place."""
     for start in range(0, len(matrix), block_rows):
         rows = slice(start, start + block_rows)
         matrix[:start, rows] = matrix[rows, :start].T

@@ -56,13 +56,7 @@ def _aligned(memory, n_bytes):
 
 @contextmanager
 def borrowed(shape, dtype):
-    """An array with arbitrary content that begins with a cache line, for the duration of the block.
-
-    Raises
-    ------
-    MemoryError
-        If the machine has not so much, rather than be killed when the array is filled.
-    """
+    """Provide an uninitialised array aligned to a cache line within the block."""
     n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
     if n_bytes > memory_of_the_machine():
         raise MemoryError(

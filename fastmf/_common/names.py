@@ -2,25 +2,7 @@
 
 
 def names_along(name, parts):
-    """Names of features along series, or along both sides of square data frames.
-
-    Parameters
-    ----------
-    name : str
-        Argument.
-    parts : list
-        Arrays, or series and data frames, of consecutive features.
-
-    Returns
-    -------
-    list of str or None
-        None if a part is of another kind, or has names that are no strings.
-
-    Raises
-    ------
-    ValueError
-        If rows and columns of a data frame have different names.
-    """
+    """Names of features along series, or along both sides of square data frames."""
     names = []
     for part in parts:
         own = list(part.index) if hasattr(part, "iloc") else [None]
@@ -36,22 +18,7 @@ def names_along(name, parts):
 
 
 def check_order(name, parts, names, other):
-    """Raise if arrays of consecutive features name them in another order than another argument.
-
-    Parameters
-    ----------
-    name : str
-        Argument.
-    parts : list
-        See `names_along`.
-    names : sequence of str or None
-        Names that the other argument has.
-    other : str
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise if arrays of consecutive features name them in another order than another argument."""
     own = names_along(name, parts)
     if own is None or names is None or own == list(names):
         return

@@ -33,16 +33,7 @@ class Stderr:
 
 
 def followed(steps, what, verbose):
-    """The steps of a long calculation, one after the other.
-
-    Parameters
-    ----------
-    steps : sequence
-    what : str
-        Steps in words, such as "bootstrap samples".
-    verbose : bool
-        Whether a bar shows how many are done; without tqdm, a line every few seconds.
-    """
+    """The steps of a long calculation, one after the other."""
     if not verbose:
         yield from steps
         return
@@ -60,15 +51,7 @@ def followed(steps, what, verbose):
 
 
 def reported(verbose, what="penalised log-pseudo-likelihood"):
-    """A function of the iteration and the value of an objective that is minimised, or None.
-
-    Parameters
-    ----------
-    verbose : bool
-        Whether there is one, which prints a line every few seconds.
-    what : str
-        Minus the objective, in words.
-    """
+    """A function of the iteration and the value of an objective that is minimised, or None."""
     if not verbose:
         return None
     shown = time.monotonic()

@@ -14,15 +14,6 @@ def remembered(function):
 
     Arguments are compared by their contents, so that they may be changed in place. For functions
     that take much longer than that.
-
-    Parameters
-    ----------
-    function : callable
-        Takes arrays, and returns a tuple of arrays, which are made read-only.
-
-    Returns
-    -------
-    callable
     """
     kept = deque(maxlen=N_CALLS)
 

@@ -23,24 +23,7 @@ def is_incomplete(X):
 
 
 def canonical(X, name="X"):
-    """A sparse matrix as a CSR array whose indices are valid, ascending in each row and unique.
-
-    Parameters
-    ----------
-    X : SciPy sparse matrix or array
-        Not changed; the result shares its entries where that is possible.
-    name : str
-        Name of the argument, for errors.
-
-    Returns
-    -------
-    csr_array of shape (n_rows, n_columns)
-
-    Raises
-    ------
-    ValueError
-        If it is not two-dimensional, or an index is negative or too large.
-    """
+    """A sparse matrix as a CSR array whose indices are valid, ascending in each row and unique."""
     if X.ndim != 2:
         raise ValueError(f"{name} must have two dimensions, got a sparse array of shape {X.shape}.")
     try:
@@ -74,19 +57,7 @@ def row_blocks(X, *, dense=False):
 
 
 def column_sums(X, function=None):
-    """Sums over rows of a function of the entries.
-
-    Parameters
-    ----------
-    X : array or csr_array of shape (n_rows, n_columns)
-    function : callable, optional
-        `function(x, columns)`, for entries and the columns they are in: an index array of the shape
-        of `x`, or a slice for an array of whole columns or for one value in all. Default: `x`.
-
-    Returns
-    -------
-    float64 array of shape (n_columns,)
-    """
+    """Sums over rows of a function of the entries."""
     function = function or (lambda x, columns: x)
     n_rows, n_columns = X.shape
     if issparse(X):

@@ -13,11 +13,6 @@ def warn_user(message, category=UserWarning):
 
     `warnings.warn(skip_file_prefixes=...)` does this from Python 3.12 on, for files: frames are
     told by their modules here, which holds for packages in a zip, too.
-
-    Parameters
-    ----------
-    message : str
-    category : class, default UserWarning
     """
     frame, level = sys._getframe(1), 2
     while frame is not None and _is_inner(frame):

@@ -123,18 +123,7 @@ Workers: Any = _Workers()
 
 
 def argument_types(dtype, *arguments):
-    """Types of arguments, for a floating type.
-
-    Parameters
-    ----------
-    dtype : NumPy dtype
-    *arguments : annotations as above, classes of numbers, or tuples of these
-
-    Returns
-    -------
-    tuple of types
-        Arrays are C-contiguous, but for those of `Strided`.
-    """
+    """Types of arguments, for a floating type."""
     return tuple(_type(argument, np.dtype(dtype)) for argument in arguments)
 
 
@@ -154,17 +143,7 @@ def _type(argument, dtype, n_more=0):
 
 
 def placeholder(dtype, argument, n_workers=1, shape=()):
-    """An argument of such a type: arrays of no size, numbers 0.
-
-    Parameters
-    ----------
-    dtype : NumPy dtype
-    argument : annotation
-    n_workers : int
-        Length of the first axis of arrays of `Workers`.
-    shape : tuple
-        First axes of all arrays.
-    """
+    """An argument of such a type: arrays of no size, numbers 0."""
     if isinstance(argument, _Arrays):
         return np.zeros(shape + (0,) * argument.n_axes, argument.dtype or dtype)
     if isinstance(argument, _Workers):

@@ -8,15 +8,7 @@ from fastmf._jit.lazily import cgutils, ir
 
 
 def field(context, builder, type_, array, name):
-    """A field of an array of a Numba type; those of each axis come as a list.
-
-    Parameters
-    ----------
-    context, builder : those of Numba's code generators
-    type_ : Numba type
-    array : LLVM value
-    name : {"data", "shape", "strides"}
-    """
+    """A field of an array of a Numba type; those of each axis come as a list."""
     value = context.data_model_manager[type_].get(builder, array, name)
     return value if name == "data" else cgutils.unpack_tuple(builder, value)
 

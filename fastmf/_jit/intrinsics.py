@@ -64,15 +64,7 @@ def _row(typing_context, array, start, n):
 
 
 def copy_row(old, source, new, target, n_planes):
-    """Copy the first planes of one row of a state to a row of another, of the same type and width.
-
-    Parameters
-    ----------
-    old, new : C-contiguous arrays of shape (planes, rows, units)
-    source, target : int
-        The rows.
-    n_planes : int
-    """
+    """Copy the first planes of a row of one state to a row of another of the same width."""
     new[:n_planes, target] = old[:n_planes, source]
 
 

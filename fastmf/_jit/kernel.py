@@ -27,25 +27,7 @@ MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
 
 
 def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
-    """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
-
-    Parameters
-    ----------
-    mode : {"python", "inner", "inline", "merged", "by_address", "from_kernels"}
-        Python and kernels call it; "inner": other kernels only, and there is no wrapper for calls
-        from Python; "inline": they have it inlined, too, which pays for short loops; "merged": its
-        text is made part of its callers' before they are compiled, so that nothing of it is
-        compiled or optimised twice (its own `fastmath` does not count then), for what one kernel
-        calls in one place; "by_address": kernels call it by its address (see `call`), and
-        "from_kernels": Python does, too.
-    fastmath : False or set of str
-        `REORDER`, for functions whose result may differ in the last bits between builds.
-    name : str or None
-        Tells it from other functions of the same name in the cache; None to keep it out of it.
-    views : bool
-        Whether it makes views of arrays, but no arrays, so that references to them need not be
-        counted. Inner, inline and merged kernels never make arrays.
-    """
+    """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk."""
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
         return lambda f: kernel(f, **options)
@@ -158,13 +140,6 @@ def compiled_from(function, **kind):
 
     Numba's `overload` would compile it once for each set of options of its callers, in each
     process.
-
-    Parameters
-    ----------
-    function : callable
-        Function for calls from Python.
-    **kind
-        Options of `kernel`, by default mode="inner".
     """
 
     def register(choose):
@@ -218,12 +193,6 @@ def address_of(function, *arguments):
     """Address of a function of kernel(mode="by_address"), compiled for arguments of such types.
 
     Found once: llvmlite has a lock for it, which a fork waits for.
-
-    Parameters
-    ----------
-    function : kernel
-    *arguments : types, as `argument_types` gives them
-        Integers int64; arrays C-contiguous if they have one dimension, of any layout otherwise.
     """
     if is_disabled():
         _FUNCTIONS[id(function)] = function
@@ -273,16 +242,7 @@ def _call(typing_context, address, arguments):
 
 
 def calls(entry=None, parameters=None):
-    """Decorator: in kernels, call the function at an address, with the same arguments.
-
-    Parameters
-    ----------
-    entry : int, optional
-        The first argument is an array with the address there; by default it is the address. It is
-        not passed on.
-    parameters : int, optional
-        Entry of the array that is passed on in its place.
-    """
+    """Decorator: in kernels, call the function at an address, with the same arguments."""
 
     def decorate(function):
         def by_address(typing_context, table, *others):
@@ -335,14 +295,7 @@ def _unit(typing_context, prior, i):
 
 
 def compile_methods(*names, of="tilt"):
-    """Let kernels call these methods of NamedTuples, compiled from their Python source.
-
-    Parameters
-    ----------
-    names : str
-    of : {"tilt", "mean", "tilt and number"}
-        Arguments of the methods: `(self, b, a)`, `(self, mean)`, or `(self, b, a, u)`.
-    """
+    """Let kernels call these methods of NamedTuples, compiled from their Python source."""
 
     def hook(name):
         from numba.extending import overload_method

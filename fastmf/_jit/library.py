@@ -59,14 +59,7 @@ LEVEL = _level()
 
 
 def modules_of(folder, rooms=None):
-    """Names and contents of the modules in a folder, which may be one of an archive, in order.
-
-    Parameters
-    ----------
-    folder : Path
-    rooms : collection of str, optional
-        Packages in the folder whose modules are counted as well; default all.
-    """
+    """Names and contents of the modules in a folder, which may be one of an archive, in order."""
     for finder, name, is_package in sorted(iter_modules([str(folder)]), key=lambda item: item[1]):
         if (is_package and rooms is not None and name not in rooms) or name in NOT_COMPILED:
             continue

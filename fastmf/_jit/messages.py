@@ -199,15 +199,7 @@ def seconds_compiling():
 
 @contextmanager
 def announced(what, show=to_stderr):
-    """While in use, messages about compilation say what for, and come once.
-
-    Parameters
-    ----------
-    what : str
-        Purpose that kernels are compiled for.
-    show : callable or None
-        Called with a line of text, in place of `to_stderr`; None for the logger alone.
-    """
+    """While in use, messages about compilation say what for, and come once."""
     purpose = (what, show)
     _WATCH.begin(purpose)
     try:

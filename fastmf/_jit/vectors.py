@@ -32,21 +32,7 @@ def integer(value):
 
 
 def loop(builder, first, last, step, body, starts=()):
-    """Emit `for k in range(first, last, step): values = body(k, values)`.
-
-    Parameters
-    ----------
-    builder : LLVM builder
-    first, last, step : LLVM integers
-    body : callable
-        Emits an iteration and returns the new values; none if there are no `starts`.
-    starts : sequence of LLVM values
-
-    Returns
-    -------
-    list of LLVM values
-        Values after the last iteration.
-    """
+    """Emit `for k in range(first, last, step): values = body(k, values)`."""
     before = builder.basic_block
     head, inside, end = (builder.append_basic_block(f"loop.{x}") for x in ("head", "body", "end"))
     builder.branch(head)

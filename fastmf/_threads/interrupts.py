@@ -64,17 +64,7 @@ with_numba(_name)
 
 
 def stopped(queue):
-    """Whether a call is to stop, as its queue says, or as the handler of a signal does now.
-
-    Parameters
-    ----------
-    queue : int64 array of one entry or more
-        The first is the next task; it is set to `STOPPED`.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a call is to stop, as its queue says, or as the handler of a signal does now."""
     return queue[0] >= STOPPED
 
 
@@ -151,14 +141,7 @@ def _define_look(look):
 
 
 def stop(kernel, arguments):
-    """Stop all threads that are in a kernel with these arguments.
-
-    Parameters
-    ----------
-    kernel : compiled function
-        With an argument `queue`, or `work` that has one; others end by themselves.
-    arguments : tuple
-    """
+    """Stop all threads that are in a kernel with these arguments."""
     code = getattr(kernel, "py_func", kernel).__code__
     for name, value in zip(code.co_varnames, arguments, strict=False):
         if name in ("queue", "work"):

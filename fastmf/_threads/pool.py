@@ -19,20 +19,7 @@ class Pool:
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "fastmf")
 
     def run(self, function, arguments, n_threads, stop=lambda: None):
-        """Call a function in this thread and in up to `n_threads` - 1 workers.
-
-        Parameters
-        ----------
-        function : callable
-        arguments : tuple
-        n_threads : int
-        stop : callable
-            Called where this thread fails: lets the workers end soon.
-
-        Raises
-        ------
-        What the function raises in this thread, or else what it raises in another.
-        """
+        """Call a function in this thread and in up to `n_threads` - 1 workers."""
         calls = []
         try:
             for _ in range(n_threads - 1):

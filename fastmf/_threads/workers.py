@@ -135,12 +135,6 @@ def one_blas_thread(order=0):
     and on a busy machine each product waits for all of them. Without threadpoolctl, a dependency
     of scikit-learn, nothing is changed. The setting is that of the whole process: of overlapping
     blocks the first one saves it, and the last one restores it.
-
-    Parameters
-    ----------
-    order : int, default 0
-        Order of the matrices that are factorised in the block: from 1000 on, BLAS keeps its
-        threads.
     """
     if order >= MIN_THREADED_ORDER or _libraries() is None:
         yield
@@ -153,21 +147,7 @@ def one_blas_thread(order=0):
 
 
 def in_parallel(kernel, arguments, n_workers):
-    """Call `kernel(*arguments)` in several threads at once, and wait until the work is done.
-
-    Parameters
-    ----------
-    kernel : compiled function
-        Takes tasks from its argument `queue`, or from that of `work`, through `next_task`, until
-        none is left; where a task may take a second, it asks `stopped` now and then.
-    arguments : tuple
-    n_workers : int
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Or whatever else the handler of a signal raises meanwhile; the work is not done then.
-    """
+    """Call `kernel(*arguments)` in several threads at once, and wait until the work is done."""
     if n_workers > 1:
         stop_all = partial(stop, kernel, arguments)
         _pool.run(_as_worker, (kernel, arguments), n_workers, stop_all)
@@ -176,15 +156,7 @@ def in_parallel(kernel, arguments, n_workers):
 
 
 def for_each(function, tasks, n_workers):
-    """Call a Python function for each task, in several threads, and wait until all are done.
-
-    Parameters
-    ----------
-    function : callable
-        Takes one task.
-    tasks : iterable
-    n_workers : int
-    """
+    """Call a Python function for each task, in several threads, and wait until all are done."""
     left = deque(tasks)
 
     def take():
@@ -218,14 +190,6 @@ def workers_for(n_tasks, work, n_threads=None):
     """Number of threads for a number of tasks; one in a thread that works on others.
 
     So a limit on the threads of a solve holds for what its parts call, too.
-
-    Parameters
-    ----------
-    n_tasks : int
-    work : int
-        Multiply-adds of all tasks together. To start a thread takes as long as about a million.
-    n_threads : int, optional
-        Maximum; default that of `default_threads`.
     """
     if work < 1_000_000 or getattr(_here, "is_worker", False):
         return 1
@@ -237,10 +201,6 @@ def default_threads():
 
     Numba's, if the environment variable NUMBA_NUM_THREADS or `numba.set_num_threads` has set it;
     otherwise no more than affinity and the container's quota leave to this process.
-
-    Returns
-    -------
-    int
     """
     chosen = os.environ.get("NUMBA_NUM_THREADS", "").strip()
     if "numba" in sys.modules:

@@ -43,13 +43,7 @@ def add_ignore(group):
 
 
 def read(name, arguments, *, whole=False):
-    """The matrix in a file: one sample per row, images flattened; its first rows, unless `whole`.
-
-    Raises
-    ------
-    ValueError, OSError
-        If there is no such file, or it holds no matrix.
-    """
+    """Read the matrix of a file, one sample a row; only its first rows unless `whole`."""
     return read_with_names(name, arguments, whole=whole)[0]
 
 
@@ -72,15 +66,7 @@ def read_with_names(name, arguments, *, whole=False):
 
 
 def warn_of_codes(X, names):
-    """Warn of numbers such as -9 or 999 that may stand for missing values.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_columns) or (n_rows,)
-        Features, or the target.
-    names : sequence of str or None
-        Names of the columns.
-    """
+    """Warn of numbers such as -9 or 999 that may stand for missing values."""
     from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 
     columns = X.reshape(len(X), -1)
@@ -117,19 +103,7 @@ def n_rows(arguments):
 
 
 def check_outputs(inputs, *outputs):
-    """Raise before any work is done if an output cannot be written, or would replace another file.
-
-    Parameters
-    ----------
-    inputs : sequence of str or None
-        Files that are read.
-    *outputs : tuple of str or None, and tuple of str
-        Files that are written, and the suffixes that they may have; None is left out.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise early if an output cannot be written or would replace another file."""
     taken = {_real(path): "a file that is read" for path in inputs if path is not None}
     for path, suffixes in outputs:
         if path is None:

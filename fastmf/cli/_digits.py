@@ -58,21 +58,7 @@ class Outcome(NamedTuple):
 
 
 def experiment(*, seed=0, quick=False, quiet=False):
-    """Train both machines and denoise test digits.
-
-    Parameters
-    ----------
-    seed : int, default 0
-        Seed of the split into training and test data, of the training and of the noise.
-    quick : bool, default False
-        Whether to train small machines for a few epochs only.
-    quiet : bool, default False
-        Whether to show no progress.
-
-    Returns
-    -------
-    Outcome
-    """
+    """Train both machines and denoise test digits."""
     from fastmf._jit.messages import announced, to_stderr
     from fastmf.datasets import load_digits
 

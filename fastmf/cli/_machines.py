@@ -10,13 +10,7 @@ MACHINE_SUFFIXES = _data.OUTPUT_SUFFIXES + FASTA_SUFFIXES
 
 
 def estimator_in(arrays):
-    """Name of the estimator in an `Archive`, None for a bare model.
-
-    Raises
-    ------
-    ValueError
-        If it is unknown here.
-    """
+    """Name of the estimator in an `Archive`, None for a bare model."""
     from fastmf import estimators
     from fastmf.models._archive import shown
 
@@ -27,19 +21,7 @@ def estimator_in(arrays):
 
 
 def load(path, method=None):
-    """The fitted estimator, or the bare model, in a file.
-
-    Parameters
-    ----------
-    path : str
-    method : str, optional
-        Method that it must have, such as "sample".
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or what it holds has no such method.
-    """
+    """The fitted estimator, or the bare model, in a file."""
     import fastmf
     from fastmf.models._archive import reading
 
@@ -76,13 +58,7 @@ def alphabet_of(machine, arguments):
 
 
 def read_rows(name, machine, arguments):
-    """Rows of a file as a machine takes them, with missing values, and their `Alignment` or None.
-
-    Raises
-    ------
-    ValueError
-        If an alignment has other columns than those of the machine.
-    """
+    """Read the rows of a file as a machine takes them, and their `Alignment` or None."""
     from fastmf.datasets import load_alignment
     from fastmf.datasets.alignments import is_alignment
 
@@ -102,13 +78,7 @@ def read_rows(name, machine, arguments):
 
 
 def read_table(name, machine, arguments, *, whole=False):
-    """Rows of numbers; columns in the order of the machine's where both have names.
-
-    Raises
-    ------
-    ValueError
-        If the table lacks a column of the machine, or has several of its name.
-    """
+    """Rows of numbers; columns in the order of the machine's where both have names."""
     X, names = _data.read_with_names(name, arguments, whole=whole)
     own = names_of(machine)
     if names is None or own is None or names == own:

@@ -16,15 +16,7 @@ _OPTION_NAMES = {
 
 
 def command(commands, run, name, *, help, description, epilog):
-    """The parser of a command, which is run by a function of its arguments.
-
-    Parameters
-    ----------
-    commands : action of argparse's `add_subparsers`
-    run : function
-    name, help, description, epilog : str
-        The epilog keeps its lines.
-    """
+    """The parser of a command, which is run by a function of its arguments."""
     parser = commands.add_parser(
         name,
         help=help,
@@ -41,12 +33,6 @@ def in_options(message, parser):
 
     Names count as such before a sign of equality, if they have an underscore, and at the start
     before "must"; not within quotes, paths or longer names.
-
-    Parameters
-    ----------
-    message : str
-    parser : ArgumentParser
-        Parser of the command.
     """
     strings = [string for action in parser._actions for string in action.option_strings]
     names = {name: option for name, option in _OPTION_NAMES.items() if option in strings}

@@ -110,13 +110,7 @@ def run(arguments):
 
 
 def read_items(path):
-    """Names of columns, and their cells as strings, None where empty.
-
-    Raises
-    ------
-    ValueError, OSError
-        If the file is no table with names.
-    """
+    """Names of columns, and their cells as strings, None where empty."""
     rows = text_cells(path)
     if len(rows) < 2:
         raise ValueError(f"{path} must have a line of names and rows below it.")
@@ -164,13 +158,7 @@ def _numbers(name, cells):
 
 
 def _table(items, columns):
-    """Scores of items, (n_rows, n_items), NaN where empty, and the categories of each.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two items, or a column is none.
-    """
+    """Scores of items, (n_rows, n_items), NaN where empty, and the categories of each."""
     if len(items) < 2:
         raise ValueError("a network needs at least two items.")
     scores, categories = [], []

@@ -77,19 +77,7 @@ SECTIONS = {
 
 
 def write(folder, outcome):
-    """Write the page and, beside it, the two machines.
-
-    Parameters
-    ----------
-    folder : path
-        An existing folder.
-    outcome : Outcome
-
-    Returns
-    -------
-    path
-        The page.
-    """
+    """Write the page and, beside it, the two machines."""
     outcome.binary.save(folder / "binary.npz")
     outcome.real.save(folder / "real.npz")
     page = folder / "index.html"

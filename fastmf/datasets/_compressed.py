@@ -26,12 +26,7 @@ _OTHER_FORMATS = {
 
 
 def check_file(path):
-    """Raise if there is no such file, nothing in it, or if it is of a format that is not read.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """Raise if there is no such file, nothing in it, or if it is of a format that is not read."""
     if str(path) == "-":
         raise ValueError("standard input (-) is not read: write its data to a file first.")
     if not path.exists():
@@ -55,13 +50,7 @@ def open_decompressed(path):
 
 
 def beginning(path, n_bytes):
-    """The first bytes of a file, uncompressed; none if it is damaged.
-
-    Raises
-    ------
-    OSError
-        If there is no such file, or it cannot be read.
-    """
+    """The first bytes of a file, uncompressed; none if it is damaged."""
     with open_decompressed(path) as file:
         try:
             return file.read(n_bytes)

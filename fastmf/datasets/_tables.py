@@ -32,28 +32,7 @@ _NO_THOUSANDS = "write decimal points, and no separators of thousands"
 
 
 def read_table(path, check_memory, left_out=()):
-    """The numbers of a table, and the names of its columns.
-
-    Parameters
-    ----------
-    path : path
-    check_memory : callable or None
-        Called with the bytes that the table needs at least, while they are counted; raises.
-    left_out : sequence of str
-        Names of columns that are not read.
-
-    Returns
-    -------
-    array : array of shape (n_rows, n_columns)
-    names : list of str or None
-        None without a line of names. A first column without a name holds names of rows, and is
-        left out.
-
-    Raises
-    ------
-    ValueError
-        If there are no numbers, lines differ in length, or a cell is no number.
-    """
+    """The numbers of a table, and the names of its columns."""
     if check_memory:
         _count_cells(path, check_memory)
     with open_decompressed(path) as file:
@@ -81,11 +60,6 @@ def read_texts(path):
     """The lines of a table, each a list of cells of text, without blanks around them.
 
     Numbers with decimal commas have points, as in `read_table`.
-
-    Raises
-    ------
-    ValueError
-        If the file is not UTF-8.
     """
     with open_decompressed(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")

@@ -162,14 +162,7 @@ def _read_text_and_names(path, max_bytes, left_out=()):
 
 
 def read_named(path, left_out=()):
-    """The array of a file, and names of its columns, None unless it is a table of text with names.
-
-    Parameters
-    ----------
-    path : str or path
-    left_out : sequence of str
-        Names of columns that are not read; they may hold texts.
-    """
+    """Read the array of a file and the names of its columns, None if it has no names."""
     if not is_text(path):
         if left_out:
             raise ValueError(f"{path} has no names of columns, such as {left_out[0]!r}.")
@@ -180,13 +173,7 @@ def read_named(path, left_out=()):
 
 
 def text_cells(path):
-    """Lines of a table of text, each a list of its cells, the line of names first.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, or it is no table of text.
-    """
+    """Lines of a table of text, each a list of its cells, the line of names first."""
     path = Path(path)
     check_file(path)
     if not is_text(path):

@@ -4,12 +4,7 @@ from fastmf._common.rows import is_dask
 
 
 def checked_dask(name, X):
-    """`X`, provided that it is a Dask array with two axes.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """`X`, provided that it is a Dask array with two axes."""
     if not is_dask(X):
         raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}.")
     if X.ndim != 2:

@@ -51,26 +51,6 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50,
 
     A line search would try points far away, which for some functions cost a thousand times more
     than those nearby: here no step is longer than a given length.
-
-    Parameters
-    ----------
-    objective : callable
-        Function of a point that returns a `SearchPoint`.
-    start, low, high : array of shape (n_variables,)
-        The start, which has a value, and the box that it is in.
-    longest : float or array of shape (n_variables,)
-        Largest change of each variable in one step.
-    tol : float
-        Ends when the predicted decrease of a step is smaller. That step is still made, without an
-        evaluation.
-    max_iter : int
-        Evaluations, after that of the start.
-    report : callable, optional
-        report(k, value) is called with the number of the evaluation, and the lowest value.
-
-    Returns
-    -------
-    array of shape (n_variables,)
     """
     x, point, radius, failures, kept = start, objective(start), 1.0, 0, []
     for k in range(max_iter):

@@ -103,13 +103,7 @@ class Archive:
         return self.member(name, "fiubU")
 
     def header(self, name):
-        """Shape and dtype of a member, of which no more than that is read.
-
-        Raises
-        ------
-        ValueError
-            If there is none, or it would not fit into memory.
-        """
+        """Shape and dtype of a member, of which no more than that is read."""
         info = self._info(name)
         full = self.prefix + name
         self._read_bytes[full] = info.file_size
@@ -143,26 +137,7 @@ class Archive:
             )
 
     def member(self, name, kinds="f", shape=None, dtype=None, low=None, high=np.inf):
-        """An array of certain kinds of values, and of a certain shape.
-
-        Parameters
-        ----------
-        name : str
-        kinds : str
-            Kinds as in `numpy.dtype.kind`.
-        shape : tuple of int or None, optional
-            None in it: of any length.
-        dtype : dtype, optional
-            The only one that is admitted.
-        low, high : float, optional
-            With `low`, all values must be finite and in this range.
-
-        Raises
-        ------
-        ValueError
-            If it is of another type or shape, which is found before it is read, out of its range,
-            or damaged.
-        """
+        """An array of certain kinds of values, and of a certain shape."""
         self.check(name, kinds, shape, dtype)
         with self._zip.open(self._info(name)) as stream:
             array = np.lib.format.read_array(stream, allow_pickle=False)
@@ -181,14 +156,7 @@ class Archive:
         return [str(text) for text in self.member(name, "U", (n,))]
 
     def check_alike(self, expected, *, same_type=True):
-        """Raise unless members are those expected: of their shapes and types, and equal texts.
-
-        Parameters
-        ----------
-        expected : dict of arrays
-        same_type : bool, default True
-            Whether numbers must be of the same floating type.
-        """
+        """Raise unless members are those expected: of their shapes and types, and equal texts."""
         if unknown := set(self) - set(expected):
             raise ValueError(f"member {shown(self.prefix + min(unknown))} is none of such a file.")
         for name, array in expected.items():
@@ -213,27 +181,7 @@ def _shape(shape):
 
 @contextmanager
 def reading(path, what, max_bytes=None):
-    """The `Archive` of a file, and what is wrong with it or its members as errors of one line.
-
-    Parameters
-    ----------
-    path : str or path
-    what : str
-        Contents that the file should have: "a model".
-    max_bytes : int or None
-        See `memory_limit`.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or of another kind, for any error of whoever uses the members.
-    LookupError
-        If a prior is unknown.
-    MemoryError
-        If an array does not fit.
-    OSError
-        If the file cannot be read.
-    """
+    """The `Archive` of a file, and what is wrong with it or its members as errors of one line."""
     with open(file_path("path", path), "rb") as file:
         # The zip and header parsers raise exceptions of many types for damaged bytes, and their
         # messages may contain the whole file.

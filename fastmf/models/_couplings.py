@@ -19,13 +19,7 @@ NO_FORBIDDEN_PAIRS = (
 
 
 def checked_couplings(value):
-    """Square and symmetric couplings with a zero diagonal, read-only, a copy of those given.
-
-    Returns
-    -------
-    array or canonical csr_array without stored zeros, of shape (n_units, n_units)
-        float32 stays float32, all else is float64. Entries may be -inf, but not +inf or NaN.
-    """
+    """Square and symmetric couplings with a zero diagonal, read-only, a copy of those given."""
     if issparse(value):
         couplings = _sparse(value)
     else:
@@ -88,15 +82,7 @@ def with_entries(couplings, function):
 
 
 def check_states(couplings, sizes, is_group):
-    """Raise a ValueError if couplings within a group are not zero, or -inf outside of groups.
-
-    Parameters
-    ----------
-    couplings : array or csr_array of shape (n_units, n_units)
-    sizes : int array of shape (n_columns,)
-        Numbers of units of the columns of data: groups of states, or single units.
-    is_group : bool array of shape (n_columns,)
-    """
+    """Raise a ValueError if couplings within a group are not zero, or -inf outside of groups."""
     column = np.repeat(np.arange(len(sizes)), sizes)
     if issparse(couplings):
         rows, columns, values = stored(couplings)
@@ -151,13 +137,7 @@ def _product(couplings, x):
 
 
 def finite_machine(name, model):
-    """The model, whose couplings are to be finite.
-
-    Raises
-    ------
-    ValueError
-        If couplings of a `BoltzmannMachine` are -inf.
-    """
+    """The model, whose couplings are to be finite."""
     couplings = getattr(model, "couplings", None)
     if couplings is not None and not isinstance(couplings, tuple) and has_forbidden(couplings):
         raise ValueError(NO_FORBIDDEN_PAIRS.format(name))
@@ -165,20 +145,7 @@ def finite_machine(name, model):
 
 
 def dense_machine(name, model):
-    """The model with dense couplings, and finite ones, for a solver that takes no others.
-
-    Parameters
-    ----------
-    name : str
-        Name of the solver, for errors.
-    model : model
-        Other models than a `BoltzmannMachine` are returned as they are.
-
-    Raises
-    ------
-    ValueError
-        If couplings are -inf, or sparse and of too many units.
-    """
+    """The model with dense couplings, and finite ones, for a solver that takes no others."""
     couplings = getattr(finite_machine(name, model), "couplings", None)
     if not issparse(couplings):
         return model

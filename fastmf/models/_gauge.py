@@ -50,22 +50,7 @@ class PositionStates:
 
 
 def in_gauge(couplings, field, sizes, gauge, reference=0):
-    """Parameters in a gauge.
-
-    Parameters
-    ----------
-    couplings : array of shape (..., n_states, n_states)
-        Symmetric, zero within positions.
-    field : array of shape (..., n_states)
-    sizes : int array of shape (n_groups,)
-    gauge : {"zero-sum", "lattice"}
-    reference : int, default 0
-        State of each position whose parameters are zero in the lattice gauge.
-
-    Returns
-    -------
-    couplings, field : arrays
-    """
+    """Parameters in a gauge."""
     groups = PositionStates(sizes)
     position = groups.position
     if gauge == "zero-sum":

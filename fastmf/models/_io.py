@@ -89,13 +89,7 @@ def _has_ended(pid):
 
 
 def write_arrays(path, arrays):
-    """Write named arrays to `path`, atomically.
-
-    Raises
-    ------
-    TypeError
-        For arrays of objects, which only a pickle can hold.
-    """
+    """Write named arrays to `path`, atomically."""
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             raise TypeError(f"{name}={array!r:.60} cannot be saved: it is an array of objects.")

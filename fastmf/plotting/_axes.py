@@ -6,15 +6,7 @@ from fastmf._common.arguments import count
 
 
 def axes(ax, size):
-    """The caller's axes, or those of a new figure of this width and height in inches.
-
-    Raises
-    ------
-    TypeError
-        If `ax` is something else.
-    ImportError
-        If matplotlib is not installed.
-    """
+    """The caller's axes, or those of a new figure of this width and height in inches."""
     try:
         from matplotlib.axes import Axes
         from matplotlib.figure import Figure
@@ -41,13 +33,7 @@ def bare(ax):
 
 
 def names_of(names, n, what):
-    """As many names as needed, by default numbers.
-
-    Raises
-    ------
-    ValueError
-        If there are more names, or fewer.
-    """
+    """As many names as needed, by default numbers."""
     if names is None:
         return [str(k) for k in range(n)]
     if not hasattr(names, "__len__"):

@@ -325,21 +325,7 @@ class Units(AddressTable):
 
 
 def units_of(prior, dtype, names=("moments",)):
-    """The table of a prior's units, with the functions of these names compiled.
-
-    Parameters
-    ----------
-    prior : unit prior
-    dtype : numpy dtype
-        Type of tilts and moments.
-    names : tuple of str
-        Names among "moments", "log_partition", "third_cumulants" and "draws".
-
-    Raises
-    ------
-    TypeError
-        If Numba cannot compile the methods of a user's own prior.
-    """
+    """The table of a prior's units, with the functions of these names compiled."""
     prior, dtype = precomputed(prior), np.dtype(dtype)
     if is_concatenated(prior):
         parts = [units_of(part, dtype, names) for part in prior.parts]
@@ -369,17 +355,7 @@ CHECK_UNITS = 1 << 12
 
 @kernel
 def _fill_rows(units, moments, b, a, queue, out):
-    """Moments, or log-partitions, of rows of units.
-
-    Parameters
-    ----------
-    units : Units
-    moments : bool
-    b : array of shape (n_rows, n_units)
-    a : array of shape (n_rows, n_units) or (1, n_units)
-    queue : int64 array of shape (1,)
-    out : array of shape (2, n_rows, n_units), or (1, n_rows, n_units)
-    """
+    """Moments, or log-partitions, of rows of units."""
     n_rows, n_units = b.shape
     n_tasks = -(-n_units // CHECK_UNITS)
     task = next_task(queue)

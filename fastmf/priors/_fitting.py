@@ -25,14 +25,6 @@ def bounds_of_columns(X):
     of the range of all; a column of less than a thousandth of it has bounds of its own all the
     same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
     of these have one sign; those of a constant, as far from it as zero is, or 1.
-
-    Parameters
-    ----------
-    X : array or csr_array of shape (n_samples, n_units)
-
-    Returns
-    -------
-    lower, upper : float64 array of shape (n_units,)
     """
     low, high = (
         np.asarray(x.toarray().ravel() if is_sparse(x) else x, np.float64)

@@ -72,22 +72,7 @@ def fields_of_groups(prior):
 
 
 def as_states(name, prior, X):
-    """Rows of data as values of all units: those of groups that come as labels, one-hot.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for errors.
-    prior : unit prior
-    X : array of shape (..., n_columns) or (..., n_units)
-        One label for each group, negative if it is missing, and one value for each other unit; or
-        flat values, which are returned as they are.
-
-    Returns
-    -------
-    array of shape (..., n_units)
-        The states of missing groups are NaN.
-    """
+    """Rows of data as values of all units: those of groups that come as labels, one-hot."""
     if np.ma.isMaskedArray(X):
         X = unmasked(name, X, missing=True)
     if X is None or not has_groups(prior):
@@ -121,20 +106,7 @@ def columns_by_parts(prior, X):
 
 
 def as_labels(prior, x, means=False):
-    """Values of all units as rows of data: a label for each group, and else the values.
-
-    Parameters
-    ----------
-    prior : unit prior
-    x : array of shape (..., n_units)
-    means : bool, default False
-        Whether labels are averaged, with the probabilities `x`.
-
-    Returns
-    -------
-    array of shape (..., n_columns)
-        Integers if all units are in groups; the most probable state of each group.
-    """
+    """Values of all units as rows of data: a label for each group, and else the values."""
     if not has_groups(prior):
         return x
     parts = [
@@ -168,19 +140,7 @@ def check_clamped_groups(prior, mean, mask):
 
 
 def values_of_columns(prior, support):
-    """The values that each column of a discrete layer can take.
-
-    Parameters
-    ----------
-    prior : unit prior
-    support : callable
-        The values of the units of a part, (n_values, n_units) padded with NaN: that of `_queries`.
-
-    Returns
-    -------
-    list of arrays of shape (n_values, size of the column), or None
-        None unless all units are discrete.
-    """
+    """The values that each column of a discrete layer can take."""
     found = []
     for part in parts_of(prior):
         if _is_grouped(part):

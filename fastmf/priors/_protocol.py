@@ -116,13 +116,7 @@ def field_names(prior):
 
 
 def as_dtype(prior, dtype):
-    """The prior with its parameters in another floating type.
-
-    Raises
-    ------
-    ValueError
-        If one of them is too large for it.
-    """
+    """The prior with its parameters in another floating type."""
     own = getattr(prior, "as_dtype", None)
     return own(dtype) if own else prior._make(_cast(prior, f, dtype) for f in prior)
 

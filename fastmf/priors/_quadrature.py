@@ -250,15 +250,6 @@ def _merge(p, sums):
 def integrate(field, precision, lower, upper, b, a):
     """Integral and moments of exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper].
 
-    Parameters
-    ----------
-    field, precision, lower, upper, b, a : float64 scalars, or arrays that broadcast
-
-    Returns
-    -------
-    exponent, mass : the integral is exp(exponent) mass; the mass is infinite where it diverges
-    mean, variance : where the integral diverges, the point nearest to zero, and +inf
-
     Notes
     -----
     Tramel et al. (2018), Eqs. 73-92, by quadrature; Eqs. 78, 82 and 92 are wrong as printed.
@@ -295,18 +286,7 @@ NODES_PER_PASS = 5
 
 @calls()
 def integrate_block(address, memory, n):
-    """`integrate` for up to PANEL_UNITS units, for kernels.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled function: see `block_address`.
-    memory : float64 array of shape (MEMORY_SIZE,)
-        From ARGUMENTS on, PANEL_UNITS entries each, those of `integrate`. Filled, from RESULTS on,
-        with exponents, masses, means and variances.
-    n : int
-        Number of units.
-    """
+    """`integrate` for up to PANEL_UNITS units, for kernels."""
 
 
 def block_memory():

@@ -19,12 +19,7 @@ PRECISION_MARGIN = 2.0
 
 
 def common_support(prior):
-    """The values of units that all have the same: a tuple of floats, or None.
-
-    Parameters
-    ----------
-    prior : unit prior, or a class of these
-    """
+    """The values of units that all have the same: a tuple of floats, or None."""
     values = getattr(prior, "support", None)
     if type(values) is tuple and all(type(x) is float for x in values):
         return values
@@ -76,18 +71,7 @@ def two_values(prior):
 
 
 def binary_field(prior):
-    """Field and constant with which log_prob(x) = field x + constant at the two values.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Prior of two-valued units.
-
-    Returns
-    -------
-    field : array of shape (n_units,)
-    constant : array of shape (n_units,)
-    """
+    """Field and constant with which log_prob(x) = field x + constant at the two values."""
     if getattr(prior, "log_prob_is_linear", False):
         return prior.field, np.zeros_like(prior.field)
     low, high = two_values(prior)
@@ -97,20 +81,7 @@ def binary_field(prior):
 
 
 def mean_log_prob(prior, X):
-    """`log_prob` of rows, averaged over the states that probabilities in the rows stand for.
-
-    Parameters
-    ----------
-    prior : unit prior
-    X : array of shape (n_rows, n_units)
-        Entries between the values of a two-valued unit are probabilities of the upper one, and
-        those of a group of states are their probabilities.
-
-    Raises
-    ------
-    ValueError
-        If they are no probabilities.
-    """
+    """`log_prob` of rows, averaged over the states that probabilities in the rows stand for."""
     if is_concatenated(prior):
         return np.concatenate([mean_log_prob(*part) for part in by_parts(prior, X)], axis=1)
     if has_groups(prior):
@@ -195,18 +166,7 @@ def fields_of(prior):
 
 
 def without_units(layers, units):
-    """The prior of all units of several layers but some, which are given by their numbers.
-
-    Parameters
-    ----------
-    layers : sequence of unit priors
-        Without groups of states.
-    units : int array
-
-    Returns
-    -------
-    unit prior
-    """
+    """The prior of all units of several layers but some, which are given by their numbers."""
     parts, first = [], 0
     for part in (part for layer in layers for part in parts_of(layer)):
         last = first + n_units(part)
@@ -249,13 +209,7 @@ def has_tilts(prior):
 
 
 def with_shifted_field(prior, shift):
-    """The prior times exp(shift x), for a shift of each unit.
-
-    Raises
-    ------
-    ValueError
-        If a shift is not zero where the prior's field is no tilt.
-    """
+    """The prior times exp(shift x), for a shift of each unit."""
 
     def shifted(part, shift):
         if has_tilts(part):
@@ -293,22 +247,7 @@ def has_spike(prior):
 
 
 def average_gradient(prior, averages):
-    """Derivatives of an average of log_prob or log_partition by each parameter, from averages.
-
-    Parameters
-    ----------
-    prior : unit prior
-        With `has_average_gradient`.
-    averages : array of shape (3, n_units)
-        Averages of x, of x^2, and of whether x is not 0, over rows and tilted distributions; the
-        last is needed for units with a spike only. Or differences of such averages: they are
-        linear.
-
-    Returns
-    -------
-    unit prior
-        The same NamedTuple, of derivatives.
-    """
+    """Derivatives of an average of log_prob or log_partition by each parameter, from averages."""
     if is_concatenated(prior):
         return prior._make((tuple(average_gradient(*p) for p in by_parts(prior, averages)),))
     mean, square, nonzero = averages
@@ -330,20 +269,7 @@ def can_be_fitted(class_):
 
 
 def independent_units(prior, X):
-    """The prior of independent units fitted to data.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Its fields that are not learned, such as bounds, are kept. One without `from_data` is
-        returned as it is.
-    X : array or csr_array of shape (n_rows, n_units)
-        One label for each group of states, or flat values.
-
-    Returns
-    -------
-    unit prior
-    """
+    """The prior of independent units fitted to data."""
     if is_concatenated(prior):
         parts = (independent_units(part, columns) for part, columns in columns_by_parts(prior, X))
         return prior._make((tuple(parts),))
@@ -369,18 +295,6 @@ def perturbed(prior, X, noise, rng):
     """Data with noise: flipped with probability `noise`, or moved by `noise` standard deviations.
 
     Groups of states are drawn anew, all states alike, with that probability.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Two-valued units are flipped, others moved without leaving the range of the data.
-    X : array of shape (n_rows, n_units)
-    noise : float
-    rng : numpy Generator
-
-    Returns
-    -------
-    array of shape (n_rows, n_units)
     """
     return np.hstack([_perturbed(*part, noise, rng) for part in by_parts(prior, X)])
 

@@ -118,15 +118,7 @@ def _real(name, x):
 
 
 def accepts_tables(from_data, *, missing=False):
-    """Decorator: the class method takes lists and data frames too, and refuses other data.
-
-    Parameters
-    ----------
-    from_data : function
-        Function of a class, data, and options that are None or numbers.
-    missing : bool
-        Whether values may be missing.
-    """
+    """Decorator: the class method takes lists and data frames too, and refuses other data."""
 
     @functools.wraps(from_data)
     def checked(cls, X, *args, **kwargs):

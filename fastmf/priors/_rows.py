@@ -23,19 +23,7 @@ MAX_DENSITY = 0.1
 
 
 def states(prior, X, dtype):
-    """Some rows of data as a dense array of the values of all units.
-
-    Parameters
-    ----------
-    prior : unit prior
-    X : array or csr_array of shape (n_rows, n_columns)
-        Labels of groups of states, or flat values.
-    dtype : numpy dtype
-
-    Returns
-    -------
-    array of shape (n_rows, n_units)
-    """
+    """Some rows of data as a dense array of the values of all units."""
     X = X.toarray() if is_sparse(X) else X
     return np.ascontiguousarray(as_states("X", prior, X.astype(dtype, copy=False)))
 
@@ -53,19 +41,7 @@ def sparse_or_states(prior, X, dtype):
 
 
 def log_prob_of_rows(prior, X, dtype):
-    """Sum over units of `fastmf.priors._queries.mean_log_prob`.
-
-    Parameters
-    ----------
-    prior : unit prior
-    X : array or csr_array of shape (n_rows, n_columns)
-    dtype : numpy dtype
-        In which it is computed.
-
-    Returns
-    -------
-    float64 array of shape (n_rows,)
-    """
+    """Sum over units of `fastmf.priors._queries.mean_log_prob`."""
     if not is_sparse(X) or has_groups(prior):
         return _log_prob_of_dense_rows(prior, X, dtype)
     if is_concatenated(prior):
@@ -94,13 +70,7 @@ def _log_prob_of_dense_rows(prior, X, dtype):
 
 
 def mean_log_prob_gradient(prior, X):
-    """Derivatives of the average over sparse rows of log_prob, as the same NamedTuple.
-
-    Parameters
-    ----------
-    prior : unit prior without groups of states
-    X : csr_array of shape (n_rows, n_units)
-    """
+    """Derivatives of the average over sparse rows of log_prob, as the same NamedTuple."""
     if is_concatenated(prior):
         parts = (mean_log_prob_gradient(*part) for part in columns_by_parts(prior, X))
         return prior._make((tuple(parts),))

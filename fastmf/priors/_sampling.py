@@ -34,21 +34,7 @@ PROBABILITIES = ARGUMENTS
 
 
 def quantile(field, precision, lower, upper, tilt, u):
-    """Quantiles of the density proportional to exp((field + b) x - (precision + a) x^2 / 2).
-
-    Parameters
-    ----------
-    field, precision, lower, upper : array of shape (n_units,)
-    tilt : pair of arrays
-        b and a.
-    u : array
-        Probabilities of [0, 1).
-
-    Raises
-    ------
-    ValueError
-        If the density cannot be normalised.
-    """
+    """Quantiles of the density proportional to exp((field + b) x - (precision + a) x^2 / 2)."""
     tilted = np.broadcast_arrays(*map(widen, (field, precision, lower, upper, *tilt, u)))
     arrays = [np.ascontiguousarray(p).ravel() for p in tilted]
     field, precision, lower, upper, b, a, u = arrays
@@ -70,16 +56,7 @@ def quantile(field, precision, lower, upper, tilt, u):
 
 @kernel
 def _invert(slab, b, a, u, queue, out):
-    """Fill in the quantiles of tilted densities.
-
-    Parameters
-    ----------
-    slab : Slab
-    b, a, u : array of shape (n_draws,)
-    queue : int64 array of shape (1,)
-        Next group of draws; shared by all threads that call this.
-    out : array of shape (n_draws,)
-    """
+    """Fill in the quantiles of tilted densities."""
     first = next_task(queue) * TASK_DRAWS
     while first < out.shape[0]:
         last = smaller(first + TASK_DRAWS, out.shape[0])
@@ -135,15 +112,7 @@ def _step(t, low, high, excess, linear, quadratic):
 
 @kernel(mode="inner")
 def fill_quantiles(memory, n):
-    """Replace probabilities by quantiles; by NaN where the integral of the density is infinite.
-
-    Parameters
-    ----------
-    memory : float64 array of shape (MEMORY_SIZE,)
-        As `integrate_block` leaves it, but for the probabilities, from PROBABILITIES on.
-    n : int
-        Number of units.
-    """
+    """Replace probabilities by quantiles; by NaN where the integral of the density is infinite."""
     u = PANEL_UNITS
     value, lower, upper = (
         row(memory, (PROBABILITIES,), n),

@@ -44,22 +44,7 @@ def is_real(prior):
 
 
 def units_of_measurement(prior):
-    """Offset and scale of the values of each unit, in float64.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Independent units fitted to data.
-
-    Returns
-    -------
-    offset, scale : array of shape (n_units,)
-        Mean and standard deviation, the latter divided by `LEARNED_DEVIATION`; of bounded units by
-        `BOUNDED_DEVIATION`, and then at least the width of the interval divided by
-        `WIDEST_INTERVAL`, at most the width. With a spike at zero, which stays where it
-        is, the offset is 0, and the deviation that of the slab, or from zero where most values
-        are. Units of other kinds have 0 and 1.
-    """
+    """Offset and scale of the values of each unit, in float64."""
     if is_concatenated(prior):
         parts = zip(*map(units_of_measurement, prior.parts), strict=True)
         return tuple(map(np.concatenate, parts))
@@ -84,19 +69,7 @@ def units_of_measurement(prior):
 
 
 def scale_of_hidden(prior):
-    """Scale of the values of each hidden unit, in float64.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Hidden units as they are given.
-
-    Returns
-    -------
-    array of shape (n_units,)
-        Standard deviation of real-valued units between bounds, divided by `HIDDEN_DEVIATION`; 1 of
-        all others.
-    """
+    """Scale of the values of each hidden unit, in float64."""
     if is_concatenated(prior):
         return np.concatenate([scale_of_hidden(part) for part in prior.parts])
     if not _is_real(prior):
@@ -106,14 +79,7 @@ def scale_of_hidden(prior):
 
 
 def rescaled(prior, offset, scale):
-    """The prior of y, for values x = offset + scale y of its real-valued units.
-
-    Parameters
-    ----------
-    prior : unit prior
-    offset, scale : array of shape (n_units,)
-        0 and 1 for units of other kinds; offsets of units with a spike at zero are 0.
-    """
+    """The prior of y, for values x = offset + scale y of its real-valued units."""
     parts = zip(by_parts(prior, offset), by_parts(prior, scale), strict=True)
     new = [_rescaled(part, o, s) for (part, o), (_, s) in parts]
     return prior._make((tuple(new),)) if is_concatenated(prior) else new[0]
@@ -145,16 +111,6 @@ def log_volume(prior, scale, X):
 
     It is what log-densities of x = offset + scale y have less than those of y; at a spike at zero
     there is no density.
-
-    Parameters
-    ----------
-    prior : unit prior
-    scale : array of shape (n_units,)
-    X : array of shape (n_rows, n_units)
-
-    Returns
-    -------
-    float64 array of shape (n_rows,)
     """
     total = np.zeros(len(X))
     for (part, x), (_, of_part) in zip(by_parts(prior, X), by_parts(prior, scale), strict=True):
@@ -167,17 +123,7 @@ def log_volume(prior, scale, X):
 
 
 def by_log_precision(prior, gradient, *, means_held=False):
-    """The gradient with derivatives by the logarithm of precisions of unbounded units.
-
-    Parameters
-    ----------
-    prior, gradient : unit prior
-        Units, and derivatives by their parameters.
-    means_held : bool, default False
-        Derivatives with the means field / precision fixed, in place of the fields: `with_log_steps`
-        moves precisions so, of slabs and of units far from zero, such as columns of sparse rows,
-        which have no offset.
-    """
+    """The gradient with derivatives by the logarithm of precisions of unbounded units."""
 
     def changed(part, derivatives):
         learned = _learned_by_logarithm(part)
@@ -194,17 +140,7 @@ def by_log_precision(prior, gradient, *, means_held=False):
 
 
 def with_log_steps(prior, moved, step):
-    """The units after a step: precisions of unbounded ones move by a factor, and stay positive.
-
-    Parameters
-    ----------
-    prior : unit prior
-        Before the step.
-    moved : unit prior
-        `prior` plus `step`.
-    step : unit prior
-        Step of each parameter, by the logarithm of precisions of unbounded units.
-    """
+    """The units after a step: precisions of unbounded ones move by a factor, and stay positive."""
 
     def changed(part, part_moved, part_step):
         learned = _learned_by_logarithm(part)

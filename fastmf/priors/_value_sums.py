@@ -14,15 +14,7 @@ from fastmf.special import exp, where
 
 @kernel(mode="merged")
 def rows_of_block(memory, n):
-    """Rows of the memory of a block for what is known of its `n` units, inside kernels.
-
-    Returns
-    -------
-    fields, precisions : the tilts
-    last : last values
-    factors : those of the weights of the value at hand
-    top, total, mean, squares : the sums of `with_value`
-    """
+    """Rows of the memory of a block for what is known of its `n` units, inside kernels."""
     u = PANEL_UNITS
     return (
         row(memory, (0,), n),
@@ -42,17 +34,6 @@ def with_value(x, exponent, factor, sums):
 
     West's (1979) updates of weighted means and squares: all terms are positive, so that variances
     much smaller than the squared mean keep their digits.
-
-    Parameters
-    ----------
-    x : float
-    exponent : float or array
-        -inf for units without the value.
-    factor : float or array
-        From 1 to 1e300, or 0 for units without the value.
-    sums : tuple
-        `top`, the largest exponent, from which on `total` and `squares` count: the sum of the
-        weights is exp(top) total; the weighted mean; the weighted sum of (x - mean)^2.
     """
     top, total, mean, squares = sums
     larger = exponent > top

@@ -13,20 +13,7 @@ from fastmf.priors._rows import states
 
 
 def admissible(prior, X, *, means=False):
-    """Whether each entry of data is a value that its unit can take.
-
-    Parameters
-    ----------
-    prior : unit prior without parts, or a class with a common support
-    X : array of shape (n_rows, n_units)
-        NaN, a missing value, is admissible.
-    means : bool
-        Whether two-valued units accept means of their values too.
-
-    Returns
-    -------
-    bool array of the shape of X, or True for all
-    """
+    """Whether each entry of data is a value that its unit can take."""
     values, pair = common_support(prior), two_values(prior)
     if means and pair:
         low, high = pair
@@ -62,13 +49,7 @@ def describe_support(prior, unit, *, means=False):
 
 
 def refuse_clamped(prior, x, wrong):
-    """Raise for the first value of a clamped unit that it cannot take.
-
-    Parameters
-    ----------
-    prior : unit prior
-    x, wrong : array and bool array of shape (n_units,) or (n_rows, n_units)
-    """
+    """Raise for the first value of a clamped unit that it cannot take."""
     *_, unit = np.argwhere(wrong)[0]
     value = np.asarray(x)[wrong][0]
     raise ValueError(
@@ -89,15 +70,6 @@ def check_support(prior, X, means=True, dtype=np.float64):
 
     Two-valued units also accept values in between, as probabilities (or means), like
     scikit-learn's BernoulliRBM, if `means` says so.
-
-    Parameters
-    ----------
-    prior : unit prior
-    X : array or csr_array of shape (n_rows, n_columns)
-        Labels of groups of states, or flat values.
-    means : bool
-    dtype : numpy dtype
-        In which labels and integers are compared.
     """
     if is_sparse(X) and not has_groups(prior):
         first = 0
@@ -158,29 +130,7 @@ def _refuse(prior, value, place, means, first, how=""):
 
 
 def checked_values(visible, X, dtype, *, missing=False, means=True):
-    """The rows, unless there are values that the visible units cannot take.
-
-    Parameters
-    ----------
-    visible : unit prior
-    X : array or csr_array of shape (n_samples, n_features)
-        Rows as `checked_rows` returns them.
-    dtype : numpy dtype
-        Type of the model.
-    missing : bool
-        Whether labels may be missing.
-    means : bool
-        Whether two-valued units accept means of their values.
-
-    Returns
-    -------
-    array or csr_array
-        Floating-point labels of groups of states as one-hot rows; others as they are.
-
-    Raises
-    ------
-    ValueError
-    """
+    """The rows, unless there are values that the visible units cannot take."""
     grouped = has_groups(visible)
     if is_sparse(X):
         if grouped and X.shape[1] != n_units(visible):

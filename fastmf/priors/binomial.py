@@ -223,14 +223,7 @@ def _last_term_compiled(a, n):
 
 @compilable(mode="inline")
 def _sums(t, a, n):
-    """Sums over x of the weights w(x) = C(n, x) exp(t x - a x^2 / 2), in one pass.
-
-    Returns
-    -------
-    top, total : the sum of the weights is exp(top) total
-    mean : weighted mean of x
-    squares : weighted sum of (x - mean)^2, divided by exp(top)
-    """
+    """Sums over x of the weights w(x) = C(n, x) exp(t x - a x^2 / 2), in one pass."""
     top, coefficient = 0.0 * (t + a + n), 1.0 + 0.0 * n
     sums = top, 1.0 + top, 0.0 + top, 0.0 + top
     for k in range(_last_term(a, n)):

@@ -14,25 +14,7 @@ from fastmf.estimators.common.data import (
 
 
 def checked_table(estimator, X, *, reset, missing=False):
-    """Rows of numbers, booleans or strings.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array_like or data frame of shape (n_samples, n_features)
-        None, NaN, pandas' NA and masked entries are missing.
-    reset, missing : bool
-        See `fastmf.estimators.common.data.checked_data`.
-
-    Returns
-    -------
-    array
-        Array of numbers or booleans if all entries are, and else of strings or objects.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Rows of numbers, booleans or strings."""
     X = dense_frame(X)
     X = checked_data(estimator, X, reset=reset, missing=missing, dtype=None, order="C")
     if X.dtype == object:
@@ -82,23 +64,6 @@ def learned_categories(estimator, X, declared):
 
     So the letters of sequences have one alphabet, and questions with different answers each their
     own. Declared categories are taken as they are.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array of shape (n_samples, n_features)
-    declared : dict of int to array
-
-    Returns
-    -------
-    list of arrays
-
-    Raises
-    ------
-    TypeError
-        If a column mixes strings with numbers.
-    ValueError
-        If it has no values.
     """
     found = {}
     for j in range(X.shape[1]):
@@ -141,13 +106,7 @@ def _distinct(values, name):
 
 
 def codes(estimator, X, categories):
-    """Numbers of the categories that entries are, int64, and -1 where they are missing.
-
-    Raises
-    ------
-    ValueError
-        For values that are none of the categories of their column.
-    """
+    """Numbers of the categories that entries are, int64, and -1 where they are missing."""
     out = np.full(X.shape, -1)
     absent = missing_entries(X)
     for j, known in enumerate(categories):

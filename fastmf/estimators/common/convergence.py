@@ -51,25 +51,7 @@ def warn_if_below_uniform(found, n_labels):
 
 
 def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
-    """Say so if learning ended below independent units, or far below what it had reached.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    history : dict of lists
-        With a `log_likelihood` of each epoch, per unit.
-    epoch : int
-        Number of epochs after which the model was as it is.
-    independent : float or None
-        Log-likelihood of the independent units that learning began with, nats a row.
-    score : callable
-        A better estimate of the log-likelihood of the model, which is made before a warning: that
-        of each epoch is by few mean-field solutions, and may be nats too low.
-    largest_gain : callable
-        Upper bound of what the log-likelihood is ahead of that of independent units on the same
-        rows, by a lower bound of the log-partition: where learning has diverged, that of an epoch
-        may be nats too high.
-    """
+    """Say so if learning ended below independent units, or far below what it had reached."""
     if independent is None or not epoch:
         return
     values = np.array(history["log_likelihood"][:epoch]) * sum(model.sizes)
@@ -109,18 +91,7 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
 
 
 def warn_of_little_gain(gain, better, n_visible, possible):
-    """Say so if learning has gained little over independent units where one hidden unit gains more.
-
-    Parameters
-    ----------
-    gain : float
-        Difference of the log-likelihoods, nats a row, as it was monitored.
-    better : callable
-        A better estimate of it, which is made where `gain` is small.
-    n_visible : int
-    possible : callable
-        Gain of a machine with one binary hidden unit.
-    """
+    """Warn if learning has gained little over independent units and one hidden unit gains more."""
     if not abs(gain) < BELOW_INDEPENDENT * n_visible:  # far below, it has diverged
         return
     gain, attained = better(), possible()

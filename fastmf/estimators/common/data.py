@@ -21,30 +21,7 @@ _DATES = "give dates and times as numbers, such as days since the first one"
 
 
 def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **options):
-    """Rows of data as scikit-learn checks them, with errors that say where and what to do.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array_like of shape (n_samples, n_features)
-        Masked entries, None and pandas' NA count as NaN.
-    y : array_like or "no_validation"
-    reset : bool
-        Whether the estimator takes the number and the names of the features from `X`.
-    missing : bool
-        Whether NaN is allowed, as a missing value.
-    **options
-        See `sklearn.utils.validation.validate_data`.
-
-    Returns
-    -------
-    X : array or sparse matrix
-    y : array, if given
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Rows of data as scikit-learn checks them, with errors that say where and what to do."""
     options |= {"reset": reset, "ensure_all_finite": False}
     X, alone = with_nan(X), isinstance(y, str)
     refuse_dates("X", X)
@@ -204,12 +181,7 @@ def _refuse_other_values(X, error):
 
 
 def complete_target(y):
-    """Targets as they are given, provided that none is missing or masked.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Targets as they are given, provided that none is missing or masked."""
     if is_sparse(y) or y is None:
         return y
     if np.ma.isMaskedArray(y):

@@ -6,13 +6,7 @@ from fastmf._common.names import check_order
 
 
 def pandas():
-    """The module pandas.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
+    """The module pandas."""
     try:
         import pandas
     except ModuleNotFoundError as error:

@@ -25,25 +25,7 @@ LAYERED_METHODS = ("auto", "exact", "tap")
 
 
 def means_of_missing(model, X, method, random_state, n_threads):
-    """Means of the units of a model given those of rows that are not missing.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-    X : array of shape (n_rows, n_units)
-        With NaN for missing values.
-    method, random_state, n_threads
-        See `FullyVisibleBoltzmannMachine` and its `impute`.
-
-    Returns
-    -------
-    array of shape (n_rows, n_units)
-
-    Warns
-    -----
-    ConvergenceWarning
-        If some of the means are uncertain.
-    """
+    """Means of the units of a model given those of rows that are not missing."""
     one_of("method", method, METHODS)
     seed = drawn_seed(random_state)
     found = conditional_means(model, X, method, seed=seed, n_threads=n_threads)

@@ -10,28 +10,7 @@ MAX_BYTE_STATES = 254
 
 
 def position_categories(estimator, X, n_states, declared):
-    """The values that the states of each position stand for.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array of shape (n_samples, n_groups)
-    n_states : int, sequence of int of length n_groups, or None
-        Labels are then 0, 1, ... up to these numbers. None: they are found in the data.
-    declared : dict of int to array
-        Categories of positions that need not be found.
-
-    Returns
-    -------
-    list of arrays
-        Without `n_states`, all labels from 0, or 1, to the largest of all positions if the smallest
-        is 0, or 1; else the values in the data (`learned_categories`).
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are positions with fewer than two states or too many, or `n_states` for strings.
-    """
+    """The values that the states of each position stand for."""
     n_groups = X.shape[1]
     if n_states is not None:
         if not is_numeric(X):
@@ -74,13 +53,7 @@ def position_categories(estimator, X, n_states, declared):
 
 
 def whole_labels(X):
-    """Numbers as int64 labels, -1 where missing: negative, or NaN.
-
-    Raises
-    ------
-    ValueError
-        If they are not integers.
-    """
+    """Numbers as int64 labels, -1 where missing: negative, or NaN."""
     if X.dtype.kind == "f":
         X = np.where(np.isnan(X), -1, X)
         if (X != np.rint(X)).any():
@@ -94,13 +67,7 @@ def whole_labels(X):
 
 
 def coded_labels(estimator, X, categories):
-    """Numbers of the states of a table of `checked_table`, int64, -1 where missing.
-
-    Raises
-    ------
-    ValueError
-        For values that a position does not have.
-    """
+    """Numbers of the states of a table of `checked_table`, int64, -1 where missing."""
     first = [known[0] for known in categories]
     sizes = np.array([len(known) for known in categories])
     ranges = all(is_numeric(known) and np.ptp(known) == len(known) - 1 for known in categories)
@@ -121,13 +88,7 @@ def coded_labels(estimator, X, categories):
 
 
 def checked_sizes(n_states, n_groups):
-    """States of each position, from the option `n_states`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are positions with fewer than two states or too many.
-    """
+    """States of each position, from the option `n_states`."""
     sizes = real_array("n_states", n_states)
     if sizes.dtype.kind not in "iu" or sizes.ndim > 1:
         raise TypeError(

@@ -17,18 +17,6 @@ def missing_code(X, codes=CODES, seen=None):
 
     A code is far from all other values of its column, farther than they are from each other; or it
     is negative and they are not.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_columns)
-        Numbers, of which NaN is none.
-    codes : sequence of int
-    seen : array of shape (n_seen, n_columns), optional
-        Rows that an earlier fit has seen: a single entry unlike these is a code, too.
-
-    Returns
-    -------
-    (int, int) or None
     """
     parts = list(row_blocks(X))
     with np.errstate(invalid="ignore"):
@@ -53,18 +41,7 @@ def missing_code(X, codes=CODES, seen=None):
 
 
 def warn_of_missing_codes(estimator, X, name="X", codes=CODES, seen=None):
-    """Warn of numbers that seem to mark missing values: see `missing_code`.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Knows the names of the columns of X.
-    X : array of shape (n_rows, n_columns) or sparse matrix
-    name : str
-    codes : sequence of int
-    seen : array of shape (n_seen, n_columns), optional
-        Rows of the fit, if that was before.
-    """
+    """Warn of numbers that seem to mark missing values: see `missing_code`."""
     if is_sparse(X) or X.dtype.kind not in "iuf" or not X.size:
         return
     found = missing_code(X, codes, seen)

@@ -11,31 +11,7 @@ from fastmf.priors._registry import REGISTRY
 
 
 def checked_rows(estimator, X, *, reset, dtype, missing=False):
-    """Rows of data with finite values and the right number of columns.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array or SciPy sparse matrix of shape (n_samples, n_features)
-    reset : bool
-        Whether the estimator takes the number and the names of the features from `X`.
-    dtype : dtype or list of dtypes
-        Floating types, of which the first is that of what is not floating point.
-    missing : bool
-        Whether NaN is allowed, as a missing value. There are none in sparse rows.
-
-    Returns
-    -------
-    array or csr_array
-        Arrays of integers and booleans keep their type.
-
-    Raises
-    ------
-    TypeError
-        For sparse rows where values are missing.
-    ValueError
-        For other rows than these.
-    """
+    """Rows of data with finite values and the right number of columns."""
     if is_sparse(X):
         if missing:
             refuse_sparse_missing(X)
@@ -58,14 +34,7 @@ def refuse_sparse_missing(X):
 
 
 def with_nan_labels(visible, X):
-    """Rows with NaN in the place of negative labels of categorical units.
-
-    Parameters
-    ----------
-    visible : unit prior, class or str
-        Kind of all units, or the units.
-    X : array or csr_array of shape (n_samples, n_features)
-    """
+    """Rows with NaN in the place of negative labels of categorical units."""
     kind = REGISTRY.get(visible) if isinstance(visible, str) else visible
     if is_sparse(X) or X.dtype.kind not in "if":
         return X
@@ -79,22 +48,7 @@ def with_nan_labels(visible, X):
 
 
 def check_seen(estimator, X, weights=None, columns=True):
-    """Raise for rows, and columns, of which all values are missing.
-
-    Parameters
-    ----------
-    estimator : estimator
-        For the names of columns.
-    X : array or csr_array of shape (n_samples, n_features)
-    weights : array of shape (n_samples,) or None
-        Rows of weight 0 may be missing altogether, and do not count.
-    columns : bool
-        Whether each column must have a value.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise for rows, and columns, of which all values are missing."""
     if not is_incomplete(X):
         return
     seen = ~np.isnan(X)

@@ -18,13 +18,7 @@ def seed_of(random_state):
 
 
 def drawn_seed(random_state):
-    """A seed that an int, a RandomState or None gives.
-
-    Raises
-    ------
-    ValueError
-        If it is none of these.
-    """
+    """A seed that an int, a RandomState or None gives."""
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except (TypeError, ValueError, OverflowError) as error:
@@ -40,13 +34,7 @@ def generator_of(random_state):
 
 
 def split(n_rows, fraction, seed):
-    """Numbers of the rows to learn from, and of those set aside for early stopping.
-
-    Raises
-    ------
-    ValueError
-        If the fraction is not between 0 and 1, or no row would be left.
-    """
+    """Numbers of the rows to learn from, and of those set aside for early stopping."""
     n = max(1, round(proper_fraction("validation_fraction", fraction) * n_rows))
     if n >= n_rows:
         raise ValueError(f"early_stopping needs more than {n_rows} sample to set some aside.")
@@ -69,15 +57,7 @@ def settings_of(estimator, class_, **others):
 
 
 def run(estimator, model, data, settings, family, seed, validation, raw=None, **options):
-    """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state.
-
-    Parameters
-    ----------
-    raw : callable or None
-        The model of data as they were given, of a model of rescaled data: what callbacks see.
-    **options
-        Options of training that stand for the estimator's own, or that it has not.
-    """
+    """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
     own = {
         "callbacks": _with_raw_models(estimator.callbacks, raw),
         "checkpoint": estimator.checkpoint,

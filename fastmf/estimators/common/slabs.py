@@ -5,39 +5,14 @@ from scipy.special import ndtri
 
 
 def slab_moments(mean, variance, included):
-    """Mean and variance where a quantity is not zero, from those with the mass at zero.
-
-    Parameters
-    ----------
-    mean, variance, included : arrays of one shape
-        Moments, and probabilities that quantities are not zero.
-
-    Returns
-    -------
-    mean, variance : arrays
-    """
+    """Mean and variance where a quantity is not zero, from those with the mass at zero."""
     some = np.maximum(included, 1e-300)
     slab_mean = mean / some
     return slab_mean, np.maximum((variance + mean**2) / some - slab_mean**2, 0.0)
 
 
 def quantile(tail, included, mean, variance):
-    """Quantiles of a mass at zero and a Gaussian.
-
-    Parameters
-    ----------
-    tail : float
-        Value of the distribution function.
-    included : array
-        Weights of the Gaussian.
-    mean, variance : arrays
-        Moments of the Gaussian.
-
-    Returns
-    -------
-    array
-        Smallest values at which the distribution function reaches `tail`.
-    """
+    """Quantiles of a mass at zero and a Gaussian."""
     deviation = np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
         safe = np.where(included > 0, included, 1.0)

@@ -13,22 +13,7 @@ MIN_TOTAL = 1e-100
 
 
 def check_counts(total, n_rows, option=""):
-    """Warn if weights that count rows add up to next to none, as those that add up to 1 do.
-
-    Parameters
-    ----------
-    total : float
-        Sum of the weights.
-    n_rows : int
-        Rows of positive weight.
-    option : str
-        Option of the fit that is another remedy.
-
-    Raises
-    ------
-    ValueError
-        If they add up to more rows than can be counted, or to none but for rounding.
-    """
+    """Warn if weights that count rows add up to next to none, as those that add up to 1 do."""
     if total < MIN_TOTAL:
         raise ValueError(
             f"sample_weight counts rows, and must add up to {MIN_TOTAL:g} at least, got "
@@ -48,13 +33,7 @@ def check_counts(total, n_rows, option=""):
 
 
 def present_rows(X, weights):
-    """The rows of positive weight, and their weights, or None if these are all equal.
-
-    Parameters
-    ----------
-    X : array or csr_array of shape (n_rows, n_columns)
-    weights : array of shape (n_rows,) or None
-    """
+    """The rows of positive weight, and their weights, or None if these are all equal."""
     if weights is None:
         return X, None
     present = weights > 0
@@ -64,14 +43,7 @@ def present_rows(X, weights):
 
 
 def whole_weights(sample_weight, X):
-    """Weights of the rows of X as integers, for estimators to which a weight is so many rows.
-
-    Raises
-    ------
-    ValueError
-        As `row_weights`, if they are not whole numbers, or if the machine has no room for so
-        many rows.
-    """
+    """Weights of the rows of X as integers, for estimators to which a weight is so many rows."""
     weights = row_weights(sample_weight, X.shape[0])
     n_bytes = weights.sum() * X.shape[1] * X.itemsize
     if n_bytes > memory_of_the_machine():
@@ -89,20 +61,7 @@ def whole_weights(sample_weight, X):
 
 
 def class_factors(class_weight, y, weights):
-    """Factors of the weights of rows, by their classes.
-
-    Parameters
-    ----------
-    class_weight : "balanced" or dict
-        Balanced: all classes have the same weight together. A dict: by class, 1 for others.
-    y : array of shape (n_rows,)
-    weights : array of shape (n_rows,)
-
-    Raises
-    ------
-    ValueError
-        For anything else, or a dict with a class that is not in y.
-    """
+    """Factors of the weights of rows, by their classes."""
     classes, which = np.unique(y, return_inverse=True)
     if isinstance(class_weight, str) and class_weight == "balanced":
         of_classes = np.bincount(which, weights)

@@ -279,21 +279,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
 
 
 def checked_labels(y):
-    """Labels of any type, dense and complete.
-
-    Parameters
-    ----------
-    y : array_like or sparse matrix of shape (n_samples, n_labels) or (n_samples,)
-
-    Returns
-    -------
-    array
-
-    Raises
-    ------
-    ValueError
-        If there are none, or some are missing or masked.
-    """
+    """Labels of any type, dense and complete."""
     if y is None:
         raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
     if is_sparse(y):
@@ -302,24 +288,7 @@ def checked_labels(y):
 
 
 def partly_known_labels(y):
-    """Labels of any type, dense, and which of them are not known.
-
-    Parameters
-    ----------
-    y : array_like or sparse matrix of shape (n_samples, n_labels) or (n_samples,)
-        With NaN, None or pandas' NA for labels that are not known, in rows of several labels.
-
-    Returns
-    -------
-    labels : array
-        With another label of `y` in the place of those that are not known.
-    unknown : bool array of the same shape
-
-    Raises
-    ------
-    ValueError
-        If there are none.
-    """
+    """Labels of any type, dense, and which of them are not known."""
     given = y = dense_frame(y)
     if y is not None and not is_sparse(y):
         given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y

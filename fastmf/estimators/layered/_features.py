@@ -29,11 +29,6 @@ class FeatureScale(NamedTuple):
 
         Constant columns have the scale 1, or in sparse rows their absolute value, so that they are
         of the same size as others.
-
-        Raises
-        ------
-        ValueError
-            If squares of the values are no numbers.
         """
         n_features = X.shape[1]
         if is_sparse(X):

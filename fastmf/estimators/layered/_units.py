@@ -39,23 +39,7 @@ def _instance(name, prior, n, dtype):
 
 
 def visible_prior(spec, X, rows=None, more=False):
-    """The visible prior to start from: fitted to the columns of data if `spec` is a name or class.
-
-    Parameters
-    ----------
-    spec : str, class or unit prior
-    X : array or csr_array of shape (n_samples, n_features)
-        With one label for each categorical unit, whose states are the labels of its column; an
-        instance may also have rows of one-hot states.
-    rows : int array, optional
-        Rows that units are fitted to, as often as they occur; bounds and states are of all rows.
-    more : bool, default False
-        Whether more rows may come: each column then has the states of the widest.
-
-    Returns
-    -------
-    unit prior
-    """
+    """Make the initial visible prior, fitted to the columns if `spec` is a name or class."""
     class_, dtype = _class("visible", spec), floating_type(X)
     if class_ is None:
         n = n_units(spec) if is_unit_prior(spec) and has_groups(spec) else X.shape[1]
@@ -106,18 +90,7 @@ def _labels(X):
 
 
 def hidden_prior(spec, n_components, dtype):
-    """The hidden prior to start from: centred units if `spec` is a name or class.
-
-    Parameters
-    ----------
-    spec : str, class or unit prior
-    n_components : int
-    dtype : numpy dtype
-
-    Returns
-    -------
-    unit prior
-    """
+    """The hidden prior to start from: centred units if `spec` is a name or class."""
     class_ = _class("hidden", spec)
     if class_ is None:
         return _instance("hidden", spec, n_components, dtype)

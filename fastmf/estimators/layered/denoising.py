@@ -117,20 +117,6 @@ class Estimator(NamedTuple):
 def denoise(estimator, Y, channel, *, n_starts, anneal, random_state):
     """Means of the visible units given noisy observations.
 
-    Parameters
-    ----------
-    estimator : Estimator
-    Y : array of shape (n_rows, n_visible)
-    channel : Channel
-    n_starts, anneal, random_state
-        See `GeneralizedRBM.denoise`.
-
-    Returns
-    -------
-    means : array of shape (n_rows, n_visible)
-    converged : array of bool, shape (n_rows,)
-        Whether any of a row's solutions has; only those that have count.
-
     Notes
     -----
     Tramel et al. (2018), section VII.4, starts from the pointwise optimal estimate (Eq. 46,

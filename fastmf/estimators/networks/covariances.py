@@ -124,15 +124,7 @@ def few_rows(shares):
 
 
 def warn_of_penalty(shares, what="penalty"):
-    """Warn if a penalty, beside the rows, determines some couplings.
-
-    Parameters
-    ----------
-    shares : array of shape (n_couplings,)
-        Shares of the penalty in the inverse variances of couplings by the curvature.
-    what : str, default "penalty"
-        Name in the warning: or the prior.
-    """
+    """Warn if a penalty, beside the rows, determines some couplings."""
     n = int((shares > MAX_PENALTY_SHARE).sum())
     if n:
         warn_user(

@@ -130,39 +130,14 @@ class EdgeInclusion(Inclusion):
     _pairs: ClassVar = "couplings"
 
     def interval(self, level=0.95):
-        """Equal-tailed credible intervals of couplings, which may end at zero.
-
-        Parameters
-        ----------
-        level : float
-
-        Returns
-        -------
-        array of shape (n_features, n_features, 2)
-            Lower and upper ends.
-        """
+        """Equal-tailed credible intervals of couplings, which may end at zero."""
         level = proper_fraction("level", level)
         moments = slab_moments(self.mean, self.std**2, self.probability)
         ends = [quantile(q, self.probability, *moments) for q in ((1 - level) / 2, (1 + level) / 2)]
         return np.stack(ends, axis=-1)
 
     def as_frame(self, level=0.95):
-        """One line for each pair of features, as a pandas data frame.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals in columns "lower" and "upper".
-
-        Returns
-        -------
-        pandas.DataFrame
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """One line for each pair of features, as a pandas data frame."""
         columns = self._columns("mean", "std", "probability", "log_bayes_factor")
         lower, upper = self.interval(level)[np.triu_indices(len(self.names), 1)].T
         return pandas().DataFrame(columns | {"lower": lower, "upper": upper})
@@ -185,17 +160,7 @@ class PairInclusion(Inclusion):
     _pairs: ClassVar = "pairs of positions"
 
     def as_frame(self):
-        """One line for each pair of positions, as a pandas data frame.
-
-        Returns
-        -------
-        pandas.DataFrame
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """One line for each pair of positions, as a pandas data frame."""
         return pandas().DataFrame(self._columns("probability", "log_bayes_factor"))
 
 

@@ -80,19 +80,7 @@ class PooledRows(NamedTuple):
 
 
 def permutation_test(rows, n, rng, verbose=False):
-    """The test for rows of two groups.
-
-    Parameters
-    ----------
-    rows : PooledRows
-    n : int
-    rng : numpy.random.Generator
-    verbose : bool
-
-    Returns
-    -------
-    PermutationTest
-    """
+    """The test for rows of two groups."""
     whole, n_first = rows.objective, int(rows.of_first.sum())
     with few_blas_threads(whole.n_parameters):
         pooled = maximum(whole, whole.independent(), rows.tol).parameters

@@ -77,22 +77,7 @@ class Stability(NamedTuple):
     converged: np.ndarray
 
     def coefficient(self, name="strength", correlation=0.7, probability=0.95):
-        """Largest share of rows that can be dropped with little change of the centralities.
-
-        Parameters
-        ----------
-        name : {"strength", "expected_influence"}
-        correlation : float
-            Correlation that must be reached,
-        probability : float
-            by this share of the samples.
-
-        Returns
-        -------
-        float
-            Zero if none of the shares is small enough. A sample without a maximum has not reached
-            the correlation.
-        """
+        """Largest share of rows that can be dropped with little change of the centralities."""
         reached = (getattr(self, name) >= correlation).mean(1) >= probability
         enough = np.logical_and.accumulate(reached[np.argsort(self.dropped)])
         return float(np.sort(self.dropped)[enough].max(initial=0.0))

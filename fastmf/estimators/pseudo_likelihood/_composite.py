@@ -76,15 +76,7 @@ class CompositeMachine(Resampling, Network, ItemMachine):
         return solver
 
     def _maximised(self, solve, start):
-        """`Fit` of the objective, by expectation and maximisation if rows are incomplete.
-
-        Parameters
-        ----------
-        solve : callable
-            `Fit` of an objective from parameters.
-        start : array of shape (n_parameters,)
-            For complete rows.
-        """
+        """`Fit` of the objective, by expectation and maximisation if rows are incomplete."""
         if self._completions is None:
             return solve(self._objective, start)
 

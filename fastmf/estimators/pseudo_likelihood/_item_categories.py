@@ -17,28 +17,7 @@ MAX_CATEGORIES = 100
 
 
 def item_categories(estimator, X, n_categories, declared):
-    """The values that the scores 0, 1, ... of each item stand for.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array of shape (n_samples, n_features)
-        The table that `checked_table` returns.
-    n_categories : int, sequence of int of length n_features, or None
-        Codes are then 0, 1, ... if any entry of the table is 0, and else 1, 2, ...
-    declared : dict of int to array
-        Categories of columns that are declared in their order.
-
-    Returns
-    -------
-    list of arrays
-        Categories; of integers all from the smallest to the largest of the column.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For numbers that are no integers, items with a single category, and too many categories.
-    """
+    """The values that the scores 0, 1, ... of each item stand for."""
     if n_categories is not None:
         return _given(X, n_categories)
     numeric = is_numeric(X)

@@ -41,30 +41,7 @@ class Observed(NamedTuple):
 
 
 def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False, edges=None):
-    """The rows of a fit.
-
-    Parameters
-    ----------
-    labels : int array of shape (n_samples, n_features)
-        Negative where missing.
-    weights : array of shape (n_samples,)
-    sizes : int array of shape (n_features,)
-        Number of categories.
-    options : tuple of str
-        Treatment of missing values, one of `MISSING`, and meaning of weights, one of
-        `KINDS_OF_WEIGHTS`.
-    clusters : array of shape (n_samples,), optional
-        Labels of what was sampled together.
-    seen_only : bool, default False
-        Whether missing values are completed by categories alone that some row has.
-    edges : int array of shape (n_edges, 2), optional
-        Pairs of features that may be coupled, for available cases; default all.
-
-    Raises
-    ------
-    ValueError
-        If no row is left, or `clusters` does not have one label for each row.
-    """
+    """The rows of a fit."""
     missing, kind = options
     if clusters is not None:
         _check_clusters(clusters, len(labels))
@@ -91,14 +68,7 @@ def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False,
 
 
 def check_terms(machine, there):
-    """Raise unless each feature was seen together with all its neighbours.
-
-    Parameters
-    ----------
-    machine : estimator
-    there : bool array of shape (n_features,)
-        Whether it was.
-    """
+    """Raise unless each feature was seen together with all its neighbours."""
     if not there.all():
         absent = [column_name(machine, int(j)) for j in np.flatnonzero(~there)]
         raise ValueError(
@@ -112,11 +82,6 @@ def summable(labels, sizes, edges=None):
     """Which rows have values, and few enough completions for `missing="em"`; others may warn.
 
     So do pairs of columns, of `edges` if given, that no row has both values of.
-
-    Raises
-    ------
-    ValueError
-        If a column has no values, or all rows have too many completions.
     """
     empty = np.flatnonzero((labels < 0).all(0))
     if len(empty):

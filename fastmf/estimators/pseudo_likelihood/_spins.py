@@ -18,26 +18,7 @@ _SPINS, _BITS = (-1.0, 1.0), (0.0, 1.0)
 
 
 def two_categories(estimator, X, declared):
-    """The two values of each column.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array of shape (n_samples, n_features)
-    declared : dict of int to array
-        Categories of columns that need not be found.
-
-    Returns
-    -------
-    list of arrays of shape (2,)
-        A column with a single value has both values of columns in which it occurs; -1, 0 and 1 are
-        of {-1, 1} or of {0, 1}.
-
-    Raises
-    ------
-    ValueError
-        If there are more values, or one whose other is not known.
-    """
+    """The two values of each column."""
     if is_numeric(X) and not declared:
         for values in (_SPINS, _BITS):
             if (np.isin(X, values) | missing_entries(X)).all():
@@ -98,24 +79,7 @@ def _refuse(estimator, X, known, j):
 
 
 def to_spins(estimator, X, categories, threshold):
-    """Data as -1 and +1, float64; missing values are NaN.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : array of shape (n_samples, n_features)
-    categories : list of arrays of shape (2,)
-        Categories of each column.
-    threshold : float or None
-        If given, values above it become +1 and all others -1.
-
-    Raises
-    ------
-    TypeError
-        If a threshold is given for data that are not numbers.
-    ValueError
-        For values that are none of the two of their column.
-    """
+    """Data as -1 and +1, float64; missing values are NaN."""
     if threshold is not None:
         if not is_numeric(X):
             raise TypeError("X must hold numbers if there is a threshold, got strings.")

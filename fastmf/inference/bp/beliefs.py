@@ -156,23 +156,7 @@ def _radius(units):
 
 
 def of_record(options, record, single, dtype, layers, rows, **known):
-    """The `Beliefs` of a record; without the axis of rows if `single`.
-
-    Parameters
-    ----------
-    options : BPOptions
-    record : BPRecord or GroupRecord
-    single : bool
-    dtype : dtype
-        Floating-point type of the layers.
-    layers : dict
-        `mean`, `var`, `b` and `assignment`: arrays of both layers, with an axis of rows.
-    rows : dict
-        Other attributes with an axis of rows, or None: at least `objective`, `local_maximum` and
-        `log_partition`.
-    **known
-        Attributes without that axis.
-    """
+    """The `Beliefs` of a record; without the axis of rows if `single`."""
 
     def row(x):
         return x[0] if single and x is not None else x

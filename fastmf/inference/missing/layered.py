@@ -148,17 +148,7 @@ def _sum_over_missing(pair, X):
 
 
 def log_likelihood(model, X, log_partition, **options):
-    """Log-likelihood of rows, the hidden layers of a deep machine summed exactly if they are few.
-
-    Parameters
-    ----------
-    model, X, log_partition, **options
-        See `fastmf.evaluation.log_likelihood`, which takes a mean-field solution.
-
-    Returns
-    -------
-    array of shape (n_rows,), float64
-    """
+    """Compute the log-likelihood of rows, summing few hidden units of deep machines exactly."""
     if model.deep:
         found = exact_given(model, states(model.layers[0], X, np.float64))
         if found.exact.all():

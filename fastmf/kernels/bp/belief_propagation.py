@@ -93,28 +93,7 @@ def _iterate(settings, problem, messages, record, workspaces, pairs, place, queu
 
 @kernel(views=True)
 def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
-    """Iterate rows to their fixed points.
-
-    Parameters
-    ----------
-    settings : BPSettings
-    problem : BPProblem
-    messages : array of shape (n_rows or n_workspaces, n_visible, n_padded)
-        From visible to hidden units: ratios, or log-ratios for max-product; not read by
-        mixed-product. If there is one entry for each row, rows start from these messages;
-        otherwise there is one for each worker, and rows start from the middle of their range, from
-        log-messages W / 2.
-    record : BPRecord
-        Starts from the log-odds there, which must be those of the messages.
-    workspaces : BPWorkspaces
-        One for each worker.
-    pairs : array of shape (n_segments, n_visible, n_padded)
-        Sums of the pair beliefs of sum-product over segments of consecutive rows, whose numbers of
-        rows differ by one at most, larger ones first. A segment is one worker's, so that the sums
-        do not depend on the number of workers. No segments: not computed.
-    queue : int64 array of shape (2,)
-        Next segment or row, next workspace; shared by all threads that call this.
-    """
+    """Iterate rows to their fixed points."""
     n_rows = record.visible.shape[0]
     n_segments = pairs.shape[0] if pairs.shape[0] > 0 else n_rows
     w = fetch_and_increment(row(queue, (1,), 1))
@@ -129,17 +108,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
 
 @kernel(views=True)
 def sweep_blocks(settings, problem, messages, record, workspaces, queue):
-    """One sweep of a single row, shared block by block; `conclude_sweep` ends it.
-
-    Parameters
-    ----------
-    settings, problem, messages, record, workspaces
-        As for `belief_propagation`, with one row; one workspace, but buffers for each worker. Once
-        the row has ended, the terms of the Bethe log-partition are left in the place of
-        `decoded_field`.
-    queue : int64 array of shape (2,)
-        Next block, next worker; shared by all threads that call this.
-    """
+    """One sweep of a single row, shared block by block; `conclude_sweep` ends it."""
     w, zero = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
     arrays = messages, record.visible, record.hidden
     function = settings.block if record.status[0] <= RUNNING else settings.bethe
@@ -153,13 +122,7 @@ def sweep_blocks(settings, problem, messages, record, workspaces, queue):
 
 @kernel(views=True)
 def conclude_sweep(settings, problem, record, workspaces):
-    """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition.
-
-    Parameters
-    ----------
-    settings, problem, record, workspaces
-        As for `sweep_blocks`.
-    """
+    """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition."""
     zero = np.int64(0)
     if record.status[0] <= RUNNING:
         place = zero, zero, np.int64(1)
@@ -171,18 +134,7 @@ def conclude_sweep(settings, problem, record, workspaces):
 
 @kernel(views=True)
 def exponentials(weights, factor, queue, roots, out):
-    """exp(factor * weights), and its square root.
-
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-    factor : float
-    queue : int64 array of shape (1,)
-        Next block; shared by all threads that call this.
-    roots : array of shape (n_visible or 0, n_padded)
-    out : array of shape (n_visible, n_padded)
-        Both are filled but for the padding. Their type is that of the computation.
-    """
+    """exp(factor * weights), and its square root."""
     n_visible, n_hidden = weights.shape
     real = out.dtype.type
     scale = real(factor / 2)
@@ -201,22 +153,7 @@ def exponentials(weights, factor, queue, roots, out):
 
 @kernel(fastmath=REORDER, views=True)
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):
-    """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p).
-
-    Parameters
-    ----------
-    problem
-        As for `belief_propagation`.
-    messages : array of shape (n_rows, n_visible, n_padded)
-    beliefs : array of shape (2, n_rows, n_padded)
-        p and q.
-    scales : array of shape (n_rows, n_visible)
-        P, times a weight of the row.
-    queue : int64 array of shape (1,)
-        Next block of `PAIR_BLOCK_UNITS` visible units; shared by all threads that call this.
-    out : array of shape (n_rows, n_visible, n_padded) or (1, n_visible, n_padded)
-        The probabilities of each row times its weight, or their sum, are added.
-    """
+    """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
     n_rows, n_visible, n = messages.shape
     first = next_task(queue) * PAIR_BLOCK_UNITS
     while first < n_visible:
@@ -232,14 +169,7 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
 
 @kernel(views=True)
 def add_segments(pairs, queue):
-    """Add the pair beliefs of all other segments of rows to those of the first.
-
-    Parameters
-    ----------
-    pairs : array of shape (n_segments, n_visible, n_padded)
-    queue : int64 array of shape (1,)
-        Next block of `PAIR_BLOCK_UNITS` visible units; shared by all threads that call this.
-    """
+    """Add the pair beliefs of all other segments of rows to those of the first."""
     n_segments, n_visible, n = pairs.shape
     first = next_task(queue) * PAIR_BLOCK_UNITS
     while first < n_visible:

@@ -103,21 +103,7 @@ def assess_row(settings, record, r, change, damping, patience):
 
 @kernel
 def assess_rows(settings, record, rows, change, damping, patience, queue):
-    """Residual, status and damping of some rows after a sweep.
-
-    Parameters
-    ----------
-    settings : ConvergenceSettings
-    record : ConvergenceRecord
-    rows : int64 array of shape (n_swept,)
-    change, damping : array of shape (n_swept,)
-        Largest change of a belief or message of each row, infinite where none of its states are
-        allowed, and its damping in that sweep.
-    patience : int
-        Sweeps without a new smallest residual after which damping is raised.
-    queue : int64 array of shape (1,)
-        Next of the rows.
-    """
+    """Residual, status and damping of some rows after a sweep."""
     k = next_task(queue)
     while k < len(rows):
         assess_row(settings, record, rows[k], change[k], damping[k], patience)

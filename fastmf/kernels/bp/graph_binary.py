@@ -106,20 +106,7 @@ def _terms_of(problem, state, index, i, pairs):
 
 @kernel(views=True)
 def binary_terms(problem, state, terms, pairs, queue):
-    """Terms of the Bethe log-partition, and pair beliefs.
-
-    Parameters
-    ----------
-    problem : BinaryProblem
-    state : GraphState
-        With the beliefs of the messages `old`.
-    terms : float64 array of shape (n_rows, n_units)
-        Filled with the terms of each unit and of its edges to units behind it.
-    pairs : float64 array of shape (n_rows or 0, n_edges)
-        Filled with the probabilities that both units are 1.
-    queue : int64 array of shape (1,)
-        Next block of `GRAPH_BLOCK_UNITS` units of a row.
-    """
+    """Terms of the Bethe log-partition, and pair beliefs."""
     n_rows, n_units = terms.shape
     n_blocks = (n_units + GRAPH_BLOCK_UNITS - 1) // GRAPH_BLOCK_UNITS
     task = next_task(queue)

@@ -109,24 +109,7 @@ def _objective(problem, index, labels):
 
 @kernel(views=True)
 def decode_graph(problem, state, moves, labels, optimal, objective, queue):
-    """Most probable assignments that the beliefs of max-product suggest.
-
-    Parameters
-    ----------
-    problem : StatesProblem
-    state : GraphState
-        With the beliefs of the messages `old`.
-    moves : bool
-        Whether single units move.
-    labels : int64 array of shape (n_rows, n_units)
-        Filled with a state of each unit.
-    optimal : bool array of shape (n_rows,)
-        Filled with whether no move of a single unit gains; False if none was tried.
-    objective : float64 array of shape (n_rows,)
-        Filled with the exponents of the assignments.
-    queue : int64 array of shape (2,)
-        Next row, next worker.
-    """
+    """Most probable assignments that the beliefs of max-product suggest."""
     worker = fetch_and_increment(row(queue, (1,), 1))
     index = next_task(queue)
     while index < labels.shape[0]:

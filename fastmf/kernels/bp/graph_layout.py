@@ -88,19 +88,7 @@ def _visit(layout, first, given, i, slot, n_placed):
 
 @kernel(views=True)
 def graph_layout(pairs, first, given, layout, queue):
-    """Order units breadth first, component after component, and lay out their slots.
-
-    Parameters
-    ----------
-    pairs : int64 array of shape (n_edges, 2)
-        Units of each edge.
-    first : int32 array of shape (n_units + 1,)
-    given : int32 array of shape (2 n_edges, 2)
-        Working memory; `first` is 0 at the beginning.
-    layout : GraphLayout
-        `place` and `slots` are -1 and `n_components` is 0 at the beginning; filled.
-    queue : int64 array of shape (1,)
-    """
+    """Order units breadth first, component after component, and lay out their slots."""
     order, place = layout.order, layout.place
     n_placed = n_done = slot = np.int64(0)
     _fill_given(pairs, first, given)

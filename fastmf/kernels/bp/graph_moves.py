@@ -163,23 +163,7 @@ def _maximise(problem, states, fields, n_taken, memory):
 
 @kernel(views=True)
 def forest_move(problem, order, noise, labels, objective, memory, queue):
-    """Move the units of random forests, one after another, to their most probable states.
-
-    Parameters
-    ----------
-    problem : StatesProblem
-    order : int64 array of shape (n_units,)
-        Units in the order in which forests grow, the same for all rows.
-    noise : float64 array of shape (n_rows, n_states)
-        Added to the fields.
-    labels : int64 array of shape (n_rows, n_units)
-        States of the units, replaced.
-    objective : float64 array of shape (n_rows,)
-        Filled with the exponents of the states, without noise.
-    memory : ForestMemory
-    queue : int64 array of shape (2,)
-        Next row, next worker.
-    """
+    """Move the units of random forests, one after another, to their most probable states."""
     worker = fetch_and_increment(row(queue, (1,), 1))
     n_units, n_states = labels.shape[1], noise.shape[1]
     above = row(memory.above, (worker, 0), n_units)

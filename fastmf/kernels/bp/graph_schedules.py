@@ -12,20 +12,7 @@ from fastmf.kernels.bp.graph_arguments import GRAPH_BLOCK_UNITS
 
 @kernel(views=True)
 def graph_sweep(send, problem, state, rows, step, queue):
-    """One sweep of some rows.
-
-    Parameters
-    ----------
-    send : int
-        Address of the function that sends the messages of some units.
-    problem : BinaryProblem or StatesProblem
-    state : GraphState
-    rows : int64 array
-    step : int
-        -1 to begin with the last unit.
-    queue : int64 array of shape (2,)
-        Next block of a row, next worker.
-    """
+    """One sweep of some rows."""
     n_units, n_blocks = problem.starts.shape[0] - 1, state.residual.shape[1]
     size = GRAPH_BLOCK_UNITS if n_blocks > 1 else n_units
     worker = fetch_and_increment(row(queue, (1,), 1))

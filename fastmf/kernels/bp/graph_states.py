@@ -258,21 +258,7 @@ def _terms_of(problem, state, place, pairs):
 
 @kernel(views=True)
 def states_terms(problem, state, terms, pairs, queue):
-    """Terms of the log-partition, and pair beliefs.
-
-    Parameters
-    ----------
-    problem : StatesProblem
-    state : GraphState
-        With the beliefs of the messages `old`.
-    terms : float64 array of shape (n_rows, n_units)
-        Filled with the terms of each unit and of its edges to units behind it; -inf if no state of
-        a unit is possible.
-    pairs : float64 array of shape (n_rows or 0, n_values)
-        Filled with the probabilities of the pairs of states, in the order of `problem.tables`.
-    queue : int64 array of shape (2,)
-        Next block of `GRAPH_BLOCK_UNITS` units of a row, next worker.
-    """
+    """Terms of the log-partition, and pair beliefs."""
     n_rows, n_units = terms.shape
     n_blocks = (n_units + GRAPH_BLOCK_UNITS - 1) // GRAPH_BLOCK_UNITS
     worker = fetch_and_increment(row(queue, (1,), 1))

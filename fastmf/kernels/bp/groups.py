@@ -363,19 +363,7 @@ def bethe(settings, problem, r, messages, record, work, states):
 
 @kernel(views=True, fastmath=REORDER)
 def group_propagation(settings, problem, record, workspace, queue):
-    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range.
-
-    Parameters
-    ----------
-    settings : GroupSettings
-    problem : GroupProblem
-    record : GroupRecord
-        Its `hidden` are the hidden fields, its `visible` 0.
-    workspace : GroupWorkspace
-        A thread beyond its workers returns at once.
-    queue : int64 array of two entries or more
-        Next row and next worker not taken yet; shared by all threads that call this.
-    """
+    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range."""
     w = fetch_and_increment(queue[1:])
     if w >= workspace.messages.shape[0]:
         return

@@ -159,22 +159,6 @@ def climb(settings, problem, workspaces, visible, objective, optimal, queue):
 
     Without temperatures sequential mixed-product (or max-product, if `joint`): a row ends where no
     single flip helps.
-
-    Parameters
-    ----------
-    settings : ClimbSettings
-    problem : BPProblem
-        All in float64, with n_padded = n_hidden; `exponentials` is not read if `joint`.
-    workspaces : float64 array of shape (n_workers, 3, n_hidden)
-        Memory of each thread that calls this.
-    visible : bool array of shape (n_rows, n_visible)
-        Assignments to start from; filled with those at which the rows end.
-    objective : float64 array of shape (n_rows,)
-        Filled with log-probabilities plus log Z.
-    optimal : bool array of shape (n_rows,)
-        Filled with whether no single flip helps; False after `MAX_ROUNDS` rounds.
-    queue : int64 array of shape (2,)
-        Next row, next worker; shared by all threads that call this.
     """
     n_visible, n_hidden = problem.weights.shape
     w = fetch_and_increment(row(queue, (1,), 1))

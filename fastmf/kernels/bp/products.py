@@ -87,16 +87,7 @@ class _ProductEmitter:
         return vectors[0]
 
     def emit(self, inputs, n, n_factors, weighted):
-        """Emit mantissas of the products and their exponents, one vector of each.
-
-        Parameters
-        ----------
-        inputs : pointers to e, s, p, q, P, Q
-        n, n_factors : LLVM integers
-            Numbers of hidden units, and of factors whose product is a number.
-        weighted : bool
-            Whether the products are of normalisers.
-        """
+        """Emit mantissas of the products and their exponents, one vector of each."""
         builder, (e, s, p, q, high, low) = self.builder, inputs
         one = self.vectors.constant(1.0)
         starts = one, one, one, self.vectors.integer_constant(0)
@@ -197,19 +188,6 @@ def _compiled(e, s, hidden, tile, n_factors, normalisers):
     """Logarithms of products over all hidden units, for each visible unit of a tile.
 
     Few arguments: those of a call by address are copied, all fields of every array.
-
-    Parameters
-    ----------
-    e, s : array of shape (n_units * n_padded,)
-        Exponentials and messages of the units, one after the other.
-    hidden : array of shape (3 * n_padded,)
-        Beliefs p and q of the hidden units, and what is not read.
-    tile : array of shape (5 * TILE_UNITS,)
-        Tile of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used, for normalisers P and Q read.
-    n_factors : int
-        Number of factors whose product is a number of the type.
-    normalisers : bool
-        Whether the products are of normalisers, or of messages.
     """
     n, k = hidden.shape[0] // 3, np.int64(0)
     n_units, p, q = s.shape[0] // n, row(hidden, (0,), n), row(hidden, (n,), n)
@@ -286,18 +264,6 @@ def log_products(settings, e, hidden, visible, tile):
     """Logarithms of the products of the mixed-product messages to each unit of a tile.
 
     Four messages are multiplied before they are widened, if their product is in the range.
-
-    Parameters
-    ----------
-    settings : BPSettings
-    e : array of shape (n_units * n_padded,)
-        Exponentials of the couplings of the units, one after the other.
-    hidden : array of shape (3 * n_padded,)
-        Beliefs p and q of the hidden units, and what is not read.
-    visible : float64 array of shape (n_units,)
-        Log-odds of the units.
-    tile : array of shape (5 * TILE_UNITS,)
-        Tile of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
     """
     n, n_units, in_quarters = hidden.shape[0] // 3, visible.shape[0], settings.in_quarters
     logs, products = (

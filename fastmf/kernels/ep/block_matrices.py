@@ -11,21 +11,7 @@ from fastmf._jit.kernel import kernel
 
 @kernel
 def invert_matrices(starts, squares, elements, work, inverses, log_determinants):
-    """Inverses and log-determinants of positive definite matrices.
-
-    Parameters
-    ----------
-    starts, squares : int64 array of shape (n_blocks + 1,)
-        First unit, and first element of the matrix, of every block, and the ends of the last.
-    elements : array of shape (n_elements,)
-        Elements of the matrices, of which the lower triangles are read.
-    work : array of shape (2 * c * c,)
-        Scratch memory, of c units of the largest block.
-    inverses : array of shape (n_elements,)
-        Filled with the inverses.
-    log_determinants : array of shape (n_blocks,)
-        Filled with the log-determinants, NaN where a matrix is not positive definite.
-    """
+    """Inverses and log-determinants of positive definite matrices."""
     for k in range(len(log_determinants)):
         first, c = squares[k], starts[k + 1] - starts[k]
         log_determinants[k] = _whiten(elements, first, c, work)

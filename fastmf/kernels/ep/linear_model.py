@@ -26,20 +26,7 @@ PANELS_AT_A_TIME, ROWS = 8, 8
 
 @kernel(fastmath=REORDER)
 def data_covariance(address, X, scale, vector, queue, sums):
-    """Products of all rows of X, its columns scaled, with each other and with a vector.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    X : array of shape (n_rows, n_units)
-    scale, vector : array of shape (n_units,)
-    queue : int64 array of shape (1,)
-        Next part of the columns to be done; shared by all threads that call this.
-    sums : array of shape (n_parts, n_rows + 1, n_rows)
-        Lower triangles filled; their sum is that of X diag(scale^2) X'. The sum of the last rows is
-        X diag(scale) vector.
-    """
+    """Products of all rows of X, its columns scaled, with each other and with a vector."""
     n_rows, n_units = X.shape
     n_parts, n_panels = sums.shape[0], -(-n_rows // PANEL_WIDTH)
     # Rows of zeros fill the last panel. They are not a multiple of a page apart, which would give
@@ -110,24 +97,7 @@ def _add_lower(tile, first, total):
 
 @kernel
 def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
-    """Sums of squares of the whitened columns of X and their products with a vector.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    X : array of shape (n_rows, n_units)
-    whiten : array of shape (n_rows, n_rows)
-        Lower triangular factor W.
-    directions : array of shape (n_directions, n_rows)
-        V, whose products are subtracted.
-    z : array of shape (n_rows,)
-    offset : array of shape (n_directions,)
-    queue : int64 array of shape (1,)
-        Next panels of columns to be done; shared by all threads that call this.
-    out : array of shape (2, n_units)
-        Filled with |W x|^2 - |V x|^2 and z'W x - offset'V x for every column x.
-    """
+    """Sums of squares of the whitened columns of X and their products with a vector."""
     n_rows, n_units = X.shape
     n_directions, width = len(offset), PANELS_AT_A_TIME * PANEL_WIDTH
     packed, tile = np.zeros((PANELS_AT_A_TIME, n_rows, PANEL_WIDTH)), np.zeros((ROWS, width))

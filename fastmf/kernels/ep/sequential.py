@@ -33,24 +33,7 @@ MIN_SITE_MODULUS = 1e-7
 
 @kernel
 def sweep_blocks(address, units, settings, X, matrix, vector, sites, queue):
-    """Update the sites of all units of a linear model, block by block.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    units : Units
-    settings : SiteSettings
-    X : array of shape (n_rows, n_units)
-    matrix : array of shape (n_panels, n_rows, width)
-        B^-1, packed for `product`; updated in place.
-    vector : array of shape (BLOCK + n_panels * width,)
-        Updated in place.
-    sites : tuple
-        The arguments `site` and `updates` of `visit_block`.
-    queue : int64 array of shape (1,)
-        Next block. One thread takes all, as each needs what the one before has changed.
-    """
+    """Update the sites of all units of a linear model, block by block."""
     site, updates = sites
     rows = np.zeros((BLOCK, len(vector)))
     start = next_task(queue) * BLOCK
@@ -63,22 +46,7 @@ def sweep_blocks(address, units, settings, X, matrix, vector, sites, queue):
 
 @kernel
 def project_block(address, X, start, matrix, rows, vector):
-    """The rows of a block of units of a linear model, and their fields.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    X : array of shape (n_rows, n_units)
-    start : int
-        First unit of the block.
-    matrix : array of shape (n_panels, n_rows, width)
-        M, packed for `product`.
-    rows : array of shape (BLOCK, BLOCK + n_panels * width)
-        Filled; with zeros for units that do not exist.
-    vector : array of shape (BLOCK + n_panels * width,)
-        The vector; its fields are filled.
-    """
+    """The rows of a block of units of a linear model, and their fields."""
     n_panels, n, _ = matrix.shape
     columns, transposed = np.zeros((BLOCK // PANEL_WIDTH, n, PANEL_WIDTH)), np.empty((BLOCK, n))
     pack_columns(X, start, smaller(start + BLOCK, X.shape[1]), columns)
@@ -98,26 +66,6 @@ def project_block(address, X, start, matrix, rows, vector):
 @kernel
 def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
     """Update the sites of a block of units one after another, each seeing the newest values.
-
-    Parameters
-    ----------
-    units : Units
-    settings : SiteSettings
-    start : int
-        First unit of the block.
-    low_rank : bool
-        Kind of M: False, the covariance of the units; True, the inverse of that of the data.
-    rows : array of shape (BLOCK, BLOCK + n_padded)
-        Rows of M before the block; become those of which M - sum_k rates_k z_k z_k' is made.
-    vector : array of shape (BLOCK + n_padded,)
-        Updated in place.
-    site : array of shape (2, n_units)
-        Updated in place.
-    updates : array of shape (2, n_blocks * BLOCK)
-        Filled, for this block, with the rates, and with the difference in mean or variance, the
-        larger one, between the Gaussian and the unit before its site is updated: where variances
-        exceed 1, in standard deviations and relative to the variance. Zero for units that do not
-        exist.
 
     Notes
     -----
@@ -191,17 +139,7 @@ def _change(low_rank, q, u, cavity_precision, old, new):
 
 @kernel
 def downdate(address, rows, rates, matrix):
-    """Subtract from M the change by a block of units: sum_k rates_k z_k z_k'.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    rows : array of shape (BLOCK, BLOCK + n_panels * width)
-    rates : array of shape (BLOCK,)
-    matrix : array of shape (n_panels, n, width)
-        M, packed for `product`; updated in place.
-    """
+    """Subtract from M the change by a block of units: sum_k rates_k z_k z_k'."""
     n_panels, n, _ = matrix.shape
     transposed, tile = np.empty((n_panels * PANEL_WIDTH, BLOCK)), np.empty((n, PANEL_WIDTH))
     scaled = np.empty((n_panels, BLOCK, PANEL_WIDTH))

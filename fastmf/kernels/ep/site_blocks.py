@@ -117,26 +117,7 @@ MEAN, INCLUDED, INCLUDED_ALONE = range(3)
 
 @kernel
 def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
-    """Moments and log-partition of every block under the tilt of its cavity.
-
-    Parameters
-    ----------
-    blocks : SiteBlocks
-    linear : array of shape (n_units,)
-        Linear coefficients of the cavities.
-    precision : array of shape (n_elements,)
-        Their matrices.
-    work : Work
-        Made by `pattern_work`.
-    units : array of shape (3, n_units)
-        Filled with means, and probabilities of not being zero and of being the only one of the
-        block that is not.
-    covariance : array of shape (n_elements,)
-        Filled with the covariances.
-    totals : array of shape (2, n_blocks)
-        Filled with log-partitions, NaN where moments do not exist, and the probabilities of
-        patterns that include as many units as they may, but not all.
-    """
+    """Moments and log-partition of every block under the tilt of its cavity."""
     n_blocks = len(blocks.largest)
     w = fetch_and_increment(work.queue[1:])
     if w >= len(work.scratch.members):

@@ -54,20 +54,7 @@ class SiteSettings(NamedTuple):
 
 @kernel
 def tilt_sites(units, cavity, queue, tilted, log_partition):
-    """Moments and log-partition of every unit under the tilt of its cavity.
-
-    Parameters
-    ----------
-    units : Units
-    cavity : array of shape (2, n_units)
-        Tilt exp(c1 w - c2 w^2 / 2).
-    queue : int64 array of shape (1,)
-        Next block of units to be done; shared by all threads that call this.
-    tilted : array of shape (2, n_units)
-        Filled with means and variances.
-    log_partition : array of shape (n_units,)
-        Filled.
-    """
+    """Moments and log-partition of every unit under the tilt of its cavity."""
     n_units = cavity.shape[1]
     while True:
         first = next_task(queue) * UNITS_PER_TASK
@@ -81,22 +68,7 @@ def tilt_sites(units, cavity, queue, tilted, log_partition):
 
 @kernel
 def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal):
-    """New sites that give each unit the moments of its prior under the cavity.
-
-    Parameters
-    ----------
-    units : Units
-    settings : SiteSettings
-    gaussian : array of shape (2, n_units)
-        Means and variances of the Gaussian that has the sites in place of the prior.
-    site : array of shape (2, n_units)
-        Its sites: linear coefficients and precisions.
-    queue : int64 array of shape (1,)
-        Next block of units to be done; shared by all threads that call this.
-    cavity, tilted, proposal : array of shape (2, n_units)
-        Filled with the cavities, the tilted means and variances, and the new sites. A unit whose
-        tilted moments do not exist keeps its site.
-    """
+    """New sites that give each unit the moments of its prior under the cavity."""
     n_units = site.shape[1]
     while True:
         first = next_task(queue) * UNITS_PER_TASK
@@ -135,20 +107,6 @@ def new_site(settings, i, tilted, cavity, site):
 @kernel
 def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
     """Cavities under which the units have given means and variances.
-
-    Parameters
-    ----------
-    units : Units
-    prior_precision : array of shape (n_units,)
-        Inverse second moments of the units under their priors alone: the scale of each.
-    marginal : array of shape (2, n_units)
-        Means and variances wanted.
-    queue : int64 array of shape (1,)
-        Next block of units to be done; shared by all threads that call this.
-    cavity : array of shape (2, n_units)
-        On entry where to start; filled with the tilts exp(c1 w - c2 w^2 / 2).
-    log_partition : array of shape (n_units,)
-        Filled with the log-partitions of the tilted units; NaN where no tilt gives such moments.
 
     Notes
     -----

@@ -39,17 +39,7 @@ def panel_width(dtype):
 
 
 def pack(matrix):
-    """Divide a matrix into panels of columns, as `product` needs it.
-
-    Parameters
-    ----------
-    matrix : array of shape (n_rows, n_columns)
-
-    Returns
-    -------
-    array of shape (n_panels, n_rows, panel_width)
-        The last panel is padded with zeros.
-    """
+    """Divide a matrix into panels of columns, as `product` needs it."""
     panels = empty_panels(*matrix.shape, matrix.dtype)
     fill_panels(matrix, panels)
     return panels
@@ -74,20 +64,7 @@ def fill_panels(matrix, panels):
 
 @calls()
 def product(address, states, n_rows, source, packed, out, n_columns):
-    """Set the first `n_rows` rows of `out` to those of states[:, source:] times packed couplings.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product: see `product_address`.
-    states : array of shape (n_states, n_units)
-    n_rows, source : int
-    packed : array of shape (n_panels, n_source, panel_width)
-    out : array of shape (n_states, n_panels * panel_width)
-        Filled; whole vectors of padding, from column `n_columns` on, are left out.
-    n_columns : int
-        Columns of the couplings.
-    """
+    """Set the first `n_rows` rows of `out` to states[:, source:] times packed couplings."""
     call(address, (states, n_rows, source, packed, out, n_columns))
 
 
@@ -275,23 +252,7 @@ _product = kernel(_multiply_in_numpy if is_disabled() else _multiply, mode="by_a
 
 @kernel(views=True)
 def multiply(address, states, source, packed, n_columns, queue, out):
-    """Rows of states times packed couplings, for the rows in the queue.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    states : array of shape (n_rows, n_units)
-    source : int
-        The first of the units that the couplings belong to.
-    packed : array of shape (n_panels, n_source, panel_width)
-    n_columns : int
-        Columns of the couplings.
-    queue : int64 array of shape (1,)
-        Next block of rows not taken yet; shared by all threads that call this.
-    out : array of shape (n_rows, n_panels * panel_width)
-        Filled, but for whole vectors of padding.
-    """
+    """Rows of states times packed couplings, for the rows in the queue."""
     first = next_task(queue) * TASK_ROWS
     while first < states.shape[0]:
         n_rows = smaller(TASK_ROWS, states.shape[0] - first)

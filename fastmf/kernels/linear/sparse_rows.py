@@ -83,19 +83,7 @@ def _add_rows(rows, first, last, matrix, n, out):
 
 @calls()
 def add_rows(address, rows, first, last, matrix, n, out):
-    """Add the products of some sparse rows with a matrix; their positions are then their ends.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled function: see `add_rows_address`.
-    rows : CompressedRows
-    first, last : int
-    matrix : array of shape (n_columns * n,)
-        In the order of memory, as the next one.
-    n : int
-    out : array of shape ((last - first) * n,)
-    """
+    """Add the products of some sparse rows with a matrix; their positions are then their ends."""
     call(address, (rows, first, last, matrix, n, out))
 
 
@@ -133,21 +121,7 @@ def transpose(rows, first, last, scale, transposed):
 
 @kernel(views=True)
 def add_sparse_product(address, rows, matrix, task_rows, queue, out):
-    """Add the product of sparse rows with a dense matrix.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled function: see `add_rows_address`.
-    rows : CompressedRows
-        Its positions are then its ends.
-    matrix : array of shape (n_columns, n)
-    task_rows : int
-        Rows of one task of a worker.
-    queue : int64 array of shape (1,)
-        Next task not taken yet; shared by all threads that call this.
-    out : array of shape (n_rows, n)
-    """
+    """Add the product of sparse rows with a dense matrix."""
     (n_rows, n), entries = out.shape, row(matrix, (0, 0), matrix.size)
     first = next_task(queue) * task_rows
     while first < n_rows:

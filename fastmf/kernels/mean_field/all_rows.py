@@ -96,24 +96,7 @@ def _sweep(layer, rows, tilt, order, memory, state):
 
 @kernel(fastmath=REORDER, views=True)
 def sweep_all_rows(layers, order, n_sweeps, tilt, work, queue, state):
-    """Sweep rows so many times, one unit after another.
-
-    Parameters
-    ----------
-    layers : Layers
-        A single layer that is its own source, of whose units, but not couplings, there are
-        ROWS_PER_TASK copies, one after another.
-    order : {1, 2}
-    n_sweeps : int
-    tilt : tuple of arrays of shape (n_rows, n_units) or (1, n_units), and (n_units,)
-        External fields, and the external precisions that all rows share.
-    work : RowsMemory
-    queue : int64 array of two entries or more
-        Next task and next worker not taken yet; shared by all threads that call this.
-    state : array of shape (4, n_rows, n_units_of_all_layers)
-        Means and variances, from `Layer.source` on, and the tilts b and a of which they are the
-        moments. Starts on entry, of which there are means and variances, results on exit.
-    """
+    """Sweep rows so many times, one unit after another."""
     w, layer = fetch_and_increment(queue[1:]), layers[0]
     if w >= work.products.shape[0]:
         return

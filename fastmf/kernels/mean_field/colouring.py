@@ -6,19 +6,7 @@ from fastmf._threads.interrupts import next_task
 
 @kernel(views=True)
 def greedy_colours(starts, neighbours, last_used, colours, queue):
-    """Give each vertex in turn the smallest colour that none of its neighbours has.
-
-    Parameters
-    ----------
-    starts : int64 array of shape (n + 1,)
-    neighbours : int32 array of shape (n_entries,)
-    last_used : int64 array of shape (largest degree + 1,)
-        Filled with -1: last vertex that has a neighbour of a colour.
-    colours : int64 array of shape (n,)
-        Filled with -1.
-    queue : int64 array of shape (1,)
-        0; one thread does all.
-    """
+    """Give each vertex in turn the smallest colour that none of its neighbours has."""
     if next_task(queue) > 0:
         return
     for i in range(colours.shape[0]):

@@ -361,21 +361,7 @@ def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
 
 @kernel(views=True)
 def relaxed_bp(first, second, settings, field, precision, work, record, log_partition):
-    """Iterate the rows in the queue to fixed points.
-
-    Parameters
-    ----------
-    first, second : LayerView
-        The layers in the order of their updates; the same one twice if it is coupled to itself.
-    settings : RelaxedBPSettings
-    field, precision : array of shape (n_rows, n_units) or (1, n_units)
-        External tilt.
-    work : Work
-        Shared by all threads that call this: see `relaxed_bp_work`. Tasks are rows.
-    record : MeanFieldRecord
-    log_partition : float64 array of shape (n_rows,)
-        Filled with the Bethe estimate.
-    """
+    """Iterate the rows in the queue to fixed points."""
     n_units, layers = record.state.shape[2], (first, second)
     (messages, state, tilt, external, scratch, tile, measures), queue = work
     w = fetch_and_increment(row(queue, (1,), 1))

@@ -115,18 +115,6 @@ def _multiply_block(block, mean, var, group, order, out):
     """Add the products of one column of units with one of its sources.
 
     See `fastmf.kernels.mean_field.groups`: the fields of a group are W' (m - C s).
-
-    Parameters
-    ----------
-    block : tuple
-        Couplings to the source, from the first on, number of sources of a row, number of states of
-        the column and of the source.
-    mean, var : array of shape (n_states of the source,)
-    group : tuple of arrays
-        Means of the column, and memory for its field on the source.
-    order : int
-    out : tuple of arrays of shape (n_states of the column,)
-        Fields, variances of fields, whole fields.
     """
     values, width, n, size = block
     own_mean, own = group
@@ -188,16 +176,7 @@ def _multiply_columns(graph, order, active, first, n):
 
 @kernel(fastmath=REORDER, views=True)
 def products_of_columns(graph, order, active):
-    """Products of all units of a row: fields, variances of fields, and whole fields.
-
-    Parameters
-    ----------
-    graph : SparseCouplings
-        Couplings of units some of which are states of groups.
-    order : {1, 2}
-    active : ActiveRows
-        State and memory of one row; its `products` are filled.
-    """
+    """Products of all units of a row: fields, variances of fields, and whole fields."""
     _multiply_columns(graph, order, active, np.int64(0), active.state.shape[2])
 
 
@@ -224,21 +203,7 @@ def _size_of_update(graph, first, last, one_by_one):
 
 @kernel(fastmath=REORDER, views=True)
 def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
-    """Update the units of some chunks in some rows; each pair of both is a task.
-
-    Parameters
-    ----------
-    layer : int64 array
-        The entries of a table of layers up to `START`.
-    graph : SparseCouplings
-    chunks : int64 array of shape (n, 3)
-        First and last unit of each chunk, and its number among the measures.
-    rows : int64 array of shape (n_active,)
-    settings : TapSettings
-        With `one_by_one`, the columns of a chunk are updated one after another.
-    tilt : Tilt
-    work : SparseWork
-    """
+    """Update the units of some chunks in some rows; each pair of both is a task."""
     w = fetch_and_increment(work.queue[1:])
     if w >= work.products.shape[0]:
         return
@@ -262,17 +227,7 @@ def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
 
 @kernel(views=True)
 def assess_rows(rows, settings, work, status, record):
-    """Status of some rows after a sweep, from the measures of all chunks.
-
-    Parameters
-    ----------
-    rows : int64 array of shape (n_active,)
-    settings : TapSettings
-    work : SparseWork
-        Rows with momentum are to be moved on by it: see `fastmf.kernels.mean_field.rows`.
-    status : int64 array of shape (n_active,)
-    record : MeanFieldRecord
-    """
+    """Status of some rows after a sweep, from the measures of all chunks."""
     k = next_task(work.queue)
     while k < rows.shape[0]:
         r = rows[k]

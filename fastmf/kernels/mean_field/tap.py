@@ -172,21 +172,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
 
 @kernel(fastmath=REORDER, views=True, mode="from_kernels")
 def tap(sweep, settings, tilt, workers, queue, record):
-    """Take rows from the queue and iterate them to fixed points of the mean-field equations.
-
-    Parameters
-    ----------
-    sweep : Sweep
-    settings : TapSettings
-    tilt : Tilt
-    workers : ActiveRows
-        Memory of each thread that calls this, along a first axis; a thread beyond returns at once.
-    queue : int64 array of two entries or more
-        Next row and next worker not taken yet; shared by all threads that call this.
-    record : MeanFieldRecord
-        Starts on entry, results on exit; the tilt a is without the external precision. On entry the
-        tilts are zero, unless `half_sweep_done`.
-    """
+    """Take rows from the queue and iterate them to fixed points of the mean-field equations."""
     w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
     if w >= workers.state.shape[0]:
         return

@@ -224,23 +224,7 @@ def refresh_variances(layers, active, s, slot, tilt):
 
 @calls()
 def update_units(address, layer, active, units, order, fresh, tilt, alone):
-    """Update some units of one row, from their products.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled update: see `units_address`.
-    layer : Layers entry
-    active : ActiveRows
-    units : tuple of int
-        Slot, number of the first unit in the layer, number of units, column of their products.
-    order : int
-    fresh : bool
-        Whether Onsager terms are recomputed.
-    tilt : Tilt
-    alone : array of shape (n,), or empty
-        0 for states of a group, 1 for other units; empty if there are only those.
-    """
+    """Update some units of one row, from their products."""
     call(address, (layer, active, units, order, fresh, tilt, alone))
 
 

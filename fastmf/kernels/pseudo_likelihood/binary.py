@@ -51,25 +51,7 @@ _MANTISSA_BITS, _EXPONENT_OF_ONE, _LN2 = (1 << 52) - 1, 1023 << 52, math.log(2.0
 
 @kernel(fastmath=REORDER, views=True)
 def residuals(products, field, states, weights, workspaces, queue, out, value):
-    """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods.
-
-    Parameters
-    ----------
-    products : array of shape (n_rows, n_units)
-        states @ couplings.
-    field : array of shape (n_units,)
-    states : array of shape (n_rows, n_units)
-        Spins, -1 and +1.
-    weights : array of shape (n_rows,)
-    workspaces : array of shape (n_workers, 6, ROWS_AT_A_TIME * n_units)
-        Memory of each thread that calls this.
-    queue : int64 array of shape (2,)
-        Next block of rows to be computed, next worker; shared by all threads that call this.
-    out : array of shape (n_rows, n_units)
-        Filled with the residuals; may be `products` itself.
-    value : array of shape (n_rows,)
-        Filled with weight * log-pseudo-likelihood.
-    """
+    """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods."""
     n_rows, n_units = out.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
     fields = row(workspaces, (worker, 0, 0), ROWS_AT_A_TIME * n_units)
@@ -144,20 +126,6 @@ def pair_tables(codes, n_codes, first, second, values, queue, sums):
 
     Sums over rows of values times x_j x_k follow from such tables for all pairs of units in the two
     tuples at once: with four units in each, a sixteenth of the work ("method of four Russians").
-
-    Parameters
-    ----------
-    codes : uint8 array of shape (n_tuples, n_rows)
-        State of every tuple of units as a number.
-    n_codes : int
-        How many states a tuple has.
-    first, second : int64 array of shape (n_tables,)
-        The two tuples of every table.
-    values : array of shape (n_rows, n_columns)
-    queue : int64 array of shape (1,)
-        Next table to be computed; shared by all threads that call this.
-    sums : array of shape (n_tables, n_codes^2, n_columns)
-        Filled; the state of the second tuple alternates fastest.
     """
     n_columns = values.shape[1]
     t = next_task(queue)
@@ -195,19 +163,7 @@ def _set_scores(states, residuals, i, out):
 
 @kernel(views=True)
 def scores(states, residuals, queue, out):
-    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings.
-
-    Parameters
-    ----------
-    states : array of shape (n_rows, n_units)
-        Spins, -1 and +1.
-    residuals : array of shape (n_rows, n_units)
-        x - tanh eta, times whatever the scores are to be multiplied by.
-    queue : int64 array of shape (1,)
-        Next block of rows to be computed; shared by all threads that call this.
-    out : array of shape (n_rows, n_units (n_units + 1) / 2)
-        Filled: fields, then couplings of units j < k in lexicographic order.
-    """
+    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings."""
     n_rows = states.shape[0]
     first = next_task(queue) * ROWS_AT_A_TIME
     while first < n_rows:
@@ -413,20 +369,6 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
     Eqs. 2.4 and 2.7, in the paper's order: all fields, then all couplings, each to the maximum of a
     quadratic minorant (for `step` 1; with any step below 2 the value does not decrease), until a
     sweep raises the value by no more than `tol`.
-
-    Parameters
-    ----------
-    data : BSLMData
-    settings : BSLMSettings
-    workspaces : BSLMWorkspaces
-    queue : int64 array of shape (2,)
-        Next start to be computed, next worker; shared by all threads that call this.
-    couplings, field : array of shape (n_starts, n_units, n_units) and (n_starts, n_units)
-        Starts; overwritten by results.
-    history : array of shape (n_starts, max_iter + 1)
-        Penalised log-pseudo-likelihood at the start and after each sweep.
-    n_iter : int64 array of shape (n_starts,)
-        Filled with the number of sweeps, negative if the last still gained more than `tol`.
     """
     worker = fetch_and_increment(row(queue, (1,), 1))
     start = next_task(queue)

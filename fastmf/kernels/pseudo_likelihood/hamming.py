@@ -20,17 +20,7 @@ _SEGMENT_BYTES = 4 * VECTOR_BYTES
 
 
 def padded(labels):
-    """Labels as rows of bytes of whole vectors: what these kernels take.
-
-    Parameters
-    ----------
-    labels : array of shape (n_rows, n_columns)
-        Integers in [0, 255].
-
-    Returns
-    -------
-    uint8 array of shape (n_rows, n_bytes)
-    """
+    """Labels as rows of bytes of whole vectors: what these kernels take."""
     n_rows, n_columns = labels.shape
     rows = np.zeros((n_rows, -(-max(n_columns, 1) // VECTOR_BYTES) * VECTOR_BYTES), np.uint8)
     rows[:, :n_columns] = labels
@@ -95,16 +85,6 @@ def count_similar(labels, most, queue, counts):
     """Numbers of rows that differ from each row in at most `most` columns, the row itself included.
 
     Each pair of rows is compared once, for both. The counts of the threads are to be added up.
-
-    Parameters
-    ----------
-    labels : uint8 array of shape (n_rows, n_bytes)
-        As `padded` returns them.
-    most : int
-    queue : int64 array of shape (2,)
-        Next block of rows to be compared with those before, next worker; shared by all threads.
-    counts : int64 array of shape (n_workers, n_rows)
-        Zeros, for each thread that calls this; numbers of similar rows are added.
     """
     n_rows = labels.shape[0]
     mine = row(counts, (fetch_and_increment(row(queue, (1,), 1)), 0), n_rows)
@@ -140,24 +120,6 @@ def spanning_trees(labels, sizes, forest_rows, queue, order, parents, left):
     """A minimum spanning forest of each block of consecutive rows, by Prim's algorithm.
 
     From row to row costs two for each column that differs, from nothing to a row `sizes`.
-
-    Parameters
-    ----------
-    labels : uint8 array of shape (n_rows, n_bytes)
-        As `padded` returns them.
-    sizes : int64 array of shape (n_rows,)
-        Cost of a row that is reached from nothing.
-    forest_rows : int
-        Rows of a forest; the last one may have fewer.
-    queue : int64 array of shape (1,)
-        Next forest; shared by all threads that call this.
-    order : int64 array of shape (n_rows,)
-        Filled with the rows of each forest in the order in which its trees reach them.
-    parents : int64 array of shape (n_rows,)
-        Filled with the row from which each row, by its number in `labels`, is reached; -1 for
-        nothing.
-    left : int64 array of shape (2, n_rows)
-        Memory.
     """
     n_rows = labels.shape[0]
     begin = next_task(queue) * forest_rows

@@ -18,27 +18,7 @@ from fastmf.special import exp, log, where
 
 @kernel(fastmath=REORDER, views=True)
 def conditionals(products, thresholds, states, workspaces, queue, probabilities, residuals, value):
-    """Probabilities of all categories, residuals x - E, and log-pseudo-likelihoods of rows.
-
-    Parameters
-    ----------
-    products : array of shape (n_rows, n_items)
-        states @ couplings.
-    thresholds : array of shape (n_categories, n_items)
-        Zero in the first row, -inf for categories that an item lacks.
-    states : array of shape (n_rows, n_items)
-        Categories as numbers of the floating type.
-    workspaces : array of shape (n_workers, n_categories + 3, ROWS_AT_A_TIME * n_items)
-        Memory of each thread that calls this.
-    queue : int64 array of shape (2,)
-        Next block of rows to be computed, next worker; shared by all threads that call this.
-    probabilities : array of shape (n_categories, n_rows, n_items)
-        Filled.
-    residuals : array of shape (n_rows, n_items)
-        Filled; may be `products` itself.
-    value : array of shape (n_rows,)
-        Filled.
-    """
+    """Probabilities of all categories, residuals x - E, and log-pseudo-likelihoods of rows."""
     n_rows, n_items = states.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
     for c in range(thresholds.shape[0]):

@@ -139,25 +139,7 @@ def _to_residuals(labels, weight, fields, scales, statistics):
 
 @kernel(views=True)
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
-    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position.
-
-    Parameters
-    ----------
-    rows : PottsRows
-    couplings : array of shape (n_blocks, n_sources, width)
-        A table for each block of positions.
-    field : array of shape (n_blocks, width)
-    workspaces : array
-        As the function of that name returns it.
-    queue : int64 array of shape (2,)
-        Next block, next worker; shared by all threads that call this.
-    gradient : array of shape (n_blocks, n_sources, width)
-        Filled with G.
-    field_gradient : array of shape (n_blocks, width)
-        Filled.
-    values : float64 array of shape (n_rows, n_blocks)
-        Filled with the part of each block in weight * log-pseudo-likelihood of each row.
-    """
+    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
     n_blocks, n_sources, width = couplings.shape
     n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
@@ -187,15 +169,7 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
 
 @kernel(views=True)
 def conditionals(rows, couplings, field, workspaces, queue, out):
-    """Conditional probabilities of all positions given the others; zero for absent positions.
-
-    Parameters
-    ----------
-    rows, couplings, field, workspaces, queue
-        As in `value_and_gradient`.
-    out : array of shape (n_rows, n_blocks, width)
-        Filled.
-    """
+    """Conditional probabilities of all positions given the others; zero for absent positions."""
     n_blocks, _, width = couplings.shape
     n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
@@ -221,19 +195,7 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
 def hessian_product(
     rows, couplings, field, probabilities, workspaces, queue, gradient, field_gradient
 ):
-    """The change of `value_and_gradient`'s gradient along a change of the parameters.
-
-    Parameters
-    ----------
-    rows, workspaces, queue
-        As in `value_and_gradient`.
-    couplings, field : array
-        Changes of the parameters.
-    probabilities : array of shape (n_rows, n_blocks, width)
-        As `conditionals` fills them in.
-    gradient, field_gradient : array
-        Filled with their changes.
-    """
+    """The change of `value_and_gradient`'s gradient along a change of the parameters."""
     n_blocks, n_sources, width = couplings.shape
     n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
@@ -281,20 +243,7 @@ def _symmetrize(tile, width):
 
 @kernel(views=True)
 def scatter_tiles(tiles, scale, places, width, queue, couplings):
-    """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides.
-
-    Parameters
-    ----------
-    tiles, scale : array of shape (n_tiles, width * width)
-        Couplings, in tile t, of states of block places[t, 1] to those of block places[t, 0].
-    places : int64 array of shape (n_tiles, 2)
-        Pairs of blocks (p, r), r <= p, each once.
-    width : int
-    queue : int64 array of shape (1,)
-        Next tile; shared by all threads that call this.
-    couplings : array of shape (n_blocks, n_blocks, width * width)
-        The tables, flat for each pair of blocks. Filled.
-    """
+    """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides."""
     size = width * width
     t = next_task(queue)
     while t < tiles.shape[0]:
@@ -317,18 +266,6 @@ def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     In a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
     are tables of the gradient and of couplings, f the frequencies of states, by which they are
     centred, and g the gradient by the field.
-
-    Parameters
-    ----------
-    tables : array of shape (2, n_blocks, n_blocks, width * width)
-        J, and G.
-    vectors : array of shape (2, n_blocks, width)
-        f, g.
-    l2 : float
-    scale, places, queue
-        As in `scatter_tiles`.
-    tiles : array of shape (n_tiles, width * width)
-        Filled.
     """
     width = vectors.shape[2]
     size = width * width

@@ -18,17 +18,7 @@ MAX_VECTORS = 10
 
 
 def sum_rows(start, table, changes, span, out):
-    """Set `out` to `start`, less and plus rows of a table.
-
-    Parameters
-    ----------
-    start, out : array of shape (width,)
-    table : array of shape (n_rows, width)
-    changes : int32 array
-        Indices of rows.
-    span : tuple of three int
-        changes[span[0]:span[1]] are subtracted, changes[span[1]:span[2]] added.
-    """
+    """Set `out` to `start`, less and plus rows of a table."""
     begin, middle, end = span
     out[:] = start - table[changes[begin:middle]].sum(0) + table[changes[middle:end]].sum(0)
 
@@ -41,20 +31,7 @@ def add_to_rows(values, table, changes, span):
 
 
 def softmax(fields, scales, n_positions, statistics):
-    """Replace fields by minus the probabilities times scales.
-
-    Parameters
-    ----------
-    fields : array of shape (width,)
-        Field of state a of position i at a * n_positions + i.
-    scales : array of shape (lanes,)
-        Scale of position i at i, i + n_positions, ...
-    n_positions : int
-        A power of two that is at most `lanes`.
-    statistics : array of shape (2 * lanes,)
-        Filled with the largest field of each position and, from `lanes` on, the sum of exponentials
-        of fields less the largest; repeated like `scales`.
-    """
+    """Replace fields by minus the probabilities times scales."""
     by_state = fields.reshape(-1, n_positions)
     lanes, largest = len(scales), by_state.max(0)
     e = np.exp(by_state - largest)

@@ -148,21 +148,7 @@ def _step(to_hidden, to_visible, path, seed, step, rows):
 
 @kernel
 def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
-    """Take the rows in the queue along the path, and add up their log importance weights.
-
-    Parameters
-    ----------
-    to_hidden, to_visible : array of shape (n_panels, n_source, panel_width)
-        The packed couplings and those of the transposed matrix.
-    path : AnnealedPath
-    seed : uint64
-    v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
-        States; `v` is the start.
-    log_weights : float64 array of shape (n_rows,)
-        Added to.
-    queue : int64 array of shape (1,)
-        Next block of rows not taken yet; shared by all threads that call this.
-    """
+    """Take the rows in the queue along the path, and add up their log importance weights."""
     n_rows, n_visible = v.shape
     n_columns = max(to_hidden.shape[0], to_visible.shape[0]) * to_hidden.shape[2]
     shifts = np.zeros((CHAIN_ROWS, n_columns), v.dtype)
@@ -227,23 +213,7 @@ def _step_of_units(address, layers, path, counter, here, chains, log_weights, me
 
 @kernel(views=True)
 def annealed_units(address, visible, hidden, path, seed, chains, log_weights, work):
-    """The same for units of any kind.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    visible, hidden : SampledLayer
-        The hidden units with log-partitions, too.
-    path : TiltedPath
-    seed : uint64
-    chains : tuple of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
-        States; the first one is the start.
-    log_weights : float64 array of shape (n_rows,)
-        Added to.
-    work : Work
-        Shared by all threads that call this: see `fastmf.kernels.sampling.gibbs.gibbs_work`.
-    """
+    """The same for units of any kind."""
     (scratch, queue), n_rows = work, log_weights.shape[0]
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.rows.shape[0]:

@@ -36,24 +36,7 @@ def _add_row(units, base, w_i, w_j, scratch, block):
 
 @kernel
 def effective_couplings(units, weights, starts, fields, states, queue, out):
-    """Mean log-partitions of the hidden units for each pair of states of two groups.
-
-    Parameters
-    ----------
-    units : Units
-        Hidden units, with their log-partitions.
-    weights : array of shape (n_states, n_hidden)
-    starts : int64 array of shape (n_groups + 1,)
-        First state of each group, and the number of states.
-    fields : array of shape (n_rows, n_hidden)
-        Fields of whole rows, states of all groups.
-    states : int64 array of shape (n_rows, n_groups)
-        Numbers of the states of these rows, counted over all groups.
-    queue : int64 array of shape (1,)
-        Next group not taken yet; shared by all threads that call this.
-    out : float64 array of shape (n_states, n_states)
-        Zeros on entry; filled for groups i < j in the rows of i and the columns of j.
-    """
+    """Mean log-partitions of the hidden units for each pair of states of two groups."""
     n_groups, n_rows, n_hidden = states.shape[1], fields.shape[0], weights.shape[1]
     scratch, base = np.zeros((4, n_hidden), weights.dtype), np.empty(n_hidden, weights.dtype)
     i = next_task(queue)

@@ -54,21 +54,7 @@ class GibbsMemory(NamedTuple):
 
 @kernel(mode="inner")
 def draw_rows(layer, counter, fields, scratch, units, out):
-    """Draw one layer of a few rows given the fields of its units.
-
-    Parameters
-    ----------
-    layer : SampledLayer
-    counter : tuple of seed, step, first and last row
-        From which the random numbers are made.
-    fields : array of shape (n_rows, n_columns)
-        Fields of these rows.
-    scratch : tuple of an array of shape (3, n_columns) and a float64 array of shape (n_columns,)
-        The first row is zero.
-    units : tuple of int
-        Where the layer is in `out`: first unit, and number of units.
-    out : array of shape (n_all_rows, n_all_units)
-    """
+    """Draw one layer of a few rows given the fields of its units."""
     (seed, step, first, last), (start, n), (vectors, uniforms) = counter, units, scratch
     zero, others, u = row(vectors, (0, 0), n), row(vectors, (1, 0), n), row(uniforms, (0,), n)
     for r in range(first, last):
@@ -80,19 +66,7 @@ def draw_rows(layer, counter, fields, scratch, units, out):
 
 
 def gibbs_work(visible, hidden, dtype, n_workers=1):
-    """Memory of `gibbs` for so many threads.
-
-    Parameters
-    ----------
-    visible, hidden : SampledLayer
-    dtype : NumPy dtype
-    n_workers : int
-
-    Returns
-    -------
-    Work
-        Its scratch memory is a `GibbsMemory`.
-    """
+    """Memory of `gibbs` for so many threads."""
     n_columns = max(
         layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
     )
@@ -102,20 +76,7 @@ def gibbs_work(visible, hidden, dtype, n_workers=1):
 
 @kernel(views=True)
 def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
-    """Sample hidden units given visible ones and back, `n_sweeps` times for each row in the queue.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    visible, hidden : SampledLayer
-    seed : uint64
-    n_sweeps : int
-    v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
-        States, changed in place; `v` is the start.
-    work : Work
-        Shared by all threads that call this: see `gibbs_work`. Tasks are blocks of rows.
-    """
+    """Sample hidden units given visible ones and back, `n_sweeps` times for each queued row."""
     (n_rows, n_visible), n_hidden, start = v.shape, h.shape[1], np.int64(0)
     scratch, queue = work
     w = fetch_and_increment(row(queue, (1,), 1))

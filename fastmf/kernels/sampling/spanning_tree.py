@@ -70,13 +70,7 @@ class TreeMemory(NamedTuple):
 
 @kernel(mode="inner")
 def set_probabilities(logs, out, start, end):
-    """Write exp(logs), normalised, for some states; returns the largest and the sum relative to it.
-
-    Parameters
-    ----------
-    logs, out : arrays of shape (n_states,)
-    start, end : int
-    """
+    """Write normalised exp(logs) of states; return the largest and the sum relative to it."""
     if end - start == 2:
         top, rest = larger(logs[start], logs[start + 1]), exp(-abs(logs[start] - logs[start + 1]))
         more = 1 / (1 + rest)

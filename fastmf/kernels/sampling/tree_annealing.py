@@ -73,21 +73,7 @@ class TreeSettings(NamedTuple):
 
 
 def tree_annealing_work(problem, missing, n_particles, settings, n_workers=1):
-    """Memory of `tree_annealing` for so many threads.
-
-    Parameters
-    ----------
-    problem : TreeProblem
-    missing : bool array of shape (n_rows, n_columns)
-    n_particles : int array of shape (n_rows,)
-    settings : TreeSettings
-    n_workers : int
-
-    Returns
-    -------
-    Work
-        Its scratch memory is a `TreeMemory`.
-    """
+    """Memory of `tree_annealing` for so many threads."""
     sizes = np.diff(problem.offsets)
     n, k, p = (missing @ sizes).max(), missing.sum(1).max(), n_particles.max()
     shapes = (
@@ -349,24 +335,7 @@ def _memory_of(scratch, w):
 
 @kernel(views=True)
 def tree_annealing(problem, fields, missing, n_particles, settings, means, errors, work):
-    """Probabilities of the states of missing columns, for each row in the queue.
-
-    Parameters
-    ----------
-    problem : TreeProblem
-    fields : float64 array of shape (n_rows, n_states)
-        Fields of all states given the columns that are there.
-    missing : bool array of shape (n_rows, n_columns)
-        One in each row at least.
-    n_particles : int64 array of shape (n_rows,)
-    settings : TreeSettings
-    means : float64 array of shape (n_rows, n_states)
-        Written for the states of missing columns.
-    errors : float64 array of shape (n_rows,)
-        The largest standard error of these probabilities.
-    work : Work
-        Shared by all threads that call this: see `tree_annealing_work`. Tasks are rows.
-    """
+    """Probabilities of the states of missing columns, for each row in the queue."""
     scratch, queue = work
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.couplings.shape[0]:

@@ -126,23 +126,7 @@ def _log_ratio(fields, tilt, x):
 
 @kernel(views=True)
 def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
-    """Take the chains in the queue along the path, and add up their log importance weights.
-
-    Parameters
-    ----------
-    couplings : array of shape (n_units, n_units)
-        Symmetric.
-    units : VisibleUnits
-    path : TiltedBetas
-    seeds : uint64 array of shape (n_steps,)
-        One for each step, so that chains are the same in whatever parts they are run.
-    x : array of shape (n_chains, n_units)
-        States, changed in place.
-    log_weights : float64 array of shape (n_chains,)
-        Added to.
-    work : Work
-        Shared by all threads that call this: see `visible_work`. Tasks are chains.
-    """
+    """Take the chains in the queue along the path, and add up their log importance weights."""
     (scratch, queue), n = work, x.shape[1]
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.shape[0]:

@@ -40,18 +40,7 @@ class AscentStep(NamedTuple):
 
 @kernel(mode="merged")
 def finish_gradient(weights, gradient, decay, below, above):
-    """Subtract weight decay, and what the fields account for, from the gradient of one unit.
-
-    Parameters
-    ----------
-    weights, gradient : array of shape (n_above,)
-    decay : tuple of two numbers
-        l2, and l1 if S is the sign of the couplings before the step; otherwise 0.
-    below : tuple of two numbers
-        Offset of the unit, and gradient by its field.
-    above : tuple of two arrays of shape (n_above,)
-        The same of the units above.
-    """
+    """Subtract weight decay, and what the fields account for, from the gradient of one unit."""
     dtype = weights.dtype.type
     l2, l1, one, zero = dtype(decay[0]), dtype(decay[1]), dtype(1), dtype(0)
     (offset, field_gradient), (offsets, field_gradients) = below, above
@@ -65,18 +54,6 @@ def finish_gradient(weights, gradient, decay, below, above):
 @kernel(mode="merged")
 def ascend_row(weights, gradient, velocity, step, offsets):
     """Move the couplings of one unit along their gradient, from which l1 S is subtracted.
-
-    Parameters
-    ----------
-    weights, gradient, velocity : array of shape (n_above,)
-    step : tuple of three numbers
-        Rate, momentum and l1; 0 if it has been subtracted before.
-    offsets : array of shape (n_above,)
-
-    Returns
-    -------
-    gradient_dot, squared_norm : float
-        Inner product of the gradient with the offsets, and squared norm of the couplings.
 
     Notes
     -----
@@ -103,26 +80,7 @@ def ascend_row(weights, gradient, velocity, step, offsets):
 
 @kernel(fastmath=REORDER, views=True)
 def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out):
-    """Take one step of gradient ascent with momentum, weight decay and centring.
-
-    Parameters
-    ----------
-    weights : array of shape (n_below, n_above)
-    gradient, velocity : array of shape (n_below, n_above)
-        Changed in place: the gradient to that with weight decay and centring, the velocity to the
-        step taken.
-    settings : AscentStep
-    centring : tuple of two arrays of shape (2, n_below) and (2, n_above)
-        Offsets of the units below and above, and gradients by their fields: see
-        `fastmf.learning.training.centring`.
-    queue : int64 array of shape (1,)
-        Next block of rows not taken yet; shared by all threads that call this.
-    row_sums : array of shape (2, n_below)
-        Filled with the inner products of the gradient with the offsets above, and with the squared
-        norms of the rows of the new weights.
-    out : array of shape (n_below, n_above)
-        Filled with the new weights.
-    """
+    """Take one step of gradient ascent with momentum, weight decay and centring."""
     n_below, n = weights.shape
     (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
     step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)

@@ -16,19 +16,7 @@ from fastmf.priors._compiled import tilted_moments
 
 
 def work_of(packed, n_workers=1):
-    """Work memory of the kernels here for so many threads.
-
-    Parameters
-    ----------
-    packed : array of shape (n_panels, n_rows, panel_width)
-        The packed matrix of their products.
-    n_workers : int
-
-    Returns
-    -------
-    Work
-        Its scratch memory is zero, of shape (n_workers, TASK_ROWS + 1, n_columns).
-    """
+    """Work memory of the kernels here for so many threads."""
     n_panels, _, width = packed.shape
     shape = n_workers, TASK_ROWS + 1, n_panels * width
     return new_work(np.zeros(shape, packed.dtype))
@@ -36,21 +24,7 @@ def work_of(packed, n_workers=1):
 
 @kernel(views=True)
 def conditional_moments(units, address, couplings, states, work, b, mean, var):
-    """Moments of the units of one layer, given the states of the other.
-
-    Parameters
-    ----------
-    units : Units
-    address : int
-        Address of the compiled product.
-    couplings : array of shape (n_panels, n_source, panel_width)
-        Packed couplings from the other layer to this one.
-    states : array of shape (n_rows, n_source)
-    work : Work
-        Shared by all threads that call this: see `work_of`. Tasks are blocks of rows.
-    b, mean, var : array of shape (n_rows, n_units)
-        Filled with states @ couplings, and the moments of the units under this field.
-    """
+    """Moments of the units of one layer, given the states of the other."""
     n_rows, n_units = mean.shape
     scratch, queue = work
     w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
@@ -90,21 +64,7 @@ def _add_term(products, weights, n_multiplied, out):
 
 @kernel(views=True)
 def pair_averages(address, terms, rights, weights, work, out):
-    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
-
-    Parameters
-    ----------
-    address : int
-        Address of the compiled product.
-    terms : int64 array of shape (n_terms, 4)
-        See the columns above; the coefficient of a power is the sum of left.T @ right of its terms.
-        Terms of higher powers come first, and those of power 0 last.
-    rights : array of shape (n_panels, n_rows, panel_width)
-        Packed rows of all terms, one after another.
-    weights, out : array of shape (n_left, n_right)
-    work : Work
-        Shared by all threads that call this: see `work_of`. Tasks are blocks of rows of `out`.
-    """
+    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units."""
     n_left, n_right = weights.shape
     scratch, queue = work
     w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)

@@ -60,24 +60,7 @@ def _leave(queue):
 
 @kernel(views=True)
 def train(batches, parameters, solvers, settings, statistics, scratch, queues, workers):
-    """Take steps of learning, one for each row of `batches.rows`.
-
-    Parameters
-    ----------
-    batches : Batches
-    parameters : Parameters
-        Changed in place.
-    solvers : tuple of two Solver
-        For solutions of the model, and for those of the hidden layers given data.
-    settings : Settings
-    statistics : Statistics
-        Results of the last step remain. Persistent solutions or samples are in `statistics.model`.
-    scratch : Scratch
-    queues : int64 array of shape (n_steps, n_phases, QUEUE_SIZE)
-        Zero; shared by all threads that call this.
-    workers : int64 array of shape (1,)
-        Number of threads that have called this; one beyond the scratch memory returns at once.
-    """
+    """Take steps of learning, one for each row of `batches.rows`."""
     w = fetch_and_increment(workers)
     if w >= scratch.products.shape[0]:
         return
@@ -104,18 +87,7 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
 
 
 def phase_table(dtype, phases):
-    """The table of phases that `train` takes, compiled.
-
-    Parameters
-    ----------
-    dtype : NumPy dtype
-    phases : sequence of kernels
-        With `MODEL` and `POSTERIOR` for the solvers.
-
-    Returns
-    -------
-    int64 array of shape (n_phases, 2)
-    """
+    """The table of phases that `train` takes, compiled."""
     given = int, Batches, Parameters, Sweep, Settings, Statistics, Scratch, Int64[1]
     types = argument_types(dtype, *given)
     table = [

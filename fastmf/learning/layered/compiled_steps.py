@@ -146,24 +146,7 @@ class CompiledSteps:
             phase.load(state, rows)
 
     def take(self, state, rows, seeds, rates):
-        """Take the steps of some batches.
-
-        Parameters
-        ----------
-        state : State
-            Changed in place.
-        rows : int array of shape (n_steps, n_batch)
-            Rows of the data of each batch.
-        seeds : sequence of int
-            Seed of Gibbs sampling in each.
-        rates : sequence of float
-            Learning rate of each.
-
-        Raises
-        ------
-        FloatingPointError
-            If couplings grow without bound.
-        """
+        """Take the steps of some batches."""
         model, preconditioners = self._known
         if state.model is not model or state.preconditioners is not preconditioners:
             self.load(state, rows[0])

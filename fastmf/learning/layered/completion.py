@@ -13,13 +13,7 @@ from fastmf.priors._values import admissible
 
 
 def completion(X, model):
-    """The `Completion` of rows, or None if none of their values are missing.
-
-    Parameters
-    ----------
-    X : array or csr_array of shape (n_rows, n_visible)
-    model : RBM or DBM
-    """
+    """The `Completion` of rows, or None if none of their values are missing."""
     if not is_incomplete(X):
         return None
 
@@ -36,22 +30,7 @@ def _are_values(model, x):
 
 
 def completed(model, X, missing, n_sweeps, rng, n_threads=None):
-    """Rows with missing values drawn from the model given the others, by Gibbs sampling.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    X : array of shape (n_rows, n_visible)
-        Where chains start; from the means of the units where there is NaN.
-    missing : bool array of shape (n_rows, n_visible)
-    n_sweeps : int
-    rng : numpy Generator
-    n_threads : int or None
-
-    Returns
-    -------
-    array of shape (n_rows, n_visible)
-    """
+    """Rows with missing values drawn from the model given the others, by Gibbs sampling."""
     zero = model.dtype.type(0)
     means = model.layers[0].moments(zero, zero)[0]
     x = np.where(np.isnan(X), means, X).astype(model.dtype)
@@ -63,21 +42,7 @@ def completed(model, X, missing, n_sweeps, rng, n_threads=None):
 
 
 def completed_once(model, X, seed, n_threads=None):
-    """The rows, with missing values drawn from the model given the others.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    X : array or csr_array of shape (n_rows, n_visible)
-    seed : list of int
-        Seed of the random numbers.
-    n_threads : int or None
-
-    Returns
-    -------
-    array or csr_array of shape (n_rows, n_visible)
-        `X` itself if nothing is missing.
-    """
+    """The rows, with missing values drawn from the model given the others."""
     if not is_incomplete(X):
         return X
     X, rows = X.copy(), incomplete_rows(X)
@@ -100,19 +65,7 @@ def with_values_of_columns(X):
 
 
 def independent_of_seen(prior, X):
-    """The prior of independent units, each fitted to the values of it that were seen.
-
-    Parameters
-    ----------
-    prior : unit prior
-    X : array of shape (n_rows, n_units)
-        With NaN for missing values.
-
-    Returns
-    -------
-    unit prior
-        See `fastmf.priors._queries.independent_units`.
-    """
+    """The prior of independent units, each fitted to the values of it that were seen."""
     if not is_incomplete(X):
         return independent_units(prior, X)
     parts = tuple(_fitted_to_seen(*part) for part in columns_by_parts(prior, X))

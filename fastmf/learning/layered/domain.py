@@ -42,18 +42,7 @@ def has_constraints(layers):
 
 
 def exists(couplings, layers):
-    """Whether the distribution of a layered machine has a finite integral, as far as is known.
-
-    Parameters
-    ----------
-    couplings : sequence of arrays of shape (n_below, n_above)
-    layers : sequence of unit priors
-
-    Returns
-    -------
-    bool
-        False also for some machines of units on half-lines that exist.
-    """
+    """Whether the distribution of a layered machine has a finite integral, as far as is known."""
     if not has_constraints(layers):
         return True
     found = list(map(unbounded, layers))
@@ -121,21 +110,7 @@ def can_follow(model):
 
 
 def after_step(model, parameters, step):
-    """The machine after a step, of which no more is taken than leaves one that exists.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-        Before the step.
-    parameters : ModelParameters
-        Its parameters plus the step.
-    step : ModelParameters
-        Changed in place by the factor with which it is taken.
-
-    Returns
-    -------
-    RBM or DBM
-    """
+    """The machine after a step, of which no more is taken than leaves one that exists."""
     couplings, layers = parameters.couplings, parameters.layers
     new = layers_after(model.layers, layers, step.layers)
     if not exists(couplings, new) and exists(model.couplings, model.layers):
@@ -158,16 +133,6 @@ def _halve(x):
 
 
 def layers_after(layers, moved, step):
-    """The units after a step, precisions of unbounded ones moved in their logarithm.
-
-    Parameters
-    ----------
-    layers, moved, step : sequence of unit priors
-        Units before the step, their parameters plus the step, and the step.
-
-    Returns
-    -------
-    tuple of unit priors
-    """
+    """The units after a step, precisions of unbounded ones moved in their logarithm."""
     parts = zip(layers, moved, step, strict=True)
     return tuple(project_prior(with_log_steps(*part)) for part in parts)

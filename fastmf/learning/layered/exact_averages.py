@@ -68,17 +68,7 @@ def _only_gaussian(model):
 
 
 def exact_averages(model):
-    """Exact averages over a machine.
-
-    Parameters
-    ----------
-    model : RBM
-        One that `is_exact`.
-
-    Returns
-    -------
-    ExactAverages
-    """
+    """Exact averages over a machine."""
     if enumerated_layer(model) is None:
         return _of_gaussian_units(model)
     side = enumerated_layer(model)

@@ -30,12 +30,6 @@ def quasi_newton_family(X, weights, settings):
     """The family of quasi-Newton steps, each from all rows of some data; an epoch is one batch.
 
     The random order and the weights of the batch are not used.
-
-    Parameters
-    ----------
-    X : array or csr_array of shape (n_rows, n_visible)
-    weights : array of shape (n_rows,) or None
-    settings : LayeredSettings
     """
     objective = Objective(X, weights, settings.l2)
 

@@ -90,15 +90,7 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
 
 
 def batch_gradient(state, X, settings, rng, n_threads=None):
-    """Approximate gradient of the log-likelihood of a batch, and the batch's moments.
-
-    Returns
-    -------
-    gradient : ModelParameters
-    means : list of arrays of shape (n_units,)
-    products : list of arrays of shape (n_free, n_free)
-        See `fastmf.learning.training.hidden_scales.products_of_units`.
-    """
+    """Approximate gradient of the log-likelihood of a batch, and the batch's moments."""
     model, order = state.model, ORDER_OF_GRADIENT.get(settings.gradient, 1)
     X = sparse_or_states(model.layers[0], X, model.dtype)
     hidden = None if model.deep else conditional_moments(model, X, order, n_threads)
@@ -109,22 +101,6 @@ def batch_gradient(state, X, settings, rng, n_threads=None):
 
 def step(state, X, settings, rate, rng, n_threads=None):
     """Move `state` one step up the log-likelihood of a batch.
-
-    Parameters
-    ----------
-    state : State
-        Changed in place.
-    X : array or csr_array of shape (n_rows, n_visible)
-        In any type; of groups of states labels, too.
-    settings : LayeredSettings
-    rate : float
-        Learning rate.
-    rng : numpy Generator
-
-    Raises
-    ------
-    FloatingPointError
-        If the weights grow without bound.
 
     Notes
     -----

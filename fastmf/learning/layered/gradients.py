@@ -47,21 +47,7 @@ MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
 def pair_averages(weights, terms, n_threads=None):
-    """Sum of products of two layers, averaged over rows and weighted.
-
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-    terms : list of tuples (visible, hidden, scale, power)
-        Each adds scale * weights ** power * (visible.T @ hidden) / n_rows, for arrays of shape
-        (n_rows, n_visible) and (n_rows, n_hidden). With power 0 `visible` may be sparse, if others
-        are not.
-    n_threads : int or None
-
-    Returns
-    -------
-    array of shape (n_visible, n_hidden)
-    """
+    """Sum of products of two layers, averaged over rows and weighted."""
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
     sparse = [term for term in terms if is_sparse(term[0])]
     terms = [term for term in terms if not is_sparse(term[0])]
@@ -91,20 +77,7 @@ def pair_averages(weights, terms, n_threads=None):
 
 
 def conditional_moments(model, X, order=2, n_threads=None):
-    """Fields, means and variances of the hidden units given the visible ones.
-
-    Parameters
-    ----------
-    model : RBM
-    X : array or csr_array of shape (n_rows, n_visible)
-    order : {1, 2, 3}
-        Order of the expansion that is used beside it, whose packed couplings serve here too.
-    n_threads : int or None
-
-    Returns
-    -------
-    b, mean, var : array of shape (n_rows, n_hidden)
-    """
+    """Fields, means and variances of the hidden units given the visible ones."""
     weights = model.couplings[0]
     if is_sparse(X):
         b = data_fields(model.layers[0], X, weights, n_threads)
@@ -218,28 +191,6 @@ def _of_samples(model, even, order, n_threads):
 
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
     """Gradient of the log-likelihood, as a mean-field approximation or samples see the model.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    X : array or csr_array of shape (n_rows, n_visible)
-        Data.
-    of_model : FixedPoint, ExactAverages, or array of shape (n_samples, n_visible)
-        Any number of solutions of `tap(model, ..., order=order)` or of `adaptive_tap`, weighted
-        equally; or samples of the visible units, of a DBM of those of `model.bipartite()`. The
-        approximate log-partition is stationary in means and variances at a fixed point, so its
-        derivatives are exact there and only there.
-    order : {1, 2, 3}
-        Order of the expansion that was solved; solutions of adaptive TAP and samples have none.
-    n_threads : int or None
-    **options
-        Options of `tap`, for the hidden layers of a DBM given data.
-
-    Returns
-    -------
-    ModelParameters
-        From solutions, of the average over rows of
-        `log_likelihood(model, X, average of solutions.log_partition)`.
 
     Notes
     -----

@@ -17,18 +17,7 @@ from fastmf.priors._groups import groups, has_groups
 
 
 def group_effects(weights, below, above):
-    """The products with fields of single groups, averaged over rows.
-
-    Parameters
-    ----------
-    weights : array of shape (n_below, n_above)
-    below, above : tuple
-        Prior, mean and variance, (n_rows, n_units), of the two layers.
-
-    Returns
-    -------
-    array of shape (n_below, n_above), or 0 without groups
-    """
+    """The products with fields of single groups, averaged over rows."""
     if not (has_groups(below[0]) or has_groups(above[0])):
         return 0
     total, mean, others = np.zeros(weights.shape, weights.dtype), below[1], groups(above[0])

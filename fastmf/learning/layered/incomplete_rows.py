@@ -37,21 +37,7 @@ from fastmf.priors._queries import (
 
 
 def of_complete(model, x, w):
-    """Weighted sum over rows of log sum_h exp(-energy(x, h)), and its derivatives.
-
-    Parameters
-    ----------
-    model : RBM
-    x : array of shape (n_rows, n_visible)
-    w : array of shape (n_rows,)
-
-    Returns
-    -------
-    values : tuple of float
-        Values of the visible units alone, and of the hidden ones: to be added.
-    derivatives : list
-        By the couplings, an array, and by the parameters of each layer, unit priors.
-    """
+    """Weighted sum over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
     visible, hidden = model.layers
     b = x @ model.couplings[0]
     zero = b.dtype.type(0)
@@ -71,20 +57,7 @@ def of_complete(model, x, w):
 
 
 def of_incomplete(model, X, w):
-    """The same for rows with NaN for missing values, summed over those too.
-
-    Parameters
-    ----------
-    model : RBM
-        One with exact averages.
-    X : array of shape (n_rows, n_visible)
-    w : array of shape (n_rows,)
-
-    Returns
-    -------
-    value : float
-    derivatives : list
-    """
+    """The same for rows with NaN for missing values, summed over those too."""
     X = np.asarray(X, np.float64)
     if number_of_states(model.layers[1]) <= MAX_SUMMED_STATES:
         return _over_hidden_states(model, X, w)

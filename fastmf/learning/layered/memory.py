@@ -52,20 +52,7 @@ class Gradient(NamedTuple):
 
 
 def terms_of(k, data, state, order):
-    """The terms of the gradient by the couplings `k`, those of the highest power first.
-
-    Parameters
-    ----------
-    k : int
-    data : Moments, or None
-        Whose means lie before those of the model in memory; None if products with data are not
-        among the terms.
-    state : array of shape (4, n_starts, n_units), or a sequence of such rows
-        Means, variances (of groups of states second moments) and, for order 3, third cumulants in
-        the place of the tilts a; there they are in `data`, too.
-    order : {0, 1, 2, 3}
-        0 for samples.
-    """
+    """The terms of the gradient by the couplings `k`, those of the highest power first."""
     n_starts = len(state[MEAN])
     of_model = np.full(n_starts, -1 / n_starts)
     terms = [Term(state[A], of_model / 2, 2)] if order == 3 else []
@@ -82,16 +69,7 @@ def terms_of(k, data, state, order):
 
 
 def gradient_of(terms, bounds, dtype):
-    """The table of the terms of all couplings, with memory for their packed hidden units.
-
-    Parameters
-    ----------
-    terms : list of list of Term
-        Terms of each matrix of couplings.
-    bounds : list of slice
-        Where each layer is among all units.
-    dtype : NumPy dtype
-    """
+    """The table of the terms of all couplings, with memory for their packed hidden units."""
     table, owners, scales, hidden, sizes = [], [], [np.zeros(0, dtype)], [], [0]
     size, row_bytes = dtype.itemsize, panel_width(dtype) * dtype.itemsize
     for of_coupling, below, above in zip(terms, bounds[:-1], bounds[1:], strict=True):
@@ -118,18 +96,7 @@ def gradient_of(terms, bounds, dtype):
 
 
 def tasks_of(starts, sizes, n_units):
-    """Tasks that take so many units of each layer: the layer, the first one, and their number.
-
-    Parameters
-    ----------
-    starts, sizes : sequence of int
-        The first unit of each layer, and the number of its units.
-    n_units : int
-
-    Returns
-    -------
-    int64 array of shape (n_tasks, 3)
-    """
+    """Tasks that take so many units of each layer: the layer, the first one, and their number."""
     tasks = [
         [k, start + first, min(n_units, size - first)]
         for k, (start, size) in enumerate(zip(starts, sizes, strict=True))
@@ -198,20 +165,7 @@ class Couplings:
 
 
 def solver_of(layout, order, n_rows, n_workers, **options):
-    """The solver of a model, with memory for so many threads and no external tilts.
-
-    Parameters
-    ----------
-    layout : Layout
-    order : {1, 2, 3}
-    n_rows, n_workers : int
-    **options
-        Options of `TapSettings`.
-
-    Returns
-    -------
-    Solver
-    """
+    """The solver of a model, with memory for so many threads and no external tilts."""
     dtype = layout.layers.of_model[0].couplings.dtype
     settings = TapSettings(
         order=order,

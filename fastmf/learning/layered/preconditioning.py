@@ -46,21 +46,6 @@ def preparation(settings):
 def prepare(state, X, settings, n_threads=None):
     """Estimate the preconditioners of a state anew.
 
-    Parameters
-    ----------
-    state : State
-        Changed in place: of the matrices (n_units, n_units) of all layers, that of the visible one
-        is estimated once.
-    X : array of shape (n_rows, n_visible)
-        Whose covariances are those of the data.
-    settings : LayeredSettings
-    n_threads : int or None
-
-    Raises
-    ------
-    ValueError
-        If the rows are sparse, or more than fields is learned of some units.
-
     Notes
     -----
     O(n_rows n_units^2 + n_units^3) for each layer.
@@ -93,20 +78,7 @@ def prepare(state, X, settings, n_threads=None):
 
 
 def preconditioner(mean, var, scale):
-    """(1 + C / scale)^-1, with the covariance C of units of such means and variances in each row.
-
-    Parameters
-    ----------
-    mean : array of shape (n_rows, n_units)
-    var : array of shape (n_rows, n_units), or 0
-        Variances of units that are independent in a row.
-    scale : float
-        Variance that is halved.
-
-    Returns
-    -------
-    float64 array of shape (n_units, n_units)
-    """
+    """Compute (1 + C / scale)^-1, with the covariance C of units from their moments in each row."""
     n, x = mean.shape[1], mean - mean.mean(0, dtype=np.float64)
     within = np.broadcast_to(var, mean.shape).mean(0, dtype=np.float64)
     with one_blas_thread(n):

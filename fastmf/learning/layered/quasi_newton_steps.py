@@ -149,14 +149,7 @@ def _model_of(model, variables):
 
 
 def take_step(state, objective):
-    """Move a state one step up; it stays where no step rises.
-
-    Parameters
-    ----------
-    state : State
-        Changed in place.
-    objective : Objective
-    """
+    """Move a state one step up; it stays where no step rises."""
     here, memory = objective.at(state.model), list(state.chains)
     if state.model is objective.highest:
         return
@@ -177,22 +170,7 @@ def take_step(state, objective):
 
 
 def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
-    """Gain over independent units of one binary hidden unit, less Schwarz's penalty of its weights.
-
-    Parameters
-    ----------
-    visible : unit prior
-        Independent units, fitted to the rows.
-    X : array or csr_array of shape (n_rows, n_visible)
-    weights : array of shape (n_rows,) or None
-    l2 : float
-    n_steps : int
-
-    Returns
-    -------
-    float
-        Nats a row; above 0 if the rows show that their columns are not independent.
-    """
+    """Compute the gain of one binary hidden unit less Schwarz's penalty of its weights."""
     objective, hidden = Objective(X, weights, l2), Bernoulli(np.zeros(1))
     n, n_rows, dtype = n_units(visible), X.shape[0], visible.moments(0.0, 0.0)[0].dtype
     alone = RBM(np.zeros((n, 1), dtype), visible, hidden)
@@ -237,15 +215,7 @@ def _search(objective, here, direction, length):
 
 
 def check_memory(state, settings, n_rows):
-    """Raise a ValueError for a state from a file whose memory no run of these steps has.
-
-    Parameters
-    ----------
-    state : State
-        State whose arrays hold finite numbers and have two axes.
-    settings : LayeredSettings
-    n_rows : int
-    """
+    """Raise a ValueError for a state from a file whose memory no run of these steps has."""
     n_variables = len(variables_of(state.model))
     found = [part.shape for part in state.chains]
     length = found[0][0] if found else 0

@@ -91,18 +91,7 @@ class Scaling(NamedTuple):
 
 
 def scaling_of(independent, model, sparse):
-    """The scaling for data that independent units have been fitted to; None if it changes nothing.
-
-    Parameters
-    ----------
-    independent : unit prior
-        Visible units.
-    model : RBM or DBM
-        Machine of the data; without fields that are tilts its first hidden layer allows for no
-        offsets.
-    sparse : bool
-        Whether rows are sparse: there are no offsets then.
-    """
+    """Make the scaling for data fitted by independent units; None if it changes nothing."""
     offset, scale = units_of_measurement(independent)
     if sparse or not has_tilts(model.layers[1]):
         offset = 0 * offset

@@ -97,23 +97,7 @@ class LayeredSettings(AscentSettings):
 
 
 def gradient_for(model, n_rows, l2=None):
-    """The gradient that "auto" stands for.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    n_rows : int
-        Rows of data.
-    l2 : float or None
-        Weight decay, if it is given.
-
-    Returns
-    -------
-    {"tap", "exact", "pcd"}
-        "exact" for machines of few states, if their likelihood is sure to have a maximum: with
-        decay, or real units; else "pcd" with unbounded units, as good as "tap" where that has
-        moments, and several times as fast, and "tap" without them.
-    """
+    """The gradient that "auto" stands for."""
     has_maximum = l2 != 0 or any(map(is_real, model.layers))
     quick = n_rows * model.couplings[0].size <= MAX_EXACT_PRODUCTS
     if has_maximum and quick and is_cheaply_exact(model):
@@ -122,23 +106,7 @@ def gradient_for(model, n_rows, l2=None):
 
 
 def steps_for(model, settings, share=1.0):
-    """Batch size and weight decay where none are given.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    settings : LayeredSettings
-    share : float, default 1.0
-        Share of the data that is not missing. The likelihood of a row has as many terms, and decay
-        in proportion: couplings would never leave zero.
-
-    Returns
-    -------
-    dict
-        `FEW_ROWS` for RBMs of discrete visible units, without unbounded hidden ones, and mean-field
-        gradients from data; else `MANY_ROWS`: chains, and persistent solutions, are as many as
-        rows.
-    """
+    """Batch size and weight decay where none are given."""
     from_rows = settings.gradient in MEAN_FIELD and settings.starts != "persistent"
     plain = from_rows and settings.preconditioning is None
     unbounded_units = any(unbounded(layer).any() for layer in model.layers[1:])
@@ -154,10 +122,6 @@ def weight_scale_for(visible, hidden, given):
     epochs to leave them, and the largest singular value is about 0.4 at most. Units that are
     `given`, not fitted to the data, may be of another scale. So are weights of real hidden units
     without bounds, which next to bounded units leave small weights as slowly, at their own scale.
-
-    Returns
-    -------
-    float, or array of shape (n_hidden,)
     """
     large, real = 0.3 / np.sqrt(n_units(visible) + n_units(hidden)), is_real(visible)
     free = free_units((visible, hidden))[1]

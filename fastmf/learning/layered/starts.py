@@ -12,25 +12,7 @@ BLOCK_PAIRS = 2**24
 
 
 def starts(kind, model, X, n_starts, noise, rng):
-    """Starting points of `tap` for one training step.
-
-    Parameters
-    ----------
-    kind : {"data", "noise", "persistent", "random"}
-        Rows of the batch (again from the first if there are too few), such rows perturbed, and
-        draws from the uncoupled visible prior. Persistent solutions start from rows, once.
-    model : RBM or DBM
-    X : array or csr_array of shape (n_rows, n_visible)
-        The batch, in random order.
-    n_starts : int
-    noise : float
-        See `fastmf.priors._queries.perturbed`.
-    rng : numpy Generator
-
-    Returns
-    -------
-    array of shape (n_starts, n_visible)
-    """
+    """Starting points of `tap` for one training step."""
     if kind == "random":
         zero = np.zeros((n_starts, X.shape[1]), X.dtype)
         return sample(model.layers[0], zero, zero, rng)
@@ -41,21 +23,7 @@ def starts(kind, model, X, n_starts, noise, rng):
 
 
 def nearest_rows(fields, X, costs, n_nearest):
-    """The rows x of X with the smallest cost(x) - field.x, for each of several fields.
-
-    Parameters
-    ----------
-    fields : array of shape (n_fields, n_features)
-    X : array of shape (n_candidates, n_features)
-    costs : array of shape (n_candidates,), or 0
-    n_nearest : int
-        At most n_candidates.
-
-    Returns
-    -------
-    int array of shape (n_fields, n_nearest)
-        The best one first. The single best one is the first of several alike.
-    """
+    """The rows x of X with the smallest cost(x) - field.x, for each of several fields."""
     nearest = np.empty((len(fields), n_nearest), np.intp)
     rows = max(1, BLOCK_PAIRS // len(X))
     for start in range(0, len(fields), rows):

@@ -16,21 +16,7 @@ MAX_SOLUTIONS = 50
 
 
 def check(state, settings, n_rows):
-    """Raise for chains, preconditioners or solutions that no run of these settings has.
-
-    Parameters
-    ----------
-    state : State
-        State whose arrays hold finite numbers and have two axes.
-    settings : LayeredSettings
-    n_rows : int
-        Rows of data.
-
-    Raises
-    ------
-    ValueError
-        It names the members of the checkpoint.
-    """
+    """Raise for chains, preconditioners or solutions that no run of these settings has."""
     layers, sizes, begun = state.model.layers, state.model.sizes, state.epoch or state.batch
     if any(array.dtype != state.model.dtype for array in state.chains):
         raise ValueError(f"members chains/... must hold {state.model.dtype}.")

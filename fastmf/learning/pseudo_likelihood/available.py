@@ -13,19 +13,7 @@ import numpy as np
 
 
 def available(labels, edges=None):
-    """Which terms of which rows need no missing value.
-
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_units)
-        Negative where missing.
-    edges : int array of shape (n_edges, 2), optional
-        Pairs of units that may be coupled; default all.
-
-    Returns
-    -------
-    bool array of shape (n_rows, n_units)
-    """
+    """Which terms of which rows need no missing value."""
     seen = labels >= 0
     if edges is None:
         return np.repeat(seen.all(1, keepdims=True), seen.shape[1], axis=1)

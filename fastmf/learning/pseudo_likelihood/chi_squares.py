@@ -18,16 +18,6 @@ def survival(x, weights):
     By the inversion integral of the moment-generating function along a parabola through its saddle
     point, accurate to about 1e-10 relative in the tails too. (Kuonen 1999 has the saddle-point
     approximation of the same integral.)
-
-    Parameters
-    ----------
-    x : float
-    weights : array of shape (n_weights,)
-        Positive; every variable has one degree of freedom.
-
-    Returns
-    -------
-    float
     """
     weights = np.asarray(weights, float)
     # Weights of order one: saddle points are then of the order of the number of weights at most.

@@ -128,16 +128,7 @@ def decided(objective, parameters, l1=0.0, seconds=10.0):
 
 
 def existence(items, looks=(), seconds=10.0):
-    """Whether the maximum exists, and which items are separated if it does not.
-
-    Parameters
-    ----------
-    items : Items
-    looks : iterable of Look
-        Points ever nearer to the maximum.
-    seconds : float, default 10.0
-        Limit of the time of looks and of linear programmes.
-    """
+    """Whether the maximum exists, and which items are separated if it does not."""
     deadline = time.monotonic() + seconds
     fields_free, couplings_free = items.free
     unseen = _unbounded(items) if fields_free else np.zeros(0, int)
@@ -336,16 +327,6 @@ def unique_with_firth(objective):
 
 def rising_margins(margins, seconds=np.inf):
     """Which margins rise along a direction along which none falls.
-
-    Parameters
-    ----------
-    margins : sparse array of shape (n_margins, n_parameters)
-    seconds : float, default infinity
-
-    Returns
-    -------
-    bool array of shape (n_margins,)
-        None if the time was not enough.
 
     Notes
     -----

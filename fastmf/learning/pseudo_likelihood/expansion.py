@@ -84,18 +84,7 @@ class Expansion(NamedTuple):
 
 
 def expanded(godambe, ridge):
-    """The `Expansion` at the maximum with a penalty, per unit of weight.
-
-    Parameters
-    ----------
-    godambe : Godambe
-    ridge : array of shape (n_parameters,)
-
-    Raises
-    ------
-    LinAlgError
-        If the Hessian without a penalty is singular.
-    """
+    """The `Expansion` at the maximum with a penalty, per unit of weight."""
     objective = godambe.objective
     with few_blas_threads(objective.n_parameters):
         point = newton(WithRidge(objective, ridge), godambe.parameters).parameters

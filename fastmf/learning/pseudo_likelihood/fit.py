@@ -72,20 +72,7 @@ class CompositeLikelihood:
         return self.value_and_gradient(parameters)[1] + self.ridge * parameters
 
     def score_covariance(self, parameters, sampling=None):
-        """Sum over what was sampled of outer products of scores about their mean.
-
-        Parameters
-        ----------
-        parameters : array of shape (n_parameters,)
-        sampling : array of shape (n_rows,) or sparse array of shape (n_clusters, n_rows), optional
-            Default: weights count rows that were sampled one by one, whose covariance this is.
-            Else the squared weights of rows, if the scores of a row are to be multiplied by its
-            weight, or the weights that sum the rows of each cluster.
-
-        Returns
-        -------
-        array of shape (n_parameters, n_parameters)
-        """
+        """Sum over what was sampled of outer products of scores about their mean."""
         n, mean = self.n_parameters, self.mean_score(parameters)
         total, cross, square = np.zeros((n, n), order="F"), np.zeros(n), 0.0
         for sums, factors in self._sums(partial(self.scores, parameters), sampling, n):
@@ -156,11 +143,5 @@ class Minimum(NamedTuple):
 
 
 def few_blas_threads(n_parameters=0):
-    """The context in which these functions are to be called: one thread of BLAS, but for Hessians.
-
-    Parameters
-    ----------
-    n_parameters : int, default 0
-        Order of the Hessian that is factorised, if any.
-    """
+    """Enter the context of these functions: one thread of BLAS except for Hessians."""
     return one_blas_thread(n_parameters if n_parameters >= _MIN_THREADED_PARAMETERS else 0)

@@ -122,22 +122,7 @@ class Godambe:
         self.objective, self.parameters, self.sampling = objective, parameters, sampling
 
     def indices(self, pairs):
-        """Indices, among the parameters, of pairs of units: couplings, or (j, j) for a field.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2)
-
-        Returns
-        -------
-        int array of shape (n_indices,)
-            One a pair where units have one field.
-
-        Raises
-        ------
-        ValueError
-            If `pairs` are not pairs of units.
-        """
+        """Indices, among the parameters, of pairs of units: couplings, or (j, j) for a field."""
         pairs, d = np.asarray(pairs), self.objective.n_units
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
@@ -152,17 +137,7 @@ class Godambe:
     # --- errors ---------------------------------------------------------------------------------
 
     def covariance(self):
-        """The sandwich covariance H^-1 J H^-1 / n.
-
-        Returns
-        -------
-        array of shape (n_parameters, n_parameters)
-
-        Raises
-        ------
-        ValueError
-            For more than 6,000 parameters.
-        """
+        """The sandwich covariance H^-1 J H^-1 / n."""
         n = len(self.parameters)
         if n > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
@@ -180,22 +155,7 @@ class Godambe:
             return self._inverse_hessian(self.parameters) / self.objective.total
 
     def covariances_of(self, subsets):
-        """Blocks of both covariances, of some subsets of the parameters.
-
-        Parameters
-        ----------
-        subsets : sequence of int arrays of shape (n_own,)
-
-        Returns
-        -------
-        sandwich, naive : list of arrays of shape (n_own, n_own)
-            Blocks of `covariance`, and of `naive_covariance`.
-
-        Raises
-        ------
-        MemoryError
-            If the machine has no room for three matrices of n_parameters^2 numbers.
-        """
+        """Blocks of both covariances, of some subsets of the parameters."""
         n = len(self.parameters)
         _check_memory(n, 3)
         with few_blas_threads(n):
@@ -214,20 +174,7 @@ class Godambe:
         return 1 / float(np.sum(self.sampling))
 
     def variances_of(self, gradients, own):
-        """Variances of functions of the estimate and of the distribution of the rows.
-
-        Parameters
-        ----------
-        gradients : array of shape (n_functions, n_parameters)
-            Derivatives of each function by the parameters.
-        own : array of shape (n_rows, n_functions)
-            How much the weight of each row moves the functions with the parameters held, times the
-            number of rows.
-
-        Returns
-        -------
-        array of shape (n_functions,)
-        """
+        """Variances of functions of the estimate and of the distribution of the rows."""
         weights = self.objective.weights
         along = gradients @ self._inverse_hessian(self.parameters)
         rows, ones = slice(len(weights)), np.ones(len(weights))
@@ -241,25 +188,7 @@ class Godambe:
         return self.sampling @ influences**2
 
     def standard_errors(self, pairs=None):
-        """Standard errors of all parameters, or of some.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2), optional
-            As in `indices`.
-
-        Returns
-        -------
-        array of shape (n_parameters,) or (n_pairs,)
-
-        Raises
-        ------
-        MemoryError
-            If all errors are asked for and the machine has no room for two matrices of
-            n_parameters^2 numbers.
-        ValueError
-            If the Hessian is so near to singular that the equations cannot be solved.
-        """
+        """Standard errors of all parameters, or of some."""
         indices = slice(None) if pairs is None else self.indices(pairs)
         n = len(self.parameters)
         if pairs is None or n <= MAX_HESSIAN_PARAMETERS:
@@ -313,20 +242,6 @@ class Godambe:
 
         Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
         with H that take the time of a gradient each.
-
-        Parameters
-        ----------
-        indices : int array of shape (n_indices,)
-            Which parameters.
-
-        Returns
-        -------
-        array of shape (n_indices,)
-
-        Raises
-        ------
-        ValueError
-            If the Hessian is so near to singular that the equations cannot be solved.
         """
         objective, solutions = self.objective, []
         solve = hessian_solver(objective, self.parameters)
@@ -346,32 +261,13 @@ class Godambe:
     # --- tests ----------------------------------------------------------------------------------
 
     def wald_tests(self, adjust):
-        """Wald tests of all couplings against zero, with p-values `adjusted` by some method.
-
-        Returns
-        -------
-        CouplingTests
-        """
+        """Wald tests of all couplings against zero, with p-values `adjusted` by some method."""
         d = self.objective.n_fields
         couplings, errors = self.parameters[d:], self.standard_errors()[d:]
         return wald_tests(couplings, errors, self.objective.pairs, adjust)
 
     def likelihood_ratio_test(self, pairs=None):
-        """Test whether the couplings of `pairs`, by default of all, are zero.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2), optional
-
-        Returns
-        -------
-        RatioTest
-
-        Raises
-        ------
-        ValueError
-            If `pairs` are not couplings, or there are more than 6,000 parameters.
-        """
+        """Test whether the couplings of `pairs`, by default of all, are zero."""
         objective = self.objective
         if objective.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
@@ -395,20 +291,7 @@ class Godambe:
             return self.ratio_test(statistic, indices, parameters, restricted.whole(found))
 
     def ratio_test(self, statistic, indices, parameters, restricted):
-        """Test of a likelihood ratio by the weights of its chi-squared variables.
-
-        Parameters
-        ----------
-        statistic : float
-        indices : int array of shape (n_indices,)
-            Parameters that are zero under the hypothesis.
-        parameters, restricted : array of shape (n_parameters,)
-            Maximum without and with these zeros.
-
-        Returns
-        -------
-        RatioTest
-        """
+        """Test of a likelihood ratio by the weights of its chi-squared variables."""
         inverse, scores = self._inverse_and_scores(parameters)
         scores *= self.objective.total
         among = inverse[np.ix_(indices, indices)]
@@ -454,19 +337,7 @@ class _Restricted:
 
 
 def adjusted(p_values, method):
-    """p-values adjusted for multiple tests.
-
-    Parameters
-    ----------
-    p_values : array of shape (n_tests,)
-    method : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
-        The first two control the family-wise error rate, the others the false discovery rate
-        (Benjamini & Yekutieli for tests with any dependence).
-
-    Returns
-    -------
-    array of shape (n_tests,)
-    """
+    """p-values adjusted for multiple tests."""
     n = len(p_values)
     if n == 0 or method == "none":
         return np.array(p_values)

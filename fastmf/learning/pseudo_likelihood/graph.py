@@ -14,28 +14,7 @@ _EXPECTED = (
 
 
 def edges_of(graph, n_units, names=None):
-    """The pairs of units that a graph couples.
-
-    Parameters
-    ----------
-    graph : array, SciPy sparse matrix, list of pairs, or graph of networkx
-        An adjacency matrix of shape (n_units, n_units), pairs of shape (n_edges, 2), or a graph
-        with the attributes `nodes` and `edges`. Units are numbers, or names of columns.
-    n_units : int
-    names : sequence of str, optional
-        Names of the units.
-
-    Returns
-    -------
-    int64 array of shape (n_edges, 2)
-        Each pair once, the smaller number first, in lexicographic order.
-
-    Raises
-    ------
-    ValueError
-        If an adjacency matrix is not symmetric, or names units in another order; or a pair does
-        not name two different units.
-    """
+    """The pairs of units that a graph couples."""
     if issparse(graph) or _shape(graph) == (n_units, n_units):
         check_order("graph", [graph], names, "X")
         first, second = _of_matrix(graph, n_units)

@@ -234,30 +234,7 @@ def _shorter(length, derivative, change):
 def minimise(
     objective, z, *, tol, max_iter, l1=None, n_pairs=N_PAIRS, n_threads=None, callback=None
 ):
-    """Minimum of a convex function by L-BFGS.
-
-    Parameters
-    ----------
-    objective : callable
-        objective(z, gradient): the value; the gradient is filled.
-    z : array of shape (n_variables,)
-        The start; overwritten by the result.
-    tol : float
-        Ends when the predicted decrease of a step, half the product of gradient and direction, is
-        smaller.
-    max_iter : int
-    l1 : array of shape (n_variables,), optional
-        Penalty sum l1 |z| that is added to the function; zero where variables have none.
-    n_pairs : int, default 6
-        Steps that are remembered.
-    n_threads : int, optional
-    callback : callable, optional
-        Called with the number of the iteration and the value.
-
-    Returns
-    -------
-    Minimum
-    """
+    """Minimum of a convex function by L-BFGS."""
     vectors = _Vectors(len(z), z.dtype, n_threads, n_pairs)
     if l1 is None:
         steps = _Steps(objective, z, vectors)
@@ -301,24 +278,7 @@ def _iterate(steps, value, tol, max_iter, callback):
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
-    """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-    start : array of shape (n_parameters,)
-    l1 : float, default 0.0
-        Penalty l1 times the sum of the moduli of the couplings, per unit of weight.
-    tol : float, default 1e-5
-        Stop when the predicted rise of `TOLERANCE_ROWS` rows is below tol / 100, at once if it is
-        so at the start. Where rounding ends the line search earlier, the result counts as stopped
-        if the predicted rise is below `tol`.
-    max_iter : int, default 1,000
-
-    Returns
-    -------
-    Fit
-    """
+    """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates."""
     # A gradient of few rows takes less time than the rotation of coordinates.
     few = len(objective.weights) < 2 * objective.n_units
     coordinates = objective.coordinates(separate=l1 > 0 or few)

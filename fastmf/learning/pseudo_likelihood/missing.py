@@ -58,24 +58,7 @@ class Completions(NamedTuple):
 
     @classmethod
     def of(cls, labels, weights, sizes, seen_only=False):
-        """All completions of rows, equally probable.
-
-        Parameters
-        ----------
-        labels : int array of shape (n_rows, n_units)
-            Negative where missing.
-        weights : array of shape (n_rows,)
-        sizes : int array of shape (n_units,)
-            Number of states of each unit.
-        seen_only : bool, default False
-            Leave out states that no row has. Without a penalty their probability is zero where the
-            likelihood is largest.
-
-        Raises
-        ------
-        ValueError
-            If there are more than `MAX_COMPLETIONS` together.
-        """
+        """All completions of rows, equally probable."""
         values = [np.arange(size) for size in sizes]
         if seen_only:
             values = [np.unique(x[x >= 0]) if (x >= 0).any() else own
@@ -130,27 +113,7 @@ def n_completions(labels, sizes):
 
 
 def expectation_maximisation(completions, objective_of, maximise, exists=None):
-    """Estimate from the completions of rows.
-
-    Parameters
-    ----------
-    completions : Completions
-        With probabilities to start from.
-    objective_of : callable
-        Objective of weights of the states: a `CompositeLikelihood` with a method `log_joint`.
-    maximise : callable
-        `Fit` of an objective from parameters, or from uncoupled units (None).
-    exists : callable, optional
-        Whether a maximum is not known not to exist, from completions and parameters: it is asked
-        where a fit did not end and after some steps, and ends the iterations if there is none.
-
-    Returns
-    -------
-    found : Fit
-    completions : Completions
-        With the probabilities at the estimate.
-    objective : CompositeLikelihood
-    """
+    """Estimate from the completions of rows."""
     parameters, history, stopped = None, [], False
     for step in range(MAX_EM_STEPS):
         objective = objective_of(completions.weights)

@@ -151,17 +151,6 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
 
     Stops when the predicted rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows is below
     tol^2, after a last step, or when derivatives are rounding errors.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-    start : array of shape (n_parameters,)
-    tol : float, default 1e-5
-    max_iter : int, default 100
-
-    Returns
-    -------
-    Fit
     """
     search, history = _NewtonPoint(objective, start), []
     for _ in range(max_iter):
@@ -178,23 +167,7 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
 
 
 def minimise(objective, z, *, tol, max_iter):
-    """Minimum of a convex function, in well-scaled coordinates, by products with its Hessian.
-
-    Parameters
-    ----------
-    objective : callable
-        As for `fastmf.learning.pseudo_likelihood.lbfgs.minimise`, with `hessian_at(z)` that
-        returns a function product(v, out).
-    z : array of shape (n_variables,)
-        The start; overwritten by the result.
-    tol : float
-        Ends when the predicted decrease of a step is smaller.
-    max_iter : int
-
-    Returns
-    -------
-    Minimum
-    """
+    """Minimum of a convex function, in well-scaled coordinates, by products with its Hessian."""
     gradient = np.empty_like(z)
     value = objective(z, gradient)
     history = []
@@ -257,19 +230,6 @@ def hessian_solver(objective, parameters):
     """Solver of equations with the negative Hessian by conjugate gradients, without the matrix.
 
     Each iteration takes some two products with rows, the time of a gradient.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-    parameters : array of shape (n_parameters,)
-        Where second derivatives are taken.
-
-    Returns
-    -------
-    callable
-        solve(right, tol, max_iter, stop): the solution of H v = right up to a fraction `tol` of
-        the right side, and whether that was reached; zero if `stop()`, a function that is called
-        after each iteration, was true.
     """
     coordinates = objective.coordinates(separate=False)
     times = objective.hessian_product(parameters)

@@ -100,25 +100,7 @@ class Regressions(OrdinalLikelihood):
 
 
 def nodewise_path(regressions, gamma, rule, tol, follow=iter):
-    """Neighbours of each item along a path of penalties, and the edges that are chosen.
-
-    Parameters
-    ----------
-    regressions : Regressions
-    gamma : float
-        Weight of the number of items: 0 is BIC.
-    rule : {"and", "or"}
-    tol : float
-        Tolerance of the fits.
-    follow : callable
-        Iterates over a list of penalties, and may show how many are done.
-
-    Returns
-    -------
-    path : SelectionPath
-        With a column for each item.
-    edges : int array of shape (n_edges, 2)
-    """
+    """Neighbours of each item along a path of penalties, and the edges that are chosen."""
     d, n = regressions.n_units, regressions.n_fields
     parameters = regressions.start()
     slopes = abs(regressions.value_and_gradient(parameters)[1][n:])

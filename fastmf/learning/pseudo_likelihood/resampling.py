@@ -66,13 +66,7 @@ class Refits:
 
 
 def counts_of(weights):
-    """Weights as numbers of rows.
-
-    Raises
-    ------
-    ValueError
-        If they do not count rows.
-    """
+    """Weights as numbers of rows."""
     counts = np.rint(weights).astype(np.int64)
     if counts.sum() < 1 or abs(counts - weights).max() > 1e-6 * max(1, weights.max()):
         raise ValueError(
@@ -83,16 +77,7 @@ def counts_of(weights):
 
 
 def with_replacement(rng, weights, sampling):
-    """Weights of the rows of a bootstrap sample.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    weights : array of shape (n_rows,)
-    sampling : sparse array of shape (n_clusters, n_rows), optional
-        Clusters that are drawn, see `fastmf.learning.pseudo_likelihood.rows.sampling`; default
-        rows, which weights count.
-    """
+    """Weights of the rows of a bootstrap sample."""
     if sampling is None:
         n_rows = round(weights.sum())
         return rng.multinomial(n_rows, weights / weights.sum()).astype(float)

@@ -5,20 +5,7 @@ from scipy import sparse
 
 
 def distinct(labels, weights):
-    """Distinct rows with the sum of their weights; rows without weight are left out.
-
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_units)
-    weights : array of shape (n_rows,)
-
-    Returns
-    -------
-    labels : int array of shape (n_distinct, n_units)
-    weights : array of shape (n_distinct,)
-    members : int array of shape (n_rows,)
-        Distinct row of each row, -1 if it has no weight.
-    """
+    """Distinct rows with the sum of their weights; rows without weight are left out."""
     kept, members = weights > 0, np.full(len(weights), -1)
     labels, weights = np.ascontiguousarray(labels[kept]), weights[kept]
     whole = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
@@ -31,21 +18,7 @@ def distinct(labels, weights):
 
 
 def sampling(members, weights, clusters=None):
-    """Units of independent sampling, as `CompositeLikelihood.score_covariance` takes them.
-
-    Parameters
-    ----------
-    members : int array of shape (n_rows,)
-        Distinct row of each row, as `distinct` returns it.
-    weights : array of shape (n_rows,)
-        Sampling weights: the score of a row is multiplied by its weight.
-    clusters : array of shape (n_rows,), optional
-        Labels of the clusters that were sampled; default each row is one.
-
-    Returns
-    -------
-    array of shape (n_distinct,) or sparse array of shape (n_clusters, n_distinct)
-    """
+    """Units of independent sampling, as `CompositeLikelihood.score_covariance` takes them."""
     kept = members >= 0
     members, share = members[kept], (weights / weights.sum())[kept]
     n = int(members.max(initial=-1)) + 1

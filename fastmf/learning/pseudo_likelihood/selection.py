@@ -58,28 +58,7 @@ class SelectionPath(NamedTuple):
 
 
 def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
-    """Graphs of a path, and the couplings of the one that is chosen.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-        With all couplings that may be chosen.
-    restricted : callable
-        The objective with the couplings of some edges alone, int array of shape (n_edges, 2).
-    gamma : float
-        Weight of the number of units: 0 is BIC.
-    n_rows : float
-        Number of rows n.
-    tol : float
-        Tolerance of the fits.
-    follow : callable
-        Iterates over a list of penalties, and may show how many are done.
-
-    Returns
-    -------
-    path : SelectionPath
-    edges : int array of shape (n_edges, 2)
-    """
+    """Graphs of a path, and the couplings of the one that is chosen."""
     n, d = objective.n_fields, objective.n_units
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
     penalties = _penalties(objective, N_PENALTIES)
@@ -111,20 +90,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
 
 
 def cross_validated_path(objective, gamma, n_rows, tol, follow=iter):
-    """Graphs of a path, and the couplings of the penalty with the largest score of left-out rows.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-        Whose weights count rows.
-    gamma, n_rows, tol, follow
-        As in `ebic_path`; parts of the rows are followed.
-
-    Returns
-    -------
-    path : SelectionPath
-    edges : int array of shape (n_edges, 2)
-    """
+    """Compute graphs of a path and the couplings of the penalty with the best held-out score."""
     n, pairs = objective.n_fields, np.stack(objective.pairs, axis=1)
     counts = counts_of(objective.weights * objective.total)
     penalties = _penalties(objective, N_CROSS_VALIDATED)

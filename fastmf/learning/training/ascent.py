@@ -77,31 +77,6 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scale
 
     With means, the step is taken in coordinates in which units are counted from their means (see
     `centring`): decay of couplings then leaves the means where they are.
-
-    Parameters
-    ----------
-    state : State
-        Its velocity is changed in place.
-    gradient : ModelParameters
-        Gradient of the log-likelihood; it is overwritten.
-    settings : AscentSettings
-    rate : float
-        Learning rate.
-    means : list of arrays of shape (n_units,), optional
-        Means of each layer over the data; needed where the state has preconditioners.
-    n_threads : int, optional
-    scales : Scales, optional
-        Matrices that gradients are multiplied by: see `fastmf.learning.training.hidden_scales`.
-
-    Returns
-    -------
-    ModelParameters
-        The new parameters.
-
-    Raises
-    ------
-    FloatingPointError
-        If parameters grow without bound.
     """
     model, here = state.model, ModelParameters.of(state.model)
     step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))

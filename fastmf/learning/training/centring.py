@@ -17,22 +17,7 @@ from fastmf.priors._queries import field_is_tilt
 
 
 def offsets(model, gradient, means):
-    """Offsets of the units on both sides of couplings, and derivatives by their fields.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    gradient : ModelParameters
-        Gradient of the log-likelihood by its parameters.
-    means : list of arrays of shape (n_units,)
-        Means of each layer over the data.
-
-    Returns
-    -------
-    list of pairs of arrays of shape (2, n_units)
-        Units below and above each matrix of couplings, in its type.
-
-    """
+    """Offsets of the units on both sides of couplings, and derivatives by their fields."""
     centred = tilts(model.layers)
     of_fields = [
         layer.field if tilt else 0 * mean
@@ -53,20 +38,7 @@ def between_deviations(gradient, sides):
 
 
 def moves_of_fields(gradients, step_dot, sides):
-    """Moves of the fields of each layer by steps along the gradients G of couplings.
-
-    Parameters
-    ----------
-    gradients : sequence of arrays of shape (n_below, n_above)
-    step_dot : sequence of arrays of shape (n_below,)
-        Their products with the offsets above.
-    sides : list of pairs of arrays
-        See `offsets`.
-
-    Returns
-    -------
-    list of arrays of shape (n_units,)
-    """
+    """Moves of the fields of each layer by steps along the gradients G of couplings."""
     moves = [0] * (len(gradients) + 1)
     for k, (w, (below, _)) in enumerate(zip(gradients, sides, strict=True)):
         moves[k] = moves[k] + step_dot[k]

@@ -61,15 +61,7 @@ def _velocity_to_arrays(velocity):
 
 
 def write(path, state, run):
-    """Write the state of a run to `path`, atomically.
-
-    Parameters
-    ----------
-    path : str or path
-    state : State
-    run : dict
-        The `identity` of the run.
-    """
+    """Write the state of a run to `path`, atomically."""
     arrays = {
         "run": np.array([json.dumps(run, default=plain)]),
         "position": np.array([state.epoch, state.batch, state.waited]),
@@ -97,29 +89,6 @@ def read(path, run, start, check, *, any_seed=False):
     A run of more epochs goes on from the last one of a shorter run, if the learning rate is a
     number or a function of the epoch. Each member is checked before it is used: its presence, type
     and shape, and its values as far as they are known.
-
-    Parameters
-    ----------
-    path : str or path
-    run : dict
-        The `identity` of the run that would resume.
-    start : State
-        The state with which the run would begin.
-    check : callable
-        `check(state)` raises a ValueError for a state that this run cannot reach.
-    any_seed : bool
-        Whether the run takes the seed of the checkpoint.
-
-    Returns
-    -------
-    tuple of State and int, or None
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or belongs to a run with other settings or data.
-    FileNotFoundError
-        If there is no folder for it, where it could not be written later.
     """
     if not Path(path).exists():
         check_folder(path)

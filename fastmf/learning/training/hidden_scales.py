@@ -34,17 +34,7 @@ MEAN_SCALE = 4.0
 
 
 def free_units(layers):
-    """Units whose scale is free.
-
-    Parameters
-    ----------
-    layers : sequence of unit priors
-
-    Returns
-    -------
-    list of bool array of shape (n_units,)
-        Units of each layer; a user's own are not among them.
-    """
+    """Units whose scale is free."""
     without_bounds = [unbounded(layer) for layer in layers]
     found = [np.zeros(n_units(layers[0]), bool)]
     for k, layer in enumerate(layers[1:], start=1):
@@ -71,19 +61,7 @@ def with_held_precisions(layers, gradients):
 
 
 def products_of_units(layers, moments):
-    """Average products of the units of a layer whose scale is free, over rows.
-
-    Parameters
-    ----------
-    layers : sequence of unit priors
-    moments : sequence of tuples (mean, var)
-        Moments of each hidden layer, arrays of shape (n_rows, n_units).
-
-    Returns
-    -------
-    list of float64 array of shape (n_free, n_free)
-        Products of each hidden layer.
-    """
+    """Average products of the units of a layer whose scale is free, over rows."""
     found = []
     for free, (mean, var) in zip(free_units(layers)[1:], moments, strict=True):
         x = np.asarray(mean[:, free], np.float64)

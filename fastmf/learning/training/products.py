@@ -13,17 +13,6 @@ def products_over_rows(factors, n_threads=None):
 
     BLAS should be limited to one thread meanwhile (see `one_blas_thread`). Tasks do not depend on
     the number of threads, nor does the result.
-
-    Parameters
-    ----------
-    factors : list of pairs of arrays of shape (n_rows, n_below) and (n_rows, n_above)
-        The second may be a SciPy sparse matrix: its product is computed by one thread.
-    n_threads : int, optional
-
-    Returns
-    -------
-    list of arrays of shape (n_below, n_above)
-        In the type of the first array.
     """
     found, tasks, work = [], [], 0
     for a, b in factors:

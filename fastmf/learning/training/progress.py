@@ -53,21 +53,7 @@ class _Bar(_Lines):
 
 @contextmanager
 def progress(total, initial, verbose, what):
-    """A bar over all batches of a run; above it, a line if kernels are compiled.
-
-    Parameters
-    ----------
-    total, initial : int
-        Batches in all, and batches done before.
-    verbose : int
-        0 for silence.
-    what : str
-        Purpose that kernels are compiled for; see `fastmf._jit.messages.announced`.
-
-    Yields
-    ------
-    object with methods update(n) and set_postfix_str(text)
-    """
+    """A bar over all batches of a run; above it, a line if kernels are compiled."""
     if not verbose:
         with announced(what):
             yield _Silent()

@@ -10,19 +10,7 @@ from fastmf.learning.training.ascent import initial_state
 
 
 def start_of(model, X, settings, family, options, complete):
-    """The state to start from, the seed, and a function that writes a checkpoint of a state.
-
-    Parameters
-    ----------
-    model : RBM, DBM or CRBM
-    X : array or tuple of arrays
-        Data.
-    settings : AscentSettings
-    family : Family
-    options : RunOptions
-    complete : Completion or None
-        Source of values for missing ones.
-    """
+    """The state to start from, the seed, and a function that writes a checkpoint of a state."""
     seed = fresh_seed() if options.seed is None else int(options.seed)
     state = initial_state(model)
     if options.checkpoint is None:
@@ -49,19 +37,7 @@ def start_of(model, X, settings, family, options, complete):
 
 
 def _check_progress(state, settings, score, names, n_batches):
-    """Raise for a state from a file that a run does not come to.
-
-    Parameters
-    ----------
-    state : State
-    settings : AscentSettings
-    score : str
-        The metric that early stopping maximises.
-    names : set of str
-        All metrics.
-    n_batches : int
-        Batches of an epoch.
-    """
+    """Raise for a state from a file that a run does not come to."""
     left = state.epoch < settings.n_epochs
     if state.epoch > settings.n_epochs or state.batch > left * n_batches:
         raise ValueError(

@@ -110,20 +110,7 @@ def weighted_rows(weights, rng):
 
 
 def resampled_rows(weights, n_drawn, offset):
-    """Some rows in ascending order, each as often as its weight says, rounded down or up.
-
-    Parameters
-    ----------
-    weights : array of shape (n_rows,)
-    n_drawn : int
-        Number of rows that are returned.
-    offset : float
-        Offset of systematic resampling, from 0 to 1; uniform for draws without bias.
-
-    Returns
-    -------
-    array of shape (n_drawn,)
-    """
+    """Some rows in ascending order, each as often as its weight says, rounded down or up."""
     cumulated = np.cumsum(weights, dtype=np.float64)
     places = (np.arange(n_drawn) + offset) / n_drawn * cumulated[-1]
     last = np.flatnonzero(weights)[-1]
@@ -131,32 +118,7 @@ def resampled_rows(weights, n_drawn, offset):
 
 
 def train(model, X, settings, family, **options):
-    """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent.
-
-    Parameters
-    ----------
-    model : RBM, DBM or CRBM
-        Where to start.
-    X : array of shape (n_rows, n_visible), or tuple of arrays that lead with the rows
-        Data, in the type of the model; of layered machines also integers, or a csr_array.
-    settings : AscentSettings
-        Settings of the family.
-    family : Family
-    **options
-        See `RunOptions`.
-
-    Returns
-    -------
-    State
-        `state.model` is the trained model.
-
-    Raises
-    ------
-    ValueError
-        If the checkpoint is damaged or of another run.
-    FloatingPointError
-        If learning diverges.
-    """
+    """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent."""
     options = RunOptions(**options)
     complete = family.completion and family.completion(X, model)
     state, seed, write_checkpoint = start_of(model, X, settings, family, options, complete)

@@ -87,17 +87,6 @@ def distinct_rows(states, weights=None):
     """Distinct rows of positive weight, with the sums of the weights of equal rows.
 
     Rows are packed into numbers and sorted, which is far faster than `np.unique(axis=0)`.
-
-    Parameters
-    ----------
-    states : array of shape (n_rows, n_units)
-        Spins, -1 and +1.
-    weights : array of shape (n_rows,), optional
-        Not negative; default ones.
-
-    Returns
-    -------
-    WeightedRows
     """
     n_rows, n_units = states.shape
     if n_units <= _MAX_KEY_UNITS:

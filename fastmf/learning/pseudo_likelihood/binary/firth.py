@@ -23,24 +23,7 @@ MAX_CORRECTIONS = 30
 
 
 def penalty(objective, parameters):
-    """Firth's penalty per unit of weight, its gradient, and the factorised Hessian.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-    parameters : array of shape (n_parameters,)
-
-    Returns
-    -------
-    value : float
-    gradient : array of shape (n_parameters,)
-    factor : ScaledCholesky
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the Hessian is singular.
-    """
+    """Firth's penalty per unit of weight, its gradient, and the factorised Hessian."""
     factor = scaled_cholesky(objective.hessian(parameters))
     value = factor.half_log_determinant / objective.total
     couplings, field = objective.unpacked(parameters)
@@ -131,19 +114,6 @@ def firth_scoring(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
     as large as H, and scoring alone crawls; L-BFGS learns them from the changes of the gradient.
     Steps are halved until the value rises. Stops when the predicted rise of the value of all rows
     together, or of `TOLERANCE_ROWS` if their weight is more, is below tol^2.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-        Without penalty.
-    start : array of shape (n_parameters,)
-    tol : float, default 1e-5
-    max_iter : int, default 100
-
-    Returns
-    -------
-    Fit
-        Not stopped, at the start, if the Hessian is singular.
     """
     point, history = _evaluated(objective, np.array(start)), []
     if point.factor is None:

@@ -35,24 +35,7 @@ def _inverse(mean, covariance):
 
 
 def naive_mean_field(mean, covariance):
-    """Naive mean-field inversion: J = -C^-1 off the diagonal, h = atanh m - J m.
-
-    Parameters
-    ----------
-    mean : array of shape (n_units,)
-        Means of spins, in (-1, 1).
-    covariance : array of shape (n_units, n_units)
-
-    Returns
-    -------
-    couplings : array of shape (n_units, n_units)
-    field : array of shape (n_units,)
-
-    Raises
-    ------
-    ValueError
-        If a mean is -1 or 1, or the covariance is singular.
-    """
+    """Naive mean-field inversion: J = -C^-1 off the diagonal, h = atanh m - J m."""
     mean, inverse = _inverse(mean, covariance)
     couplings = -inverse
     np.fill_diagonal(couplings, 0)
@@ -60,27 +43,7 @@ def naive_mean_field(mean, covariance):
 
 
 def tap_inversion(mean, covariance):
-    """Inversion of the Thouless-Anderson-Palmer equations: (C^-1)_jk = -J_jk - 2 J_jk^2 m_j m_k.
-
-    Parameters
-    ----------
-    mean : array of shape (n_units,)
-        Means of spins, in (-1, 1).
-    covariance : array of shape (n_units, n_units)
-
-    Returns
-    -------
-    couplings : array of shape (n_units, n_units)
-        Couplings: of two roots the one that is the naive couplings for small means. Where the
-        equation has no real root the vertex of the parabola, its closest approach.
-    field : array of shape (n_units,)
-        atanh m_j - sum_k J_jk m_k + m_j sum_k J_jk^2 (1 - m_k^2).
-
-    Raises
-    ------
-    ValueError
-        If a mean is -1 or 1, or the covariance is singular.
-    """
+    """Inversion of the Thouless-Anderson-Palmer equations: (C^-1)_jk = -J_jk - 2 J_jk^2 m_j m_k."""
     mean, inverse = _inverse(mean, covariance)
     products = np.outer(mean, mean)
     discriminant = 1 - 8 * products * inverse

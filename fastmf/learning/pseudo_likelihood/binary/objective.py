@@ -187,14 +187,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return workers_for(n_tasks, rows.size * self.n_units, self.n_threads)
 
     def value_and_gradient(self, parameters, once=False):
-        """Penalised value and its gradient: two matrix products.
-
-        Parameters
-        ----------
-        parameters : array of shape (n_parameters,)
-        once : bool, default False
-            Compile nothing for this, as no more evaluations are expected.
-        """
+        """Penalised value and its gradient: two matrix products."""
         latest = self._evaluate(parameters, once)
         return latest.value, latest.gradient.copy()
 
@@ -387,15 +380,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return np.hstack([states, states[:, first] * states[:, second]])
 
     def predictions(self, parameters):
-        """Rows, their means given all others, and what the more probable value hits.
-
-        Returns
-        -------
-        states, means, hits : array of shape (n_rows, n_units)
-            Hits are 1 where the more probable value is that of the row, 1/2 if both are alike.
-        frequent : array of shape (n_units,)
-            Share of the more frequent value.
-        """
+        """Rows, their means given all others, and what the more probable value hits."""
         couplings, field = self.unpacked(parameters)
         states = self.rows.states
         means = np.tanh(states @ couplings + field)

@@ -44,16 +44,7 @@ class ProductSums:
         self._all_products = (both[:, None] * both).reshape(len(both) ** 2, -1)
 
     def __call__(self, values):
-        """The sums.
-
-        Parameters
-        ----------
-        values : array of shape (n_rows, n_columns)
-
-        Returns
-        -------
-        array of shape (n_units + 1, n_units + 1, n_columns)
-        """
+        """The sums."""
         n_columns, size = values.shape[1], self.size
         n_tuples, n_codes = len(self.codes), 2**size
         columns = 1 + np.arange(n_tuples * size).reshape(n_tuples, size)

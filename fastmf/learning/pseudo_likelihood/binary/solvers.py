@@ -11,24 +11,7 @@ MAX_ASCENT_ITER = 10_000
 
 
 def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
-    """Maximum by Nguyen & Wood's coordinate updates, from each of several starts.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-    starts : list of arrays of shape (n_parameters,)
-    l1 : float, default 0.0
-        Penalty l1 sum_jk |J_jk| over pairs, per unit of weight.
-    step : float, default 1.0
-        In (0, 2).
-    tol : float, default 1e-5
-        Stop after a sweep that raises the value of `TOLERANCE_ROWS` rows by no more.
-    max_iter : int, default 10,000
-
-    Returns
-    -------
-    list of Fit
-    """
+    """Maximum by Nguyen & Wood's coordinate updates, from each of several starts."""
     pairs = [objective.unpacked(start) for start in starts]
     couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
     history = np.empty((len(starts), max_iter + 1))
@@ -60,17 +43,6 @@ def gradient_ascent(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ASCENT
 
     The curvature of all coordinates together is at most `n_units` times the bounds that BSLM uses
     for each, so that with `step` below two the value never decreases.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-    start : array of shape (n_parameters,)
-    step, tol, max_iter
-        As in `bslm`.
-
-    Returns
-    -------
-    Fit
     """
     d, parameters, history = objective.n_units, np.array(start), []
     rates = np.full(len(parameters), step / (d * (2 + objective.l2)))

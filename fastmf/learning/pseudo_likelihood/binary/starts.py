@@ -21,19 +21,7 @@ _MAX_FACTORISED_PARAMETERS = 300
 
 
 def starting_point(objective, how, n_rows=TOLERANCE_ROWS):
-    """Parameters where a solver starts.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-    how : {"independent", "minorant", "naive_mean_field", "tap", "auto"}
-        Uncoupled units; the maximum of a quadratic minorant that touches there; or a mean-field
-        inversion, shrunk a little towards independence so that it always exists; "auto" is the
-        better of "independent" and "tap".
-    n_rows : float, default 100,000
-        Rows beside which half a row of each value is put. With the weight of all rows, uncoupled
-        units are those of Firth's penalty.
-    """
+    """Parameters where a solver starts."""
     # Half a row of each value keeps the field finite.
     shrinkage = n_rows / (n_rows + 1)
     mean = shrinkage * objective.mean

@@ -115,21 +115,7 @@ class OrdinalLikelihood(CompositeLikelihood):
     # --- value and gradient ---------------------------------------------------------------------
 
     def conditionals(self, parameters, rows=slice(None)):
-        """Probabilities of the categories of each item given all others, and what follows of them.
-
-        Parameters
-        ----------
-        parameters : array of shape (n_parameters,)
-        rows : slice or int array of shape (n_rows,), default all
-
-        Returns
-        -------
-        probabilities : array of shape (width, n_rows, n_items)
-        residuals : array of shape (n_rows, n_items)
-            x - E.
-        values : array of shape (n_rows,)
-            Log-pseudo-likelihoods.
-        """
+        """Compute conditional probabilities of the categories of each item and their derivatives."""
         couplings, fields = self.unpacked(parameters)
         states, table = self.states[rows], self.thresholds.table(fields, -np.inf)
         residuals, values = states @ couplings, np.empty(len(states))
@@ -209,14 +195,7 @@ class OrdinalLikelihood(CompositeLikelihood):
         return hessian
 
     def item_hessians(self, parameters):
-        """Parameters of the regression of each item on the others, and its negative Hessian.
-
-        Yields
-        ------
-        indices : int array of shape (n_own,)
-            Parameters of the item's thresholds, and of its couplings.
-        block : array of shape (n_own, n_own)
-        """
+        """Parameters of the regression of each item on the others, and its negative Hessian."""
         d, width = self.n_units, self.thresholds.width
         of_pairs, of_both = np.zeros((d, d, d)), np.zeros((d, width, d))
         of_fields, numbers = np.zeros((d, width, width)), np.arange(width)[:, None]
@@ -305,15 +284,7 @@ class OrdinalLikelihood(CompositeLikelihood):
         return np.hstack([there @ self.thresholds.matrix, states[:, first] * states[:, second]])
 
     def predictions(self, parameters):
-        """Scores of rows, their means given all others, and what the most probable category hits.
-
-        Returns
-        -------
-        states, means, hits : array of shape (n_rows, n_items)
-            Hits are 1 where the most probable category is that of the row.
-        frequent : array of shape (n_items,)
-            Share of the most frequent category.
-        """
+        """Compute scores of rows, conditional means and hits of the most probable category."""
         p, residuals, _ = self.conditionals(parameters)
         hits = p.argmax(0) == self.states
         return self.states, self.states - residuals, hits.astype(float), self.frequencies.max(0)

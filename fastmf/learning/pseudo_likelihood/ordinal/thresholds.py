@@ -79,13 +79,7 @@ class Thresholds:
         return by_thresholds[self.category, self.item] @ self.matrix
 
     def from_frequencies(self, frequencies):
-        """Parameters of items without couplings, exact if thresholds are free.
-
-        Parameters
-        ----------
-        frequencies : array of shape (width, n_items)
-            Positive where items have the category.
-        """
+        """Parameters of items without couplings, exact if thresholds are free."""
         f = frequencies[self.category, self.item]
         logs = np.log(f / frequencies[0, self.item])
         if self.kind == "free":

@@ -6,21 +6,7 @@ from fastmf.models._gauge import PositionStates, position_in_zero_sum
 
 
 def norms(couplings, gauge="zero-sum", ignore=None):
-    """Frobenius norms of the couplings of all pairs of positions.
-
-    Parameters
-    ----------
-    couplings : Dense or OfFewRows
-    gauge : {"zero-sum", None}
-        None: couplings as they are.
-    ignore : int, optional
-        State, such as that of gaps, that is left out.
-
-    Returns
-    -------
-    array of shape (n_groups, n_groups)
-        Symmetric, with zero diagonal.
-    """
+    """Frobenius norms of the couplings of all pairs of positions."""
     positions = PositionStates(couplings.sizes)
     n_groups = len(positions.sizes)
     out = np.zeros((n_groups, n_groups))
@@ -37,18 +23,7 @@ def norms(couplings, gauge="zero-sum", ignore=None):
 
 
 def average_product_corrected(scores):
-    """Scores less what mean scores explain: F_ij - F_i. F_.j / F_.. (Dunn et al. 2008).
-
-    Parameters
-    ----------
-    scores : array of shape (n_groups, n_groups)
-        Symmetric, with zero diagonal.
-
-    Returns
-    -------
-    array of shape (n_groups, n_groups)
-        With zero diagonal.
-    """
+    """Scores less what mean scores explain: F_ij - F_i. F_.j / F_.. (Dunn et al. 2008)."""
     n = len(scores)
     if n < 2 or not scores.any():
         return scores.copy()

@@ -131,16 +131,7 @@ class DenseObjective(CompositeLikelihood):
         return np.hstack([x, x[:, u] * x[:, v]])
 
     def contrasts(self):
-        """Directions of couplings that no change of gauge moves, orthonormal, pair by pair.
-
-        Returns
-        -------
-        contrasts : sparse array of shape (n_contrasts, n_parameters)
-        of_pairs : list of int arrays
-            Contrasts of each pair of positions.
-        pairs : tuple of int arrays of shape (n_pairs,)
-            The two positions.
-        """
+        """Directions of couplings that no change of gauge moves, orthonormal, pair by pair."""
         pairs, offsets = np.nonzero(np.triu(self.coupled)), [0]
         rows, columns, values = [], [], []
         helmert = [linalg.helmert(int(q)) for q in self.positions.sizes]

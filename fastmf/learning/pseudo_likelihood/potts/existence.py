@@ -47,20 +47,7 @@ def looked_at(rows, sizes, items, couplings, field):
 
 
 def decided(data, penalties, estimate, seconds, symmetric=True, absent=None):
-    """`Existence` of the maximum of a machine without missing targets.
-
-    Parameters
-    ----------
-    data : PottsData
-    penalties : tuple of float
-        l2 and l2_field.
-    estimate : tuple of Dense or OfFewRows, and array of shape (n_states,)
-        Couplings and field where a solver stopped.
-    seconds : float
-    symmetric : bool, default True
-    absent : int array of shape (n_pairs, 2), optional
-        Pairs of positions without couplings.
-    """
+    """`Existence` of the maximum of a machine without missing targets."""
     coupled = ~np.eye(len(data.sizes), dtype=bool)
     if absent is not None:
         coupled[tuple(absent.T)] = coupled[tuple(absent.T[::-1])] = False

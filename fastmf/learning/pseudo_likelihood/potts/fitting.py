@@ -91,24 +91,7 @@ def starting_field(data):
 
 
 def fit(data, options, excluded=None):
-    """Maximise the log-pseudo-likelihood.
-
-    Parameters
-    ----------
-    data : PottsData
-    options : Options
-    excluded : int array of shape (n_excluded, 2), optional
-        Pairs of positions whose couplings are held at zero; for the symmetric objective.
-
-    Returns
-    -------
-    PottsFit
-
-    Raises
-    ------
-    MemoryError
-        If the machine has no room for it.
-    """
+    """Maximise the log-pseudo-likelihood."""
     given, data = data, data.of_mean_weight_one()
     options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
     found = _fit(data, options, excluded)
@@ -231,18 +214,7 @@ def _together(found):
 
 
 def log_pseudo_likelihood(data, couplings, field):
-    """Log-pseudo-likelihood of the data, without penalties.
-
-    Parameters
-    ----------
-    data : PottsData
-    couplings : DenseCouplings or OfFewRows
-    field : array of shape (n_states,)
-
-    Returns
-    -------
-    float
-    """
+    """Log-pseudo-likelihood of the data, without penalties."""
     if isinstance(couplings, DenseCouplings):
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
         layout = PottsLayout(data.sizes, np.float32 if single else np.float64)

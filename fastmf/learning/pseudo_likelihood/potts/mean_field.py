@@ -16,22 +16,7 @@ _MIN_SHARE = 1e-12
 
 
 def pair_frequencies(labels, weights, sizes, pseudocount):
-    """Frequencies of states and of pairs of states, among rows where the positions are present.
-
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-        Negative if absent.
-    weights : array of shape (n_rows,)
-    sizes : int array of shape (n_groups,)
-    pseudocount : float
-        Fraction p of a uniform distribution.
-
-    Returns
-    -------
-    array of shape (n_states,)
-    array of shape (n_states, n_states)
-    """
+    """Frequencies of states and of pairs of states, among rows where the positions are present."""
     sizes, position = np.asarray(sizes), PositionStates(sizes).position
     pairs, present = np.zeros((len(position), len(position))), np.zeros((len(sizes), len(sizes)))
     for start in range(0, len(labels), 1024):
@@ -51,26 +36,7 @@ def pair_frequencies(labels, weights, sizes, pseudocount):
 
 
 def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
-    """Couplings and field by naive mean-field inversion, in the lattice gauge of the first states.
-
-    Parameters
-    ----------
-    labels, weights, sizes, pseudocount
-        As in `pair_frequencies`.
-    l2 : float, default 0.0
-        Added to the diagonal of the covariance matrix.
-
-    Returns
-    -------
-    couplings : array of shape (n_states, n_states)
-    field : array of shape (n_states,)
-
-    Raises
-    ------
-    ValueError
-        If the covariance matrix is singular, as it is without pseudocount where a state is not
-        seen.
-    """
+    """Compute couplings and field by naive mean-field inversion in the lattice gauge."""
     positions = PositionStates(sizes)
     first, position = positions.first, positions.position
     f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)

@@ -262,17 +262,7 @@ class SymmetricObjective:
 
 
 def field_scales(data, field_ridge):
-    """Scales of fields, and the fractions of the curvature that are not the penalty's.
-
-    Parameters
-    ----------
-    data : PottsData
-    field_ridge : float
-
-    Returns
-    -------
-    scale, centring : array of shape (n_states,)
-    """
+    """Scales of fields, and the fractions of the curvature that are not the penalty's."""
     f = data.frequencies()
     curvature = data.total * f * (1 - f)
     return 1 / np.sqrt(curvature + field_ridge), curvature / (curvature + field_ridge)

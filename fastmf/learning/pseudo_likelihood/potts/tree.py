@@ -11,23 +11,7 @@ FOREST_ROWS = 4096
 
 
 def spanning_order(labels, n_threads=None):
-    """An order of rows in which each follows a similar one, its parent.
-
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-        In [-1, 254].
-    n_threads : int, optional
-
-    Returns
-    -------
-    order : int64 array of shape (n_rows,)
-        Row that comes s-th.
-    parents : int64 array of shape (n_rows,)
-        Place in this order of the parent of the row that comes s-th; -1 if it has none.
-    forests : int64 array of shape (n_forests + 1,)
-        Where forests begin, and the number of rows.
-    """
+    """An order of rows in which each follows a similar one, its parent."""
     n_rows = len(labels)
     codes = hamming.padded(labels.astype(np.int16) + 1)
     sizes = np.count_nonzero(labels >= 0, axis=1).astype(np.int64)
