@@ -115,7 +115,7 @@ class OrdinalLikelihood(CompositeLikelihood):
     # --- value and gradient ---------------------------------------------------------------------
 
     def conditionals(self, parameters, rows=slice(None)):
-        """Compute conditional probabilities of the categories of each item and their derivatives."""
+        """Compute conditional probabilities of categories of each item and their derivatives."""
         couplings, fields = self.unpacked(parameters)
         states, table = self.states[rows], self.thresholds.table(fields, -np.inf)
         residuals, values = states @ couplings, np.empty(len(states))
