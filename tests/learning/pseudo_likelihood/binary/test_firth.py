@@ -71,13 +71,6 @@ def test_separated_units_take_few_steps(n, d, ones):
     np.testing.assert_allclose(-penalty(objective, fit.parameters)[1], gradient, atol=1e-7)
 
 
-def test_rows_that_say_nothing_end_the_iterations_at_once():
-    states = np.where(np.random.default_rng(0).random((9, 2)) < 0.5, 1.0, -1.0)
-    objective = PseudoLikelihood(distinct_rows(np.repeat(states, 2, axis=1)))
-    fit = firth_scoring(objective, np.zeros(10))
-    assert not fit.stopped and len(fit.history) == 1 and not fit.parameters.any()
-
-
 def test_a_start_where_units_are_certain_is_no_answer():
     """So far out the Hessian is zero in double precision, and its inverse overflows."""
     objective = PseudoLikelihood(distinct_rows(np.where(np.eye(4) > 0, 1.0, -1.0)[:, :3]))
