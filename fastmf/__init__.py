@@ -111,8 +111,6 @@ _HOME = {
     "warmup": "cli.warmup",
 }
 _SUBPACKAGES = ("convert", "datasets", "distributed", "evaluation", "plotting", "priors")
-# What every program needs; the rest is imported when first used.
-_AT_ONCE = ("priors", "models")
 
 __all__ = [*_HOME, *_SUBPACKAGES]
 
@@ -142,11 +140,6 @@ def __getattr__(name):
         ) from error
     globals()[name] = value
     return value
-
-
-for _name, _part in _HOME.items():
-    if _part in _AT_ONCE:
-        __getattr__(_name)
 
 
 if "numba" in sys.modules:

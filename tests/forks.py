@@ -22,6 +22,8 @@ for name in sys.argv[1].split(","):
     importlib.import_module(name)
 if json.loads(sys.argv[3]):
     sys.modules["numba"].njit(lambda x: x)(1)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fastmf"]:
+        del sys.modules[name]  # which Numba's entry point has imported
 own_path = [entry for entry in sys.path[1:] if entry not in json.loads(sys.argv[2])]
 
 def run(code, arguments, environment, folder, out):

@@ -89,7 +89,6 @@ NAMES = [
     "sampling.tree_annealing.tree_annealing-spins",
     "sampling.visible.anneal_visible-spins",
     "ep.site_blocks.tilt_blocks-cavities",
-    "ep.site_blocks.tilt_blocks-curvature",
     "mean_field.sparse.sweep_chunks-spins",
     "mean_field.sparse.sweep_chunks-groups",
     "mean_field.sparse.products_of_columns-order_2",

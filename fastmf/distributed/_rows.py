@@ -3,13 +3,13 @@
 from fastmf._common.rows import is_dask
 
 
-def checked_dask(name, X):
-    """`X`, provided that it is a Dask array with two axes."""
+def checked_dask(name, X, known_sizes=False):
+    """Return `X` if it is a Dask array with two axes, and with chunks of known sizes if asked."""
     if not is_dask(X):
         raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}.")
     if X.ndim != 2:
         raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
-    if not all(size == size for sizes in X.chunks for size in sizes):
+    if known_sizes and not all(size == size for sizes in X.chunks for size in sizes):
         raise ValueError(
             f"{name} must have chunks of known sizes, got shape {X.shape}: call its method "
             "compute_chunk_sizes, or of a Dask data frame to_dask_array(lengths=True)."

@@ -61,7 +61,7 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     >>> rbm.transform(X).shape, rbm.n_iter_
     ((400, 3), 2)
     """
-    X = checked_dask("X", X)
+    X = checked_dask("X", X, known_sizes=True)
     for name, without in (("early_stopping", False), ("checkpoint", None)):
         if getattr(estimator, name) not in (without, 0):
             raise ValueError(f"{name} is not possible with a Dask array: leave it out.")

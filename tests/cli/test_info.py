@@ -142,7 +142,7 @@ def test_info_of_something_else(tmp_path, capsys):
 def test_info_of_parameters_and_arrays(tmp_path, capsys):
     couplings = np.zeros((3, 5, 3, 5))
     couplings[0, 1, 2, 3] = couplings[2, 3, 0, 1] = 0.5
-    field = np.arange(15.0).reshape(3, 5)
+    field = np.arange(15.0).reshape(3, 5) + 0.5
     mf.datasets.write_adabmdca(tmp_path / "x.dat", couplings, field, "rna")
     (tmp_path / "x.dat.gz").write_bytes(gzip.compress((tmp_path / "x.dat").read_bytes()))
     neighbours = np.array([1.0, 2.0, 0.0])

@@ -15,6 +15,7 @@ from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_lab
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
 from fastmf.estimators.layered._metrics import Metrics, log_likelihoods_alone
+from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -160,7 +161,9 @@ class Learning:
             partial(self._largest_gain, settings, begin.units_alone(), raw, weights),
         )
         warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, *scores)
-        if metrics.independent is not None and epoch >= LayeredSettings.n_epochs:
+        # Hidden units of real values may not do what a binary one does, however they are learned.
+        comparable = metrics.independent is not None and is_discrete(self.model_.layers[1])
+        if comparable and epoch >= LayeredSettings.n_epochs:
             rows, row_weights = some_rows(scaled, weights)
             possible = partial(gain_of_one_unit, metrics.fitted, rows, row_weights, settings.l2)
             gain = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)

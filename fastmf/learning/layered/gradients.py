@@ -51,6 +51,9 @@ def pair_averages(weights, terms, n_threads=None):
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
     sparse = [term for term in terms if is_sparse(term[0])]
     terms = [term for term in terms if not is_sparse(term[0])]
+    if not terms:
+        none = np.zeros(1, dtype)
+        terms = [(none[:, None].repeat(n_visible, 1), none[:, None].repeat(n_hidden, 1), 1, 0)]
     terms = sorted(terms, key=lambda term: -term[3])
     lefts = [np.asarray(visible, dtype) for visible, *_ in terms]
     lefts = [x if x.strides[1] == x.itemsize else np.ascontiguousarray(x) for x in lefts]

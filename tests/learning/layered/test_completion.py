@@ -79,5 +79,5 @@ def test_groups_are_fitted_to_what_was_seen_of_them():
     prior = mf.Concatenated(mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(1)))
     flat = np.hstack([prior.parts[0].one_hot(labels), [[1.0], [np.nan], [1], [1]]])
     found = independent_of_seen(prior, flat)
-    np.testing.assert_allclose(found.parts[0].field, mf.Categorical.from_data(labels).field)
+    np.testing.assert_allclose(found.parts[0].field, mf.Categorical.from_data(labels, [3, 3]).field)
     np.testing.assert_allclose(found.parts[1].field, mf.Bernoulli.from_data(np.ones((3, 1))).field)
