@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, logit, logsumexp
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
@@ -31,7 +31,7 @@ from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.products import products_over_rows
 from fastmf.learning.training.settings import AscentSettings
 from fastmf.learning.training.trainer import Family
-from fastmf.models import RBM, exact
+from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
 OBJECTIVES = (
@@ -320,10 +320,14 @@ def exact_log_partitions(model, X):
     rbm = RBM(model.weights, *(Bernoulli(np.zeros(n)) for n in model.weights.shape))
     if model.n_hidden == 0 or not enumerable(rbm, MAX_WORK_OF_ROW // LOG_PARTITION_COST):
         return None
-    machines = (
-        RBM(model.weights, *map(Bernoulli, row)) for row in zip(*model.fields(X), strict=True)
-    )
-    return np.array([exact(machine, averages=False).log_partition for machine in machines])
+    (b, c), weights = model.fields(X), np.asarray(model.weights, np.float64)
+    if len(weights) < weights.shape[1]:
+        b, c, weights = c, b, weights.T
+    # All states of the smaller side.
+    states = (np.arange(1 << weights.shape[1])[:, None] >> np.arange(weights.shape[1])) & 1
+    fields = states @ weights.T
+    rows = zip(np.asarray(b, np.float64), np.asarray(c, np.float64), strict=True)
+    return np.array([logsumexp(states @ y + np.logaddexp(0, x + fields).sum(1)) for x, y in rows])
 
 
 def annealed_log_partitions(model, X, n_threads=None):

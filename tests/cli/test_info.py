@@ -156,7 +156,7 @@ def test_info_of_parameters_and_arrays(tmp_path, capsys):
     np.savetxt(tmp_path / "x.csv", field, delimiter=",")
     for name in ("x.npy", "x.csv"):
         facts = _facts(tmp_path / name, capsys)
-        assert facts == {"array": "3 x 5, float64", "values": "0 to 14, mean 7"}
+        assert facts == {"array": "3 x 5, float64", "values": "0.5 to 14.5, mean 7.5"}
     np.save(tmp_path / "x.npy", np.array([[1.0, np.nan], [np.nan, 3.0]]))
     facts = _facts(tmp_path / "x.npy", capsys)
     assert facts["values"] == "1 to 3, mean 2" and facts["missing"] == "2 of 4"

@@ -14,15 +14,15 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 86_923,
-    "lines of code": 49_151,
-    "numeric constants": 876,
-    "lines of tests": 56_990,
-    "lines of the longest docstring of a function": 177,
+    "lines": 76_995,
+    "lines of code": 47_310,
+    "numeric constants": 772,
+    "lines of tests": 55_070,
+    "lines of the longest docstring of a function": 153,
     "lines of the longest docstring of a class": 148,
-    "parameters of tap": 17,
-    "parameters of belief_propagation": 22,
-    "replaced parts of Numba": 53,
+    "parameters of tap": 16,
+    "parameters of belief_propagation": 20,
+    "replaced parts of Numba": 24,
     "circles of imports": 0,
 }
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef

@@ -43,7 +43,7 @@ def test_likelihoods_of_early_stopping_are_annealed():
     patterns = rng.random((10, 40)) < 0.5
     X = (patterns[rng.integers(10, size=600)] ^ (rng.random((600, 40)) < 0.1)).astype(float)
     models = []
-    options = {"n_epochs": 40, "learning_rate": 0.1, "random_state": 0}
+    options = {"gradient": "tap", "n_epochs": 40, "learning_rate": 0.1, "random_state": 0}
     options["callbacks"] = [lambda state: models.append(state.model)]
     rbm = mf.GeneralizedRBM(10, **options).fit(X[:400], validation_data=X[400:])
     log_z = mf.exact(rbm.model_).log_partition
