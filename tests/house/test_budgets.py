@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 76_995,
-    "lines of code": 47_310,
+    "lines": 77_000,
+    "lines of code": 47_320,
     "numeric constants": 772,
     "lines of tests": 55_070,
     "lines of the longest docstring of a function": 153,
