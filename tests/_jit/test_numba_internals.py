@@ -5,9 +5,11 @@ A version of Numba that lacks one of them, or gives it another meaning, fails he
 
 import ctypes
 import inspect
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -167,3 +169,12 @@ def test_it_is_known_whether_numba_has_started_its_threads():
     code += "numba.set_num_threads(1); print(p._is_initialized)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.split() == ["False", "True"], found.stderr
+
+
+@pytest.mark.slow
+def test_the_package_compiles_with_the_passes_of_numba_alone():
+    """The tests of this folder pass without `fastmf._jit.passes`."""
+    command = [sys.executable, "-m", "pytest", "-q", str(Path(__file__).parent)]
+    environment = {**os.environ, "FASTMF_PLAIN_NUMBA": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]

@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 77_000,
     "lines of code": 47_320,
     "numeric constants": 772,
-    "lines of tests": 55_070,
+    "lines of tests": 55_090,
     "lines of the longest docstring of a function": 153,
     "lines of the longest docstring of a class": 148,
     "parameters of tap": 16,
