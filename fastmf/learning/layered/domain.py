@@ -100,10 +100,11 @@ def can_follow(model):
         if not free.any():
             continue
         reduction = 0
-        if k > 0:
-            reduction = reduction + largest_variance(layers[k - 1]) @ couplings[k - 1] ** 2
-        if k < len(couplings):
-            reduction = reduction + couplings[k] ** 2 @ largest_variance(layers[k + 1])
+        with np.errstate(invalid="ignore"):  # products of BLAS may set the flag for finite numbers
+            if k > 0:
+                reduction = reduction + largest_variance(layers[k - 1]) @ couplings[k - 1] ** 2
+            if k < len(couplings):
+                reduction = reduction + couplings[k] ** 2 @ largest_variance(layers[k + 1])
         if (precisions(layer) < PRECISION_MARGIN * reduction)[free].any():
             return False
     return True
