@@ -35,7 +35,6 @@ WITHOUT_ROWS = {
     "bp.graph_layout.graph_layout",
     "mean_field.sparse.products_of_columns",
 }
-# Cases of others that are of a single row.
 
 
 def cases_without(names):
@@ -43,7 +42,9 @@ def cases_without(names):
     return [c for c in CASES if {c.kernel, str(c)}.isdisjoint(names)]
 
 
-with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
+# Kernels with rows, which one thread works through.
+SERIAL = {"ep.block_matrices.invert_matrices"}
+with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS | SERIAL), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
     "bp.belief_propagation.add_segments",
