@@ -36,6 +36,7 @@ from fastmf.learning.layered.settings import (
     GRADIENTS,
     MANY_ROWS,
     LayeredSettings,
+    batch_size_for,
     gradient_for,
     steps_for,
 )
@@ -144,6 +145,9 @@ class Learning:
         if validation is not None and scaling is not None:
             validation = scaling.data(validation, model.dtype)
         settings = self._with_gradient(settings, model, scaled)
+        if self.batch_size is None:
+            size = batch_size_for(model, *some_rows(scaled, weights), settings.batch_size)
+            settings = replace(settings, batch_size=size)
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         family, settings = self._family(settings, scaled, weights)
         metrics = Metrics(family.metrics, begin)

@@ -40,7 +40,9 @@ class GeneralizedRBM(LayeredMachine):
         more epochs than the default.
     batch_size : int or None
         None: 20 where `l2` is 0.005 by default, which makes better features and, after the same
-        time, higher likelihoods; otherwise 100, as many rows as chains, or as precisions need.
+        time, higher likelihoods; otherwise 100, as many rows as chains, or as precisions need; and
+        more in proportion to the variance of the first principal component of discrete columns,
+        so that the noise of a step does not move modes of columns that go together.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step (None: the batch size). Half of 100 rows is
         faster and, with a rate that falls, as good after the same time; of the default 20 rows all

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common import arguments as check
+from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.learning.layered.exact_averages import is_cheaply_exact
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.starts import STARTS
 from fastmf.learning.training.hidden_scales import free_units
 from fastmf.learning.training.settings import AscentSettings
 from fastmf.priors._protocol import n_units
-from fastmf.priors._queries import precisions, unbounded
+from fastmf.priors._queries import largest_variance, precisions, unbounded
+from fastmf.priors._rows import states
 from fastmf.priors._scaling import is_real
 
 GRADIENTS = (*MEAN_FIELD, "cd", "pcd", "exact")
@@ -20,6 +22,10 @@ MAX_EXACT_PRODUCTS = 2**28
 # Batches and weight decay where features and likelihoods of binary machines are good after few
 # epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
 FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
+
+# Rows of a step for each unit of variance of a hidden unit times that of the first principal
+# component of the data, which power iteration finds in this many products.
+ROWS_PER_VARIANCE, N_POWERS = 14, 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +119,30 @@ def steps_for(model, settings, share=1.0):
     discrete = not (is_real(model.layers[0]) or unbounded_units)
     found = FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
     return found | {"l2": share * found["l2"]}
+
+
+def batch_size_for(model, X, weights, least):
+    """Number of rows of a step, at least `least`, whose noise leaves the modes of the data alone.
+
+    Steps of a hidden unit of variance v have noise of variance v lambda / batch_size along the
+    first principal component of the rows, of variance lambda. Where columns go together it would
+    carry the fields of a mode away, which gradients that start from data do not see.
+    """
+    if not all(map(is_discrete, model.layers[:2])):
+        return least
+    rows = states(model.layers[0], X, np.float64)
+    seen = ~np.isnan(rows)
+    mean = np.where(seen, rows, 0).sum(0) / np.maximum(seen.sum(0), 1)
+    rows = np.where(seen, rows - mean, 0)
+    if weights is not None:
+        rows *= np.sqrt(weights / weights.mean())[:, None]
+    component, variance = np.random.default_rng(0).normal(size=rows.shape[1]), 0.0
+    for _ in range(N_POWERS):
+        component = rows.T @ (rows @ (component / np.linalg.norm(component))) / len(rows)
+        variance = np.linalg.norm(component)
+        if not variance:
+            return least
+    return max(least, int(ROWS_PER_VARIANCE * variance * largest_variance(model.layers[1]).max()))
 
 
 def weight_scale_for(visible, hidden, given):
