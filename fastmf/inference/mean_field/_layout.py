@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from fastmf.kernels.linear.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
+from fastmf._threads.workers import in_parallel
+from fastmf.kernels.linear.product import (
+    TILE_ROWS,
+    empty_panels,
+    fill_panels,
+    multiply,
+    pack,
+    panel_width,
+    product_address,
+)
 from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
 from fastmf.kernels.mean_field.rows import assess_address
 from fastmf.kernels.mean_field.tap import update_address, update_block
@@ -39,6 +48,8 @@ class Layout:
         Whether the units of a block are to be updated one after another.
     bounds : list of slice
         Where each of the model's layers is among all units.
+    priors : sequence of unit priors
+        Of each layer.
     """
 
     # Whether there are groups of states, and the numbers for each row that only these need.
@@ -53,6 +64,7 @@ class Layout:
             self._layered(model, order, schedule)
         else:
             self._fully_visible(model, order, schedule)
+        self.priors = model.layers
         n_panels = int((self.blocks[:, 2] - self.blocks[:, 1]).max())
         self.max_columns = n_panels * panel_width(model.dtype)
         layers = self.layers.of_model
@@ -95,6 +107,7 @@ class Layout:
     def refill(self, model):
         """Make it the layout of another model that fits, in the same memory."""
         self.fill(model)
+        self.priors = model.layers
         layers = zip(self.layers.of_model, model.layers, strict=True)
         self.layers = Layers([la._replace(prior=precomputed(prior)) for la, prior in layers])
 
@@ -133,6 +146,19 @@ class Layout:
         """Arguments of kernels."""
         return Sweep(self.layers, self.blocks)
 
+    def fields(self, k, cumulants, order):
+        """Return W' m for layer k (None without groups), tilts b and a, and at order 3 (W^3)' k.
+
+        `cumulants` are means, variances and third cumulants of all units.
+        """
+        layer, units = self.layers.of_model[k], self.bounds[k]
+        states = zip(cumulants[:order], (layer.couplings, layer.squares, layer.cubes), strict=False)
+        b, *higher = (_products(part, layer, packed) for part, packed in states)
+        mean = cumulants[0][:, units]
+        a = -higher[0] if higher else np.zeros_like(mean)
+        b += a * mean
+        return None, b, a, *higher[1:]
+
     def join(self, parts, whole):
         """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
@@ -145,6 +171,15 @@ class Layout:
         if len(self.bounds) == 1:
             return whole
         return tuple(whole[..., units] for units in self.bounds)
+
+
+def _products(states, layer, packed):
+    """Rows of states times the packed couplings to the units of a layer."""
+    n_panels, _, width = packed.shape
+    out = np.empty((len(states), n_panels * width), states.dtype)
+    arguments = states, layer.source, packed, layer.n_units, np.zeros(1, np.int64), out
+    in_parallel(multiply, (product_address(states.dtype), *arguments), 1)
+    return out[:, : layer.n_units]
 
 
 def chain_of(model):

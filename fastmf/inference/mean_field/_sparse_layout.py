@@ -9,9 +9,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastmf.kernels.mean_field.colouring import greedy_colours
-from fastmf.kernels.mean_field.rows import assess_address
-from fastmf.kernels.mean_field.sparse import SparseCouplings
+from fastmf.kernels.mean_field.rows import FIELD, ONSAGER, ActiveRows, assess_address
+from fastmf.kernels.mean_field.sparse import WHOLE_FIELD, SparseCouplings, products_of_columns
 from fastmf.kernels.mean_field.units import units_address
+from fastmf.models._couplings import with_entries
 from fastmf.priors._compiled import AddressTable, units_of
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import (
@@ -73,6 +74,7 @@ class SparseLayout:
             couplings.sort_indices()
         self.couplings = couplings
         self.prior = with_units(model.prior, self.units)
+        self.priors = (self.prior,)
         states = np.repeat(sizes[columns], sizes[columns] if self.grouped else 0)
         self.graph = SparseCouplings(
             couplings.indptr.astype(np.int64),
@@ -116,6 +118,32 @@ class SparseLayout:
         """Addresses of compiled functions, for `TapSettings`."""
         finish = units_address(self.couplings.dtype)
         return {"update": 0, "finish": finish, "assess": assess_address()}
+
+    def fields(self, k, cumulants, order):
+        """Return W' m (None without groups), the tilts b and a, and at order 3 (W^3)' k."""
+        if self.grouped:
+            return self._fields_of_groups(cumulants, order)
+        powers = None, np.square, lambda w: w**3
+        field, *higher = (
+            ((with_entries(self.couplings, power) if power else self.couplings) @ part.T).T
+            for power, part in zip(powers[:order], cumulants, strict=False)
+        )
+        a = -higher[0] if higher else np.zeros_like(field)
+        return None, field + a * cumulants[0], a, *higher[1:]
+
+    def _fields_of_groups(self, cumulants, order):
+        n_rows, n = cumulants[0].shape
+        field, b, a = np.zeros((3, n_rows, n), cumulants[0].dtype)
+        shapes = (2, 1, n), (WHOLE_FIELD + 1, 1, n), (1, 1), (1, 1, self.max_sources)
+        active = ActiveRows(np.empty((1, 1, 1)), *(np.empty(shape, b.dtype) for shape in shapes))
+        for r in range(n_rows):
+            active.state[:, 0] = cumulants[0][r], cumulants[1][r]
+            products_of_columns(self.graph, order, active)
+            field[r], b[r] = active.products[WHOLE_FIELD, 0], active.products[FIELD, 0]
+            if order > 1:
+                a[r] = -active.products[ONSAGER, 0]
+        b += self.graph.alone * a * cumulants[0]
+        return field, b, a
 
     def join(self, parts, whole):
         """Write the array of the model's units, if not None, into `whole`, (n_rows, n_units)."""

@@ -22,7 +22,6 @@ from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question, with_check
-from fastmf.inference.mean_field import _sparse_free_energy
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
@@ -212,7 +211,7 @@ def solve(model, layout, state, tilt, options, *, half_sweep_done=False):
         record.state[3] += tilt.precision
     if not options.log_partition:
         return record, None
-    return record, _log_partition(model, layout, record, tilt, options.order, n_workers)
+    return record, _log_partition(layout, record, tilt, options.order, n_workers)
 
 
 def _solve_dense(layout, record, tilt, settings, n_workers):
@@ -233,26 +232,22 @@ def _solve_dense(layout, record, tilt, settings, n_workers):
         in_parallel(solve_rows, arguments, n_workers)
 
 
-def _log_partition(model, layout, record, tilt, order, n_workers):
+def _log_partition(layout, record, tilt, order, n_workers):
     """Log-partition of every row; rows where it is not finite are marked as diverged."""
-    if layout.sparse:
-        values = _sparse_free_energy.log_partition_of_rows(layout, record.state, order, tilt)
-    else:
-        values = log_partition_of_rows(model, layout, record.state[:2], order, tilt, n_workers)
+    values = log_partition_of_rows(layout, record.state[:2], order, tilt, n_workers)
     record.status[~np.isfinite(values)] = DIVERGED
     if tilt.clamped.any():
-        values += _clamped_terms(model, layout, record, tilt)
+        values += _clamped_terms(layout, record, tilt)
     values[record.status == DIVERGED] = -np.inf
     return values
 
 
-def _clamped_terms(model, layout, record, tilt):
+def _clamped_terms(layout, record, tilt):
     """Terms of the clamped units in the log-partition: their priors and external tilts."""
     clamped = np.broadcast_to(tilt.clamped, record.state[0].shape)
     x = record.state[0].astype(np.float64)
     terms = tilt.field * x - tilt.precision * x * x / 2
-    priors = (layout.prior,) if layout.sparse else model.layers
-    for prior, units in zip(priors, layout.bounds, strict=True):
+    for prior, units in zip(layout.priors, layout.bounds, strict=True):
         if clamped[:, units].any():
             if not has_log_prob(prior):
                 raise TypeError(

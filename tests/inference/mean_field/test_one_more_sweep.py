@@ -148,7 +148,7 @@ def one_more_sweep(case, found):
         sweep_with_group_fields(layout, settings, tilt, record)
     else:
         twin.tap(layout.sweep, settings, tilt, None, None, record)
-    values = log_partition_of_rows(case.model, layout, record.state, order, tilt)
+    values = log_partition_of_rows(layout, record.state, order, tilt)
     return changes_of(layout, old, record.state[:2], values, found)
 
 
