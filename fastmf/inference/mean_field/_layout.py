@@ -1,5 +1,7 @@
 """The layout of a model for kernels: packed layers, order of updates, one array of all units."""
 
+from functools import cached_property
+
 import numpy as np
 
 from fastmf._threads.workers import in_parallel
@@ -56,6 +58,8 @@ class Layout:
     grouped = sparse = False
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
+    # Moments of the uncoupled units, by layer, once they are known.
+    uncoupled = None
     # The kernel that updates a block.
     update_block = staticmethod(update_block)
 
@@ -107,7 +111,7 @@ class Layout:
     def refill(self, model):
         """Make it the layout of another model that fits, in the same memory."""
         self.fill(model)
-        self.priors = model.layers
+        self.priors, self.uncoupled = model.layers, None
         layers = zip(self.layers.of_model, model.layers, strict=True)
         self.layers = Layers([la._replace(prior=precomputed(prior)) for la, prior in layers])
 
@@ -132,6 +136,7 @@ class Layout:
         ]
         return np.array(copies, np.int64)
 
+    @cached_property
     def addresses(self):
         """Addresses of the compiled update of a block, for `TapSettings`."""
         dtype = self.layers.of_model[0].couplings.dtype

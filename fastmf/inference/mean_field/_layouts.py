@@ -8,7 +8,6 @@ from scipy.sparse import issparse
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
-from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant
 
@@ -28,7 +27,6 @@ def layout_of(model, order, schedule):
     A model that is no longer in use, as that of the last step of learning, leaves its memory to one
     of the same shape.
     """
-    check_machine(model)
     if order == 3 and not all(map(has_third_cumulant, model.layers)):
         raise ValueError(
             "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "

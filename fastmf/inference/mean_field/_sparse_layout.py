@@ -50,6 +50,7 @@ class SparseLayout:
     """
 
     grouped, sparse = False, True
+    uncoupled = None
 
     def __init__(self, model, order, schedule):
         self.n_units, self.n_couplings = model.n_units, model.couplings.nnz
@@ -114,6 +115,7 @@ class SparseLayout:
         """Whether its memory suits another model: never."""
         return False
 
+    @property
     def addresses(self):
         """Addresses of compiled functions, for `TapSettings`."""
         finish = units_address(self.couplings.dtype)

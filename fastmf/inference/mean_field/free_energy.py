@@ -38,7 +38,12 @@ def log_partition_of_rows(layout, state, order, tilt, n_threads=None):
         rows = slice(first, first + step)
         of_rows = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
         with np.errstate(invalid="ignore", over="ignore"):
-            out[rows] = _of_block(layout, state[:2, rows], order, of_rows)
+            cumulants, total = _cumulants(layout, state[:2, rows], order), 0.0
+            for k, (prior, units) in enumerate(zip(layout.priors, layout.bounds, strict=True)):
+                fields = layout.fields(k, cumulants, order)
+                parts = [part[:, units] for part in cumulants]
+                total += _of_units(prior, layout.grouped, parts, fields, of_rows, units)
+            out[rows] = total
 
     n_workers = workers_for(len(starts), 100 * n_rows * n_units, n_threads)
     # Products of groups are BLAS's.
@@ -47,25 +52,21 @@ def log_partition_of_rows(layout, state, order, tilt, n_threads=None):
     return out
 
 
-def _of_block(layout, state, order, tilt):
-    """Log-partitions of some rows."""
-    layers, cumulants = list(zip(layout.priors, layout.bounds, strict=True)), [*state]
-    if order == 3:
-        cumulants.append(np.empty_like(state[0]))
-        for prior, units in layers:
-            cumulants[2][:, units] = prior.third_cumulant(state[0][:, units])[0]
-    total = 0.0
-    for k, (prior, units) in enumerate(layers):
-        parts = [part[:, units] for part in cumulants]
-        total = total + _of_units(prior, parts, layout.fields(k, cumulants, order), tilt, units)
-    return total
+def _cumulants(layout, state, order):
+    """Means and variances of all units, and at order 3 their third cumulants."""
+    if order < 3:
+        return [*state]
+    third = np.empty_like(state[0])
+    for prior, units in zip(layout.priors, layout.bounds, strict=True):
+        third[:, units] = prior.third_cumulant(state[0][:, units])[0]
+    return [*state, third]
 
 
-def _of_units(prior, cumulants, fields, tilt, units):
+def _of_units(prior, grouped, cumulants, fields, tilt, units):
     """Sum log-partitions of some units and half of their pair terms; b and a are overwritten."""
     (m, v, *k), (f, b, a, *cubic) = cumulants, fields
     total = _sum(a, v) / 4 - _sum(m, b) / 2
-    if has_groups(prior):
+    if grouped and has_groups(prior):
         of_groups = np.where(_in_group(prior), (m * (f + a - b) - a * v) / 4, 0)
         total += of_groups.sum(1, dtype=np.float64)
     for third, product in zip(k, cubic, strict=True):

@@ -29,7 +29,13 @@ from fastmf.inference.mean_field._rows import record_from, result, start_and_til
 from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.inference.mean_field.mixture import mixture
-from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
+from fastmf.kernels.mean_field.arguments import (
+    EARLY_RESIDUAL,
+    LATE_RESIDUAL,
+    Sweep,
+    TapSettings,
+    Tilt,
+)
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.models._couplings import finite_machine
@@ -195,7 +201,7 @@ def solve(model, layout, state, tilt, options, *, half_sweep_done=False):
         adaptive=options.damping is None,
         tol=options.tol,
         max_iter=options.max_iter,
-        **layout.addresses(),
+        **layout.addresses,
         early_residual=EARLY_RESIDUAL if options.acceleration else 0.0,
         late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
@@ -228,7 +234,7 @@ def _solve_dense(layout, record, tilt, settings, n_workers):
         parts = [p.reshape(n_workers, *shape) for p, shape in zip(parts, shapes, strict=True)]
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
-        arguments = layout.sweep, settings, tilt, workers, queue, record
+        arguments = Sweep(layout.layers, layout.blocks), settings, tilt, workers, queue, record
         in_parallel(solve_rows, arguments, n_workers)
 
 
