@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from fastmf._common.arguments import file_path
+from fastmf._threads.workers import computed_once
 from fastmf.models._archive import UnknownPrior, reading, shown
 from fastmf.models._couplings import sparse_from_arrays, sparse_to_arrays
 from fastmf.models._summary import model_html
@@ -226,6 +227,12 @@ class Model:
     def rebuilt(self, **parameters):
         """A model of the same kind with these parameters."""
         return type(self)(**parameters)
+
+    @computed_once
+    def uncoupled_moments(self):
+        """Means and variances of the units without couplings, by layer."""
+        zero = self.dtype.type(0)
+        return [prior.moments(zero, zero) for prior in self.layers]
 
     def _repr_html_(self):
         """HTML for notebooks: a table of the parameters."""

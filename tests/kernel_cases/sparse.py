@@ -4,8 +4,7 @@ import numpy as np
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.inference.mean_field._sparse_layout import SparseLayout
-from fastmf.inference.mean_field._sparse_sweeps import rows_and_memory
+from fastmf.inference.mean_field._sparse_layout import SparseLayout, rows_and_memory
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import INFINITE, STEP_DOT, ActiveRows
 from kernel_cases.case import Case, chosen, with_options

@@ -15,15 +15,10 @@ from fastmf.inference.bp.graphs.propagation import tree_reweighted
 from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
+from fastmf.inference.mean_field._layouts import layout_of_checks
 from fastmf.inference.mean_field._no_hidden import of_visible
 from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field.naive_bound import (
-    layout_of_checks,
-    naive_bound,
-    naive_solutions,
-    random_starts,
-    sides_of,
-)
+from fastmf.inference.mean_field.lower_bound import bounded_products, random_starts, sides_of
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
@@ -155,14 +150,14 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
             if of_row is None:
                 rows.append(_certified(constant, 0.0, 0.0, 0.0, 0.0))
                 continue
-            layout, sides = layout_of_checks(of_row), sides_of(of_row)
+            sides = sides_of(of_row)
         units = _graph_of(sides, row)
         if model is not whole:
             below = forbidden_bound(sides.couplings, sides.priors[0], row, n_starts, rng)
         else:
             starts = random_starts(of_row, n_starts, rng)
             starts = np.vstack([starts, _likely_start(units, *starts.shape[1:], starts.dtype)])
-            below = _below(of_row, layout, sides, starts, row)
+            below = _below(of_row, starts, row)
         rows.append(_certified(constant, *below, _above(units, max_iter)))
     columns = rows[0] if n_rows is None else np.transpose(rows)
     return LogPartitionBounds(*columns)
@@ -191,18 +186,11 @@ def _certified(constant, lower, estimate, size, upper):
     return lower, upper, min(max(constant + estimate, lower), upper)
 
 
-def _below(model, layout, sides, starts, row):
+def _below(model, starts, row):
     """Largest variational bound, its estimate from all solutions, and the size of its terms."""
-    tilt, values = Tilt(*row[:3]), row[3]
-    found = naive_solutions(tap, model, layout, starts, tilt, values)
-    b = layout.join(
-        found.b if isinstance(found.b, tuple) else (found.b,), np.zeros((len(starts), row[0].size))
-    )
-    # A product of untilted units, too: its bound is finite.
-    b = np.vstack([np.where(np.isfinite(b), b, 0), row[0]])
-    bounds, sizes = naive_bound(sides, b, tilt, values)
+    solved, _, bounds, sizes = bounded_products(tap, model, starts, Tilt(*row[:3]), row[3])
     best = bounds.argmax()
-    rows, _ = distinct(replace(found, log_partition=bounds[:-1]))
+    rows, _ = distinct(replace(solved, log_partition=bounds[:-1]))
     estimate = np.logaddexp.reduce(bounds[:-1][rows])
     return bounds[best], estimate, sizes[best]
 

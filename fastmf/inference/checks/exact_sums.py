@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference.mean_field.discrete_units import is_discrete, widths
-from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
+from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import has_forbidden
 from fastmf.models._elimination import Tables

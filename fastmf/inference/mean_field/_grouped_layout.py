@@ -192,7 +192,7 @@ class GroupedLayout(Layout):
 
     def refill(self, model):
         """Make it the layout of another model that fits."""
-        self.priors, self.uncoupled = model.layers, None
+        self.priors = model.layers
         self.fill(model)
 
     def fill(self, model):

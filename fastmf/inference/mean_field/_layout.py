@@ -58,8 +58,6 @@ class Layout:
     grouped = sparse = False
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
-    # Moments of the uncoupled units, by layer, once they are known.
-    uncoupled = None
     # The kernel that updates a block.
     update_block = staticmethod(update_block)
 
@@ -68,7 +66,6 @@ class Layout:
             self._layered(model, order, schedule)
         else:
             self._fully_visible(model, order, schedule)
-        self.priors = model.layers
         n_panels = int((self.blocks[:, 2] - self.blocks[:, 1]).max())
         self.max_columns = n_panels * panel_width(model.dtype)
         layers = self.layers.of_model
@@ -111,7 +108,6 @@ class Layout:
     def refill(self, model):
         """Make it the layout of another model that fits, in the same memory."""
         self.fill(model)
-        self.priors, self.uncoupled = model.layers, None
         layers = zip(self.layers.of_model, model.layers, strict=True)
         self.layers = Layers([la._replace(prior=precomputed(prior)) for la, prior in layers])
 

@@ -41,7 +41,15 @@ def layout_of(model, order, schedule):
         else:
             layout = _kind_of(model)(model, order, schedule)
         _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
+    if not layout.sparse:  # whose units are in another order
+        layout.priors = model.layers
     return layout
+
+
+def layout_of_checks(model):
+    """A layout whose units are in the order of `model.bipartite()`, or of a fully visible model."""
+    schedule = "sequential" if issparse(getattr(model, "couplings", None)) else "blocked"
+    return layout_of(model, 1, schedule)
 
 
 def _kind_of(model):

@@ -49,10 +49,10 @@ def start_and_tilt(model, layout, init, field, precision, clamp):
 
     field, precision = arrays("field", field), arrays("precision", precision)
     clamp = arrays("clamp", clamp, missing=True)
-    mean, var = _start(model, layout, init, arrays)
+    mean, var = _start(model, init, arrays)
     for k in range(2, len(sizes)):
         if mean[k] is None:
-            mean[k] = model.layers[k].moments(dtype.type(0), dtype.type(0))[0]
+            mean[k] = model.uncoupled_moments[k][0]
     named = [("init", mean), ("init", var), ("field", field)]
     named += [("precision", precision), ("clamp", clamp)]
     n_rows = check.common_rows([(name, a) for name, parts in named for a in parts])
@@ -92,13 +92,10 @@ def drawn_starts(model, n_rows, rng):
     return draws.astype(dtype)
 
 
-def _start(model, layout, init, arrays):
+def _start(model, init, arrays):
     """Lists of starting means and variances, one entry per layer."""
     if init is None:
-        if layout.uncoupled is None:
-            zero = model.dtype.type(0)
-            layout.uncoupled = [prior.moments(zero, zero) for prior in model.layers]
-        mean, var = zip(*layout.uncoupled, strict=True)
+        mean, var = zip(*model.uncoupled_moments, strict=True)
         return list(mean), [np.where(np.isfinite(v), v, 0) for v in var]
     if isinstance(init, FixedPoint):
         init = (init.mean, init.var)

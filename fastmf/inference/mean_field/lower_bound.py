@@ -1,6 +1,12 @@
 """Certain lower bounds of log-partitions, by which estimates that are too low are found out.
 
-A product of units q_k gives naive mean field's bound L_k <= log Z. The mixture of several such
+A product of units q_i ~ prior_i(x) exp(b_i x - p_i x^2 / 2) with means m has, at any tilts b, the
+variational bound of naive mean field
+
+    L = sum_i [log Z_i(b_i, p_i) - (b_i - f_i) m_i] + sum_(i,j) J_ij m_i m_j  <=  log Z
+
+for external fields f and precisions p, evaluated in double precision. A clamped unit has
+log prior(x) + f x - p x^2 / 2 in the place of its bracket. The mixture of several such
 products with weights pi_k in proportion to exp(L_k) gives
 
     log sum_k exp(L_k) - H(k | x),   H(k | x) <= 2 log(2) sum_{k < l} sqrt(pi_k pi_l) B_kl,
@@ -18,25 +24,24 @@ machine of their two-valued neighbours is bounded instead.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common.arguments import generator
+from fastmf.inference.mean_field._layouts import layout_of_checks
+from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.discrete_units import extreme_starts, is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
-from fastmf.inference.mean_field.naive_bound import (
-    N_BOUND_SWEEPS,
-    layout_of_checks,
-    naive_bound,
-    naive_solutions,
-    sides_of,
-)
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
+from fastmf.models._layered import Layered
 from fastmf.models.exact import states_of
 from fastmf.priors import Bernoulli, Gaussian, Ising
-from fastmf.priors._groups import has_groups
+from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states, two_values
 
+# Sweeps of naive mean field from each start of a bound.
+N_BOUND_SWEEPS = 200
 # Rows of each array of starts that are used, solutions among these, and units at random.
 MAX_GIVEN_STARTS, MAX_SOLVED_STARTS, N_UNCOUPLED_STARTS = 150, 20, 10
 # Units up to which Gaussian ones between them are integrated out: then all of them are coupled.
@@ -53,6 +58,121 @@ MAX_SUMMED_NUMBERS = 2**19
 MAX_LACKING = 0.5
 # Relative error of sums in double precision.
 SUM_ROUNDING = 64 * np.finfo(np.float64).eps
+
+
+class Sides(NamedTuple):
+    """A machine in double precision as one or two sets of units without couplings inside.
+
+    Parameters
+    ----------
+    priors : tuple
+        Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
+        ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
+        themselves.
+    couplings : float64 array of shape (n_first, n_last), or csr_array
+    """
+
+    priors: tuple
+    couplings: np.ndarray
+
+    @property
+    def slices(self):
+        """Where the units of each side are among all units."""
+        n, total = self.couplings.shape[0], sum(self.couplings.shape)
+        return (slice(0, n), slice(n, total))[: len(self.priors)]
+
+
+def sides_of(model):
+    """The `Sides` of an RBM, DBM or BoltzmannMachine."""
+    if isinstance(model, Layered):
+        model = model.bipartite()
+        priors, couplings = model.layers, model.weights
+    else:
+        priors, couplings = (model.prior,), model.couplings
+    priors = tuple(as_dtype(prior, np.float64) for prior in priors)
+    return Sides(priors, couplings.astype(np.float64))
+
+
+def naive_bound(sides, b, tilt, values=None):
+    """Return the bounds of rows of tilts b, -inf if not finite, and sizes of their terms."""
+    b = b.astype(np.float64)
+    means, total, size = [], 0.0, 1.0
+    for prior, units in zip(sides.priors, sides.slices, strict=True):
+        field, precision, clamped = (
+            np.broadcast_to(part[:, units], b[:, units].shape) for part in tilt
+        )
+        x = None
+        if clamped.any():
+            x = np.broadcast_to(values[:, units], clamped.shape).astype(np.float64)
+        tilts = b[:, units], field.astype(np.float64), precision.astype(np.float64)
+        mean, own = terms_of_units(prior, *tilts, clamped, x)
+        means.append(mean)
+        total = total + own.sum(1)
+        size = size + abs(own).sum(1)
+    first, last = means[0], means[-1]
+    products = (first @ sides.couplings) * last / (3 - len(means))
+    with np.errstate(invalid="ignore"):
+        total, size = total + products.sum(1), size + abs(products).sum(1)
+    finite = np.isfinite(total)
+    return np.where(finite, total, -np.inf), np.where(finite, size, 0.0)
+
+
+def terms_of_units(prior, b, field, precision, clamped, values=None):
+    """Means of the units, and the terms of the bound that sum to those of the units.
+
+    With b = field these are the log-partitions of the units.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = prior.moments(b, precision)[0]
+        # One for each group of states.
+        alone = prior.log_partition(b, precision)
+        own = (field - b) * mean
+    if values is not None and clamped.any():
+        sizes = column_sizes(prior)
+        alone = np.where(clamped[:, np.cumsum(sizes) - sizes], 0, alone)
+        x = mean = np.where(clamped, values, mean)
+        own = np.where(clamped, prior.log_prob(x) + field * x - precision * x * x / 2, own)
+    return mean, np.hstack([alone, own])
+
+
+def random_starts(model, n_starts, rng):
+    """Random values of the first layer, and in a last row the means of its uncoupled units."""
+    return np.vstack([drawn_starts(model, n_starts, rng), _means(model)])
+
+
+def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
+    """Solve naive mean field from means of the first or of all layers; tilts are as in a layout."""
+    # Blocks of a dense machine are coupled, colours of a sparse one are not.
+    dense = not isinstance(model, Layered) and not issparse(model.couplings)
+    options = {"schedule": "sequential" if dense else "blocked", "max_iter": max_iter}
+    clamp = np.where(tilt.clamped, values, np.nan)
+    for name, part, used in (
+        ("field", tilt.field, tilt.field.any()),
+        ("precision", tilt.precision, tilt.precision.any()),
+        ("clamp", clamp, tilt.clamped.any()),
+    ):
+        if used:
+            rows = part[0] if len(part) == 1 else part
+            options[name] = layout.split(rows.astype(model.dtype))
+    means = tuple(x.astype(model.dtype) for x in (init if isinstance(init, tuple) else (init,)))
+    starts = means, tuple(np.zeros_like(part) for part in means)
+    if len(means) == 1:  # of the first layer
+        starts = tuple(parts[0] for parts in starts)
+    return solve(model, starts, order=1, log_partition=False, **options)
+
+
+def bounded_products(solve, model, starts, tilt, values, max_iter=1000):
+    """Products of units at solutions of naive mean field, and of untilted units in a last row.
+
+    Returns the solutions, the tilts b of the products in the order of `sides_of`, their bounds, and
+    the sizes of the terms of these.
+    """
+    layout, sides = layout_of_checks(model), sides_of(model)
+    solved = naive_solutions(solve, model, layout, starts, tilt, values, max_iter)
+    b = solved.b if isinstance(solved.b, tuple) else (solved.b,)
+    b = layout.join(b, np.zeros((len(starts), tilt.field.shape[1]))).astype(np.float64)
+    b = np.vstack([np.where(np.isfinite(b), b, 0), tilt.field[:1]])
+    return solved, b, *naive_bound(sides, b, tilt, values)
 
 
 class LowerBound(NamedTuple):
@@ -81,17 +201,13 @@ def lower_bound(model, starts=(), rng=0):
     rng, sides = generator(rng), sides_of(model)
     given = [np.asarray(rows, model.dtype)[:MAX_GIVEN_STARTS] for rows in starts]
     starts = np.vstack([*given, spread_states(model, rng), _means(model)])
-    layout, n = layout_of_checks(model), sum(s.stop - s.start for s in sides.slices)
-    tilt = Tilt(np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, n), bool))
+    n = sum(units.stop - units.start for units in sides.slices)
+    none = np.zeros((1, n))
+    tilt = Tilt(none, none, none.astype(bool))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = naive_solutions(
-            collapsed_tap, model, layout, starts, tilt, np.zeros((1, n)), N_BOUND_SWEEPS
+        _, b, bounds, sizes = bounded_products(
+            collapsed_tap, model, starts, tilt, none, N_BOUND_SWEEPS
         )
-        b = found.b if isinstance(found.b, tuple) else (found.b,)
-        b = layout.join(b, np.zeros((len(starts), n))).astype(np.float64)
-        # A product of untilted units, too: its bound is finite.
-        b = np.vstack([b[np.isfinite(b).all(1)], np.zeros((1, n))])
-        bounds, sizes = naive_bound(sides, b, tilt)
         known = np.isfinite(bounds)
         bounds, b = (bounds - SUM_ROUNDING * sizes)[known], b[known]
         order = np.argsort(-bounds, kind="stable")
@@ -150,8 +266,7 @@ def starts_at(solutions):
 
 def _means(model):
     """Means of the first units, not coupled, as a row."""
-    zero = model.dtype.type(0)
-    return model.layers[0].moments(zero, zero)[0].astype(model.dtype)
+    return model.uncoupled_moments[0][0].astype(model.dtype)
 
 
 def spread_states(model, rng):

@@ -15,9 +15,9 @@ from fastmf.inference.fixed_point import (
     with_check,
     with_solutions,
 )
+from fastmf.inference.mean_field._layouts import layout_of_checks
 from fastmf.inference.mean_field._rows import drawn_starts, start_and_tilt
 from fastmf.inference.mean_field.discrete_units import extreme_starts, has_many_values
-from fastmf.inference.mean_field.naive_bound import layout_of_checks
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.models.boltzmann import check_machine
 

@@ -26,7 +26,7 @@ from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
+from fastmf.inference.mean_field._sparse_layout import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.inference.mean_field.mixture import mixture
 from fastmf.kernels.mean_field.arguments import (
