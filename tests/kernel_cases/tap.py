@@ -78,7 +78,6 @@ def tap_arguments(
         **options,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
-        zero_variance=not layout.grouped,  # the starts are data
         **layout.addresses,
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)

@@ -225,7 +225,6 @@ def _solve_dense(layout, record, tilt, settings, n_workers):
     _, n_rows, n_units = record.state.shape
     settings = settings._replace(
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
-        zero_variance=not (settings.half_sweep_done or layout.grouped or record.state[1].any()),
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
     sizes = [n_workers * math.prod(shape) for shape in shapes]

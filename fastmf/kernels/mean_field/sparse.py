@@ -190,7 +190,7 @@ def _update(layer, graph, active, units, settings, tilt):
         _multiply_columns(graph, order, active, first, n)
         alone = row(alone, (first,), n)
     units = np.int64(0), first, n, np.int64(0)
-    update_units(settings.finish, layer, active, units, order, order > 1, tilt, alone)
+    update_units(settings.finish, layer, active, units, order, tilt, alone)
 
 
 @kernel(mode="merged")

@@ -207,12 +207,10 @@ class Solve(States):
         from_data = run.options.starts == "data"
         # The deeper layers, and the fields of single groups, need the whole of the first sweep.
         half = from_data and run.n_starts <= run.n_batch and not (deep or grouped)
-        zero_variance = from_data and not (half or grouped)
         run.solvers[types.MODEL] = solver_of(
             *(run.layout, order, run.n_starts, run.n_workers),
             max_iter=run.options.n_sweeps,
             half_sweep_done=half,
-            zero_variance=zero_variance,
             tilts_kept=not run.problem.fields_only,
         )
         of_groups = grouped and order == 2
