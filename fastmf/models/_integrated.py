@@ -45,7 +45,7 @@ class IntegratedMachine:
     log_partition : float
         Added to the log-partition of `machine` it is that of the model; inf if the Gaussian units
         have no proper distribution.
-    gaussian, rest, kept : int array
+    gaussian, rest, clamped : int array
         Numbers of the units that are integrated out, of the units of other kinds, and of the
         Gaussian units that are clamped.
     means : array of shape (n_gaussian, n_rest)
@@ -81,7 +81,7 @@ class IntegratedMachine:
         gaussian = np.concatenate([gaussian_units(layer) for layer in self._layers])
         free = gaussian if clamped is None else gaussian & ~clamped
         self.gaussian, self.rest = np.flatnonzero(free), np.flatnonzero(~gaussian)
-        self.kept = np.flatnonzero(gaussian & ~free)
+        self.clamped = np.flatnonzero(gaussian & ~free)
         self.fields = np.concatenate([fields_of(layer) for layer in self._layers])
         self.precisions = np.concatenate([precisions(layer) for layer in self._layers])
         self._weights = bipartite.weights.astype(np.float64)
@@ -136,7 +136,7 @@ class IntegratedMachine:
         """The fully visible machine of the other units; None if there are none."""
         if not len(self.rest):
             return None
-        gone = np.concatenate([self.gaussian, self.kept])
+        gone = np.concatenate([self.gaussian, self.clamped])
         with np.errstate(over="ignore"):
             couplings = self.couplings.astype(self.dtype)
         if not np.isfinite(couplings).all():

@@ -121,8 +121,8 @@ class GroupedLayout(Layout):
     def _groups(self, targets, sources, width):
         """The `Groups` of each layer."""
         n_sources = [len(couplings) for couplings in self.couplings]
-        found = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
-        places, sizes = zip(*found, strict=True)
+        out = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
+        places, sizes = zip(*out, strict=True)
         self.n_own_fields = max(sizes)
         # Where the fields on each layer are among those of one group of another.
         offsets, fields, n_fields = [], [], 0
@@ -136,7 +136,7 @@ class GroupedLayout(Layout):
                 positions.append(n_fields if is_group else -1)
                 n_fields += int(ends[-1]) if is_group else 0
             fields.append(positions)
-        found = []
+        out = []
         for k, (of_layer, positions) in enumerate(zip(targets, fields, strict=True)):
             panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
             # Squared couplings are packed together if the units of the layer are updated from the
@@ -162,8 +162,8 @@ class GroupedLayout(Layout):
             tables = np.array(rows, np.int64), np.array(_sources(columns), np.int64)
             is_group = np.repeat([row[2] for row in of_layer], [row[1] for row in of_layer])
             not_group = (~is_group).astype(self.couplings[0].dtype)
-            found.append(Groups(*tables, not_group, n_fields))
-        return found
+            out.append(Groups(*tables, not_group, n_fields))
+        return out
 
     def _packed(self, couplings, targets):
         """Packed couplings of each target, and their squares."""

@@ -160,18 +160,18 @@ class Layout:
         b += a * mean
         return None, b, a, *higher[1:]
 
-    def join(self, parts, whole):
+    def join(self, parts, joined):
         """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
             if part is not None:
-                whole[:, units] = part
-        return whole
+                joined[:, units] = part
+        return joined
 
-    def split(self, whole):
+    def split(self, joined):
         """The arrays of the layers; of a model with one layer, the array itself."""
         if len(self.bounds) == 1:
-            return whole
-        return tuple(whole[..., units] for units in self.bounds)
+            return joined
+        return tuple(joined[..., units] for units in self.bounds)
 
 
 def _products(states, layer, packed):

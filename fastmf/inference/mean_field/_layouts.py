@@ -33,10 +33,10 @@ def layout_of(model, order, schedule):
             "of more values."
         )
     key = type(model), order, schedule
-    kept, layout = _latest.model and _latest.model(), _latest.layout
-    if _latest.key != key or kept is not model:
+    last, layout = _latest.model and _latest.model(), _latest.layout
+    if _latest.key != key or last is not model:
         _latest.model = None  # in case that what follows fails
-        if kept is None and _latest.key == key and layout.fits(model):
+        if last is None and _latest.key == key and layout.fits(model):
             layout.refill(model)
         else:
             layout = _kind_of(model)(model, order, schedule)

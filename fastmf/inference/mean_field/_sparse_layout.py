@@ -182,16 +182,16 @@ class SparseLayout:
         b += self.graph.alone * a * cumulants[0]
         return field, b, a
 
-    def join(self, parts, whole):
+    def join(self, parts, full):
         """Write the array of the model's units, if not None, into `whole`, (n_rows, n_units)."""
         if parts[0] is not None:
-            whole[...] = parts[0][..., self.units]
-        return whole
+            full[...] = parts[0][..., self.units]
+        return full
 
-    def split(self, whole):
+    def split(self, full):
         """The array of the units in the order of the model."""
-        out = np.empty_like(whole)
-        out[..., self.units] = whole
+        out = np.empty_like(full)
+        out[..., self.units] = full
         return out
 
 
@@ -214,16 +214,16 @@ def members_of(sizes, dtype):
 def whole_tables(couplings, sizes):
     """The couplings with all entries of the tables of coupled columns, zeros included."""
     members = members_of(sizes, couplings.dtype)
-    whole = csr_array(members @ columns_graph(couplings, sizes) @ members.T)
-    whole.sort_indices()
-    if whole.nnz == couplings.nnz:
+    full = csr_array(members @ columns_graph(couplings, sizes) @ members.T)
+    full.sort_indices()
+    if full.nnz == couplings.nnz:
         return couplings
     n = couplings.shape[0]
-    rows, others = (np.repeat(np.arange(n), np.diff(c.indptr)) for c in (whole, couplings))
-    places = np.searchsorted(rows * n + whole.indices, others * n + couplings.indices)
-    whole.data[:] = 0
-    whole.data[places] = couplings.data
-    return whole
+    rows, stored = (np.repeat(np.arange(n), np.diff(c.indptr)) for c in (full, couplings))
+    places = np.searchsorted(rows * n + full.indices, stored * n + couplings.indices)
+    full.data[:] = 0
+    full.data[places] = couplings.data
+    return full
 
 
 def colours_of(graph):
@@ -241,7 +241,7 @@ def with_units(prior, units):
     if is_concatenated(prior):
         ends = np.cumsum([n_units(part) for part in prior.parts])
         pieces = zip(prior.parts, np.split(units, ends[:-1]), ends, strict=True)
-        parts = [with_units(part, here - end + n_units(part)) for part, here, end in pieces]
+        parts = [with_units(part, numbers - end + n_units(part)) for part, numbers, end in pieces]
         return prior._make((tuple(parts),))
     return prior._make(f[units] if np.ndim(f) else f for f in prior)
 
@@ -303,8 +303,8 @@ class _SweptRows:
         # Measures are cleared where a row is stored.
         damped = (before[:, [DAMPING, ACCELERATED, OSCILLATING]] > 0).any(1)
         confirmed = before[:, CONFIRMS] == 1
-        for r, code, refresh, kept in zip(rows, status, damped, confirmed, strict=True):
-            if code == CONFIRMING or (code != RUNNING and not kept):
+        for r, code, refresh, was_confirmed in zip(rows, status, damped, confirmed, strict=True):
+            if code == CONFIRMING or (code != RUNNING and not was_confirmed):
                 self._store(r, refresh and self.slots[r, INFINITE] == 0)
         self._move_on(rows[status == RUNNING])
         return status
@@ -344,8 +344,8 @@ def solve_sparse(layout, record, tilt, settings, n_threads):
     while len(active):
         status = rows.sweep(active)
         ended = (status != RUNNING) & (status != CONFIRMING)
-        here, slots = active[ended], rows.slots[active[ended]]
-        record.status[here], record.n_iter[here] = status[ended], slots[:, SWEEP]
-        record.residual[here] = np.maximum(slots[:, RESIDUAL], slots[:, VAR_RESIDUAL])
+        numbers, slots = active[ended], rows.slots[active[ended]]
+        record.status[numbers], record.n_iter[numbers] = status[ended], slots[:, SWEEP]
+        record.residual[numbers] = np.maximum(slots[:, RESIDUAL], slots[:, VAR_RESIDUAL])
         active = active[~ended]
     return rows.n_workers

@@ -103,7 +103,7 @@ def _solve_alike(model, rows, tilt, options, variances, record, values):
     x, rest = integrated.gaussian, integrated.rest
     fields, alone, constants = _fields_of_rest(integrated, start[0], field, precision)
     state = np.zeros((4, *start[0].shape))
-    state[0], state[2] = start[0], _fields_of_kept(integrated, start[0])
+    state[0], state[2] = start[0], _fields_of_clamped(integrated, start[0])
     if len(rest):
         machine = integrated.machine
         tilt = [
@@ -132,25 +132,25 @@ def _solve_alike(model, rows, tilt, options, variances, record, values):
     record.state[:, rows], values[rows] = state, constants
 
 
-def _fields_of_kept(integrated, mean):
+def _fields_of_clamped(integrated, mean):
     """Fields of the clamped Gaussian units on all units."""
-    kept = integrated.kept
-    return mean[:, kept] @ integrated.between(kept, np.arange(mean.shape[1]))
+    fixed = integrated.clamped
+    return mean[:, fixed] @ integrated.between(fixed, np.arange(mean.shape[1]))
 
 
 def _fields_of_rest(integrated, mean, field, precision):
     """Return fields of all units, means of the Gaussian ones alone, and their log-partitions."""
-    x, rest, kept = integrated.gaussian, integrated.rest, integrated.kept
-    of_kept = _fields_of_kept(integrated, mean)
-    fields = field + of_kept
+    x, rest, fixed = integrated.gaussian, integrated.rest, integrated.clamped
+    of_clamped = _fields_of_clamped(integrated, mean)
+    fields = field + of_clamped
     fields[:, x] += integrated.fields[x]
     alone = integrated.times_covariance(fields[:, x])
     log_partition = np.einsum("ij,ij->i", alone, fields[:, x]) / 2
     log_partition -= integrated.half_log_determinant
-    if len(kept):
-        y = mean[:, kept]
-        linear = integrated.fields[kept] + field[:, kept] + of_kept[:, kept] / 2
-        square = (integrated.precisions[kept] + precision[:, kept]) * y / 2
+    if len(fixed):
+        y = mean[:, fixed]
+        linear = integrated.fields[fixed] + field[:, fixed] + of_clamped[:, fixed] / 2
+        square = (integrated.precisions[fixed] + precision[:, fixed]) * y / 2
         log_partition += ((linear - square) * y).sum(1)
     fields[:, rest] += fields[:, x] @ integrated.means
     return fields, alone, log_partition

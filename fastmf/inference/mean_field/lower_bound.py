@@ -105,10 +105,10 @@ def naive_bound(sides, b, tilt, values=None):
         if clamped.any():
             x = np.broadcast_to(values[:, units], clamped.shape).astype(np.float64)
         tilts = b[:, units], field.astype(np.float64), precision.astype(np.float64)
-        mean, own = terms_of_units(prior, *tilts, clamped, x)
+        mean, of_units = terms_of_units(prior, *tilts, clamped, x)
         means.append(mean)
-        total = total + own.sum(1)
-        size = size + abs(own).sum(1)
+        total = total + of_units.sum(1)
+        size = size + abs(of_units).sum(1)
     first, last = means[0], means[-1]
     products = (first @ sides.couplings) * last / (3 - len(means))
     with np.errstate(invalid="ignore"):
@@ -126,13 +126,15 @@ def terms_of_units(prior, b, field, precision, clamped, values=None):
         mean = prior.moments(b, precision)[0]
         # One for each group of states.
         alone = prior.log_partition(b, precision)
-        own = (field - b) * mean
+        of_units = (field - b) * mean
     if values is not None and clamped.any():
         sizes = column_sizes(prior)
         alone = np.where(clamped[:, np.cumsum(sizes) - sizes], 0, alone)
         x = mean = np.where(clamped, values, mean)
-        own = np.where(clamped, prior.log_prob(x) + field * x - precision * x * x / 2, own)
-    return mean, np.hstack([alone, own])
+        of_units = np.where(
+            clamped, prior.log_prob(x) + field * x - precision * x * x / 2, of_units
+        )
+    return mean, np.hstack([alone, of_units])
 
 
 def random_starts(model, n_starts, rng):
@@ -208,8 +210,8 @@ def lower_bound(model, starts=(), rng=0):
         _, b, bounds, sizes = bounded_products(
             collapsed_tap, model, starts, tilt, none, N_BOUND_SWEEPS
         )
-        known = np.isfinite(bounds)
-        bounds, b = (bounds - SUM_ROUNDING * sizes)[known], b[known]
+        finite = np.isfinite(bounds)
+        bounds, b = (bounds - SUM_ROUNDING * sizes)[finite], b[finite]
         order = np.argsort(-bounds, kind="stable")
         bounds, b = bounds[order], b[order]
         first = _components(b, bounds)
@@ -330,10 +332,10 @@ def log_overlaps(sides, b):
     """Bound log sum_x sqrt(q_k q_l) of products of units from above, (n_solutions, n_solutions)."""
     out, zero = np.zeros((len(b), len(b))), np.float64(0)
     for prior, units in zip(sides.priors, sides.slices, strict=True):
-        own = prior.log_partition(b[:, units], zero)
+        of_units = prior.log_partition(b[:, units], zero)
         for k in range(len(b) - 1):
             middle = prior.log_partition((b[k, units] + b[k + 1 :, units]) / 2, zero)
-            ends = (own[k] + own[k + 1 :]) / 2
+            ends = (of_units[k] + of_units[k + 1 :]) / 2
             sizes = (abs(middle) + abs(ends)).sum(1)
             out[k, k + 1 :] += (middle - ends).sum(1) + SUM_ROUNDING * sizes
     return np.minimum(np.where(np.isnan(out), 0, out + out.T), 0)
@@ -365,12 +367,12 @@ def _distinct_states(x):
 
 def log_sum_of_weights(sides, k, x):
     """Log of the sum of the weights of distinct states of a side, the other one summed."""
-    own = sides.priors[k].log_prob(x)
+    of_units = sides.priors[k].log_prob(x)
     fields = x @ (sides.couplings.T if k else sides.couplings)
     if len(sides.priors) == 1:
-        others = fields * x / 2
+        of_others = fields * x / 2
     else:
-        others = sides.priors[1 - k].log_partition(fields, np.float64(0))
-    total, size = own.sum(1) + others.sum(1), abs(own).sum(1) + abs(others).sum(1)
+        of_others = sides.priors[1 - k].log_partition(fields, np.float64(0))
+    total, size = of_units.sum(1) + of_others.sum(1), abs(of_units).sum(1) + abs(of_others).sum(1)
     total = (total - SUM_ROUNDING * size)[np.isfinite(total)]
     return np.logaddexp.reduce(total) if len(total) else -np.inf

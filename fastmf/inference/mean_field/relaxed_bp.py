@@ -97,8 +97,8 @@ def relaxed_bp(
     >>> import numpy as np, fastmf as mf
     >>> rng = np.random.default_rng(0)
     >>> model = mf.RBM(rng.normal(size=(8, 5)) / 4, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
-    >>> found, exact = mf.relaxed_bp(model), mf.exact(model)
-    >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
+    >>> result, exact = mf.relaxed_bp(model), mf.exact(model)
+    >>> bool(result.converged), bool(abs(result.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
     check_machine(model)
@@ -135,9 +135,9 @@ def relaxed_bp(
     in_parallel(solve_rows, arguments, n_workers)
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
-    found = result(layout, record, log_partition, single=n_rows is None)
+    answer = result(layout, record, log_partition, single=n_rows is None)
     mixed = partial(mixture, relaxed_bp)
-    return with_check(found, Question(model, tilt, init is None, mixed))
+    return with_check(answer, Question(model, tilt, init is None, mixed))
 
 
 def _layer_views(model):

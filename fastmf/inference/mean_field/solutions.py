@@ -41,10 +41,10 @@ class Solutions(NamedTuple):
     >>> import numpy as np, fastmf as mf
     >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
     >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
-    >>> found = mf.evaluation.solutions(ferromagnet, starts)
-    >>> abs(found.visible.mean(1)).round(2), found.weights.round(2)
+    >>> solutions = mf.evaluation.solutions(ferromagnet, starts)
+    >>> abs(solutions.visible.mean(1)).round(2), solutions.weights.round(2)
     (array([0.99, 0.99]), array([0.5, 0.5]))
-    >>> found
+    >>> solutions
     Solutions(2 distinct ones from 20 starts, 2 converged, log-partitions 73.6422 to 73.6422)
     """
 
@@ -174,12 +174,12 @@ def phases(model, reached, order=2, merge_tol=1e-2):
     return rows, log_weights
 
 
-def _barriers(model, reached, here, there, order):
+def _barriers(model, reached, first, last, order):
     """Decrease of the log-partition, in nats, on the lines from some solutions to others."""
     values = []
     for t in (np.float64(0), *LINE_FRACTIONS):
         tilts = (
-            [(1 - t) * part[here] + t * part[there] for part in parts]
+            [(1 - t) * part[first] + t * part[last] for part in parts]
             for parts in (reached.b, reached.a)
         )
         values.append(_log_partition_at(model, *tilts, order))
