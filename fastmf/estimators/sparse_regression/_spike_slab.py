@@ -6,7 +6,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, iteration, one_of, positive, real_array
+from fastmf._common.arguments import count, one_of, positive, real_array
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
@@ -43,6 +43,9 @@ from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
+# Fixed points of the search for hyper-parameters, after the first, and tolerance and iterations of
+# the last one.
+MAX_FIXED_POINTS, FINAL_TOL, MAX_ITER = 50, 1e-6, 1000
 # Smallest prior log-odds of a feature.
 MIN_LOG_ODDS = -30.0
 
@@ -231,7 +234,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
     def _searched(self, task, start, fixed, options):
         """The task, where its search ended, and the task with its full blocks cut, or None."""
-        options = options | {"max_iter": self.max_evidence_iter}
+        options = options | {"max_iter": MAX_FIXED_POINTS}
         best, nearby = maximise_evidence(task, start, fixed, **options)
         task = task if nearby is None else with_blocks_of(task, nearby)
         results = self._final(with_joins(task, MAX_JOINS), best, nearby)
@@ -252,9 +255,8 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
     def _options(self, part, best):
         """Options of the solver at the end."""
-        tol = min(self.tol, search_tolerance(part.X, best.noise_variance))
-        options = {"damping": self.damping, "max_iter": self.max_iter, "n_threads": self.n_threads}
-        return options | {"tol": tol}
+        tol = min(FINAL_TOL, search_tolerance(part.X, best.noise_variance))
+        return {"tol": tol, "max_iter": MAX_ITER, "n_threads": self.n_threads}
 
     def _with_shared_effects(self, task, best, results):
         """The task and its fixed points, two blocks joined that share an effect, if of use."""
@@ -323,8 +325,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
         one_of("parameter_prior", self.parameter_prior, ("weak", None))
-        count("max_evidence_iter", self.max_evidence_iter)
-        iteration(self.damping, self.tol, self.max_iter, self.n_threads)
+        count("n_threads", self.n_threads, optional=True)
 
     def _check_inclusions(self):
         """Raise unless there is a prior inclusion probability of each feature."""

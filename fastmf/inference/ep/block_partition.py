@@ -38,15 +38,12 @@ class FoundBlocks(NamedTuple):
     labels : int array of shape (n_features,)
     max_joins : int
         How often two of them may be joined: 0 for those that were cut.
-    deepens : bool
-        Whether patterns include more features where they need to.
     lead : ExpectationPropagation, optional
         Result with single sites by which they were found, from which a solve without `init` starts.
     """
 
     labels: np.ndarray
     max_joins: int
-    deepens: bool = True
     lead: object = None
 
 

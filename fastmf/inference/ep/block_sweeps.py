@@ -19,13 +19,13 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 MAX_REJECTED, MAX_BARREN_ITERATIONS = 12, 16
 
 
-def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIONS, deepens=True):
+def block_sweeps(problem, state, damping, trace, *, patience=MAX_BARREN_ITERATIONS):
     """Update all sites at once until Gaussian and tilted units agree."""
     sweeps, n_done = _Sweeps(problem, damping, patience), 0
     while True:
         end = sweeps.run(state, trace, n_done)
         state, n_done = end[0], len(trace.residuals)
-        deeper = sweeps.problem.deepened(state.tilted) if deepens else None
+        deeper = sweeps.problem.deepened(state.tilted)
         # Where there is no progress larger patterns do not help, if blocks can be joined.
         if deeper is None or (end[1] != CONVERGED and patience < MAX_BARREN_ITERATIONS):
             return end

@@ -137,8 +137,7 @@ def expectation_propagation(
         if init is None and bound == -np.inf:
             lead = blocks.lead if isinstance(blocks, FoundBlocks) else leads.result
             init = None if lead is None else lead.sites
-        deepens = blocks.deepens if isinstance(blocks, FoundBlocks) else True
-        settings = damping, bool(history), deepens
+        settings = damping, bool(history)
         options = bound, *options
         if isinstance(blocks, str):
             result = _with_cut_blocks(model, members, init, settings, options)
@@ -228,13 +227,13 @@ def _with_cut_blocks(model, members, init, settings, options):
 
 def _with_blocks(model, members, n_joins, init, settings, options):
     """The result with blocks, which may be joined where the parallel schedule does not converge."""
-    damping, history, deepens = settings
+    damping, history = settings
     n_joins = n_joins if options[0] == -np.inf else 0
     with one_blas_thread(order_of(model)):
         while True:
             trace = EPTrace(history)
             patience = JOIN_PATIENCE if n_joins else MAX_BARREN_ITERATIONS
-            given = damping, patience, deepens
+            given = damping, patience
             found = solve_with_blocks(model, members, init, given, options, trace)
             if found.converged or not n_joins:
                 break
