@@ -1,7 +1,7 @@
 """Expectation propagation with sites of blocks: schedules, and the result.
 
-Parallel steps with adaptive damping, as for single sites. A block of all units needs no steps: its
-cavity is the likelihood, whatever its site.
+The parallel schedule is that of single sites; patterns that turn out to be too small grow. A block
+of all units needs no steps: its cavity is the likelihood, whatever its site.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from fastmf.inference.ep.block_sites import (
     most_included,
     tilt,
 )
-from fastmf.inference.ep.block_sweeps import block_sweeps
+from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import log_normalisers, total
 from fastmf.inference.gaussian.blocks import blocks_of_members
@@ -30,9 +30,8 @@ SPARE_SHARE = MAX_SHARE / 5
 MAX_FIRST_PRECISION = 1e6
 
 
-def solve_with_blocks(model, members, init, settings, options, trace):
+def solve_with_blocks(model, members, init, damping, options, trace):
     """The result of expectation propagation with these blocks."""
-    damping, patience = settings
     blocks = blocks_of_members(members, model.n_units)
     problem = block_problem(model, blocks, options, _included_before(blocks, init))
     start = None if init is None else _sites_from(problem, init)
@@ -50,8 +49,13 @@ def solve_with_blocks(model, members, init, settings, options, trace):
             "the model has no proper Gaussian side: make values of X and y smaller, or "
             "noise_variance larger if it is small beside them."
         )
-    end = block_sweeps(problem, state, damping, trace, patience=patience)
-    return _result(model, end[0].problem, end, trace)
+    while True:
+        state, outcome, _ = parallel_sweeps(problem, state, damping, trace, BARREN_SWEEPS)
+        deeper = problem.deepened(state.tilted) if outcome == CONVERGED else None
+        new = None if deeper is None else deeper.retilted(state)
+        if new is None:
+            return _result(model, problem, (state, outcome), trace)
+        problem, state = deeper, new
 
 
 def _state_of_one_block(model, problem):

@@ -34,7 +34,7 @@ from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 # Logarithms of variances that extrapolation may reach.
 LOG_VARIANCES = -700, 700
 # The energy may rise by this part of it through rounding, and through an inexact inner solution.
-ROUNDING, INEXACT = 1e-12, 1e-9
+RELATIVE_ROUNDING, INNER_ERROR = 1e-12, 1e-9
 
 
 class OuterPoint(NamedTuple):
@@ -89,7 +89,7 @@ def _next(problem, point, residual, extrapolation):
     mean, log_var = extrapolation(1.0).reshape(2, -1)
     tol = max(0.1 * problem.tol, min(1e-3, 0.1 * residual))
     extrapolated = np.stack([mean, np.exp(np.clip(log_var, *LOG_VARIANCES))])
-    for moments, tolerance in ((extrapolated, ROUNDING), (point.target, INEXACT)):
+    for moments, tolerance in ((extrapolated, RELATIVE_ROUNDING), (point.target, INNER_ERROR)):
         starts = point.inner.site, natural(moments) - point.inner.cavity
         new = _outer_point(problem, moments, starts, tol)
         if new is not None and new.energy <= point.energy + tolerance * (abs(point.energy) + 1):

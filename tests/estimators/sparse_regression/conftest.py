@@ -15,4 +15,4 @@ def fine(monkeypatch):
 @pytest.fixture
 def one_iteration(monkeypatch):
     """Stop the last fixed point after one iteration."""
-    monkeypatch.setattr(_spike_slab, "MAX_ITER", 1)
+    monkeypatch.setattr(_spike_slab, "FINAL_ITERATIONS", 1)

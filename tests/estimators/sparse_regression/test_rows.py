@@ -91,7 +91,7 @@ def test_standardised_moments_of_rows():
 @pytest.mark.parametrize("shape", [(8000, 200), (240, 5000)])
 def test_memory_is_that_of_bytes(shape, monkeypatch):
     """Twelve iterations take as much memory as the 81 until the second shape converges."""
-    monkeypatch.setattr("fastmf.estimators.sparse_regression._spike_slab.MAX_ITER", 12)
+    monkeypatch.setattr("fastmf.estimators.sparse_regression._spike_slab.FINAL_ITERATIONS", 12)
     monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 50_000)
     X, y = genotypes(*shape)
     y = X[:, 2] - X[:, 7] + 0.2 * np.random.default_rng(0).normal(size=len(X))
