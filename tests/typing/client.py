@@ -127,7 +127,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None], standardize=False).fit(X, y=Y)
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))
-    table = mf.FullyVisibleBoltzmannMachine(penalty="firth", existence_seconds=5.0).fit(X)
+    table = mf.FullyVisibleBoltzmannMachine(penalty="firth", max_iter=50).fit(X)
     cases = mf.FullyVisibleBoltzmannMachine(graph=[(0, 1)], missing="available").fit(X)
     print(cases.n_available_.sum())
     print(mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=0.5, verbose=True).fit(X).path_)
