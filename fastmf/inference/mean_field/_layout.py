@@ -1,10 +1,8 @@
 """The layout of a model for kernels: packed layers, order of updates, one array of all units."""
 
-from functools import cached_property
-
 import numpy as np
 
-from fastmf._threads.workers import in_parallel
+from fastmf._threads.workers import computed_once, in_parallel
 from fastmf.kernels.linear.product import (
     TILE_ROWS,
     empty_panels,
@@ -132,7 +130,7 @@ class Layout:
         ]
         return np.array(copies, np.int64)
 
-    @cached_property
+    @computed_once
     def addresses(self):
         """Addresses of the compiled update of a block, for `TapSettings`."""
         dtype = self.layers.of_model[0].couplings.dtype
