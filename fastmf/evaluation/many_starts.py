@@ -10,6 +10,7 @@ from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.relaxed_bp import relaxed_bp
 from fastmf.inference.mean_field.solutions import distinct_solutions
+from fastmf.models.boltzmann import check_machine
 
 # Starts between two signs of progress, and options that may have a row for each start.
 _FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
@@ -54,6 +55,7 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False
     >>> len(found.free_energy), np.sort(found.counts)  # up and down
     (2, array([ 5, 15]))
     """
+    check_machine(model)
     solve, rng = SOLVERS[one_of("solver", solver, tuple(SOLVERS))], options.pop("rng", 0)
     if isinstance(starts, int | np.integer) and not isinstance(starts, bool):
         starts = drawn_starts(model, count("starts", starts), rng)

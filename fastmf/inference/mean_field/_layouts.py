@@ -8,6 +8,7 @@ from scipy.sparse import issparse
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant
 
@@ -32,6 +33,7 @@ def layout_of(model, order, schedule):
             "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
             "of more values."
         )
+    check_machine(model)
     key = type(model), order, schedule
     last, layout = _latest.model and _latest.model(), _latest.layout
     if _latest.key != key or last is not model:
