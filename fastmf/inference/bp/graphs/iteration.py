@@ -8,7 +8,7 @@ from fastmf._outcomes import CONFIRMING, CONVERGED, CYCLING, INFEASIBLE, RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp import convergence
 from fastmf.kernels.bp.arguments import MAX_DAMPING
-from fastmf.kernels.bp.graph_arguments import GRAPH_BLOCK_UNITS, GraphState
+from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
 from fastmf.kernels.bp.graph_schedules import graph_sweep
 
 
@@ -17,7 +17,6 @@ class SweepSettings(NamedTuple):
 
     Parameters
     ----------
-    schedule : {"parallel", "sequential"}
     exact : bool
         Whether two sweeps are exact: those of a forest.
     tol, rounding_error : float
@@ -34,7 +33,6 @@ class SweepSettings(NamedTuple):
     n_threads : int or None
     """
 
-    schedule: str
     exact: bool
     tol: float
     rounding_error: float
@@ -101,79 +99,60 @@ class Sweeps:
 
     def __init__(self, send, problem, messages, n_beliefs, max_states, settings):
         self.send, self.problem, self.settings = send, problem, settings
-        n_rows, n_units = len(messages), len(problem.starts) - 1
-        self.n_slots = len(problem.edges)
-        by_blocks = settings.schedule == "parallel"
-        self.n_blocks = -(-n_units // GRAPH_BLOCK_UNITS) if by_blocks else 1
+        n_rows = len(messages)
         self.n_workers = self._workers(n_rows)
         self.state = GraphState(
-            old=messages,
-            new=messages,
+            messages=messages,
             beliefs=np.ones((n_rows, n_beliefs)),
             damping=np.zeros(n_rows),
-            residual=np.zeros((n_rows, 1)),
-            one_way=settings.exact,
+            residual=np.zeros(n_rows),
+            receivers=FOLLOWING if settings.exact else ALL,
             scratch=np.zeros((max(self.n_workers, 1), 3, max_states)),
         )
 
     def _workers(self, n_rows):
-        n_tasks, work = n_rows * self.n_blocks, n_rows * self.n_slots * 10
-        return workers_for(max(n_tasks, 1), work, self.settings.n_threads)
+        work = n_rows * len(self.problem.edges) * 10
+        return workers_for(max(n_rows, 1), work, self.settings.n_threads)
 
     def sweep(self, state, rows, step):
         """One sweep of some rows; returns the largest change of each."""
         arguments = self.send, self.problem, state, rows, step, np.zeros(2, np.int64)
         n_workers = min(self._workers(len(rows)), self.n_workers)
         in_parallel(graph_sweep, arguments, n_workers)
-        return state.residual[rows].max(1, initial=0.0)
+        return state.residual[rows]
 
     def run(self, after=None):
-        """Sweep until all rows have ended; returns the `SweepRecord`."""
-        state, settings, n_rows = self.state, self.settings, len(self.state.old)
-        record, rows = SweepRecord.of_rows(n_rows, settings), np.arange(n_rows)
-        # From the last unit to the first and back: exact for the components that are trees.
-        for step in (-1, 1)[: 2 if settings.exact else settings.max_iter]:
-            change = self.sweep(state, rows, step)
-            if settings.exact:
-                record.n_iter[:] += 1
-            else:
-                record.assess(rows, change, np.zeros(len(rows)), settings)
-            record.status[rows[change == np.inf]] = INFEASIBLE
-            rows = np.flatnonzero(record.status <= RUNNING)
+        """Sweep until all rows have ended; returns the `SweepRecord`.
+
+        Sweeps go from the last unit to the first and back: two are exact for trees.
+        """
+        state, settings = self.state, self.settings
+        record = SweepRecord.of_rows(len(state.messages), settings)
+        rows = np.arange(len(state.messages))
         if settings.exact:
+            for step in (-1, 1):
+                change = self.sweep(state, rows, step)
+                record.status[rows[change == np.inf]] = INFEASIBLE
+                record.n_iter[:] += 1
+                rows = np.flatnonzero(record.status == RUNNING)
             record.residual[:] = 0
-            record.status[record.status == RUNNING] = CONVERGED
-            if after is not None:
-                after(state, 0)
-            return record
-        if len(rows) and settings.schedule == "parallel":
-            state = state._replace(new=state.old.copy(), residual=np.zeros((n_rows, self.n_blocks)))
+            record.status[rows] = CONVERGED
         step, n_done = -1, 0
-        while len(rows):
+        while not settings.exact and len(rows):
             damping = np.where(record.status[rows] == CONFIRMING, 0.0, record.damping[rows])
-            state.damping[rows] = damping
+            # The first two sweeps are undamped, so that components that are trees are exact.
+            state.damping[rows] = damping if n_done > 1 else 0.0
             change = self.sweep(state, rows, step)
+            record.assess(rows, change, state.damping[rows], settings)
             n_done += 1
-            if after is not None:
-                after(state, n_done)
-            record.assess(rows, change, damping, settings)
-            if state.old is not state.new:
-                state = state._replace(old=state.new, new=state.old)
-                ended = rows[record.status[rows] > RUNNING]
-                state.new[ended] = state.old[ended]
+            if after is not None and n_done > 2:
+                after(state, n_done - 2)
             step = -step
             rows = np.flatnonzero(record.status <= RUNNING)
-        self._set_beliefs()
+        if not settings.exact:
+            # Beliefs of the last messages.
+            unchanged = state._replace(receivers=NO_RECEIVERS)
+            self.sweep(unchanged, np.arange(len(state.messages)), 1)
         if after is not None:
-            after(self.state, 0)
+            after(state, 0)
         return record
-
-    def _set_beliefs(self):
-        """Beliefs of the messages of all rows, without a change of these."""
-        n_rows = len(self.state.old)
-        state = self.state._replace(
-            new=np.empty_like(self.state.old),
-            residual=np.zeros((n_rows, self.n_blocks)),
-            damping=np.zeros(n_rows),
-        )
-        self.sweep(state, np.arange(n_rows), 1)

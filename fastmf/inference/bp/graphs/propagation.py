@@ -14,12 +14,16 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._cycles import mark_cycles
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS
-from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs
-from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
+from fastmf.inference.bp.graphs.solutions import (
+    Solved,
+    joined,
+    messages_at,
+    propagate_from_starts,
+)
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
 from fastmf.inference.bp.graphs.tree_bound import tree_bound
 from fastmf.inference.bp.graphs.trees import random_trees
@@ -43,48 +47,34 @@ N_DECODED = 32
 
 
 @one_blas_thread()
-def propagate_on_graph(options, model, field, clamp, init):
+def propagate_on_graph(options, model, field, clamp, init=None):
     """The `GraphBeliefs` of a `BoltzmannMachine`."""
-    _refuse(options)
-    units = GraphUnits(model, field, clamp)
-    if options.algorithm == "auto":
-        return _automatic(options, units, init)
-    return _propagate(options, units, init)
+    return propagate_units(options, GraphUnits(model, field, clamp), init)
 
 
-def _automatic(options, units, init):
-    if init is not None or options.n_starts is not None:
-        raise ValueError("init and n_starts: not available with algorithm='auto'.")
-    return automatic(options, units, units.n_rows, lambda o: _propagate(o, units, None))
-
-
-def _propagate(options, units, init):
+def propagate_units(options, units, init=None):
     """The `GraphBeliefs` of checked units."""
-    is_binary = options.algorithm == "sum" and units.binary is not None
-    init = checked_messages(init, units)
-    n_rows = units.n_rows
-    if init is not None and init.ndim == 2:
-        n_rows = _common(n_rows, len(init))
+    n_rows, probability, several = units.n_rows, None, None
+    if init is not None:
+        init = checked_messages(messages_at(init, units) if options.decodes else init, units)
+        n_rows = _common(n_rows, len(init)) if init.ndim == 2 else n_rows
     if options.n_starts is not None:
         solved, several = propagate_from_starts(options, units, n_rows or 1, _solver)
-        return graph_beliefs(options, units, solved, None, n_rows is None, several)
-    if is_binary:
-        solved, probability = _in_chunks(options, units, n_rows or 1, init, None), None
     elif options.algorithm == "tree_reweighted":
-        solved, probability = tree_reweighted(options, units, n_rows or 1, init)
+        solved, probability = solve_trees(options, units, n_rows or 1, init)
     else:
-        solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
+        solved = _in_chunks(options, units, n_rows or 1, init)
     mixed = partial(_mixed, options)
-    return graph_beliefs(options, units, solved, probability, n_rows is None, mixed=mixed)
+    return graph_beliefs(options, units, solved, probability, n_rows is None, several, mixed)
 
 
 def _mixed(options, model, field=None, clamp=None):
     """The `GraphBeliefs` of mixtures of fixed points, with which one start is compared."""
     options = replace(
         options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, pairwise=False,
-        messages=False, history=False, damping=None, spectral_radius=False,
+        messages=False, damping=None,
     )  # fmt: skip
-    return propagate_on_graph(options, model, field, clamp, None)
+    return propagate_on_graph(options, model, field, clamp)
 
 
 def _common(n_rows, n_starts):
@@ -93,16 +83,7 @@ def _common(n_rows, n_starts):
     return max(n_rows or 1, n_starts)
 
 
-def _refuse(options):
-    if options.algorithm == "mixed":
-        raise ValueError("algorithm='mixed' needs an RBM, whose hidden units are summed out.")
-    if options.n_restarts:
-        raise ValueError(
-            "n_restarts: not available on graphs, nor for an RBM with clamp or schedule."
-        )
-
-
-def tree_reweighted(options, units, n_rows, init):
+def solve_trees(options, units, n_rows, init):
     """Tree-reweighted belief propagation, its bound, and the probabilities of edges."""
     trees = random_trees(units.graph.edges, len(units.graph.n_states))
     problem = units.problem(trees.probability)
@@ -116,14 +97,15 @@ def tree_reweighted(options, units, n_rows, init):
 
 
 def _solver(options, units, problem=None):
-    """Solver of rows of two-valued units or, with a problem or without odds, of states."""
-    if problem is None and units.binary is not None:
+    """Solver of rows of two-valued units, or of states (by the given problem)."""
+    if options.algorithm == "sum" and units.binary is not None:
         return _GraphSpins(options, units)
     return _GraphStates(options, units, units.problem() if problem is None else problem)
 
 
-def _in_chunks(options, units, n_rows, init, problem):
+def _in_chunks(options, units, n_rows, init, problem=None):
     """Solve rows, so many at a time that their messages fit in memory."""
+    options = replace(options, history=bool(options.history_length(n_rows)))
     kind = _solver(options, units, problem)
     size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))
     parts = []
@@ -150,7 +132,6 @@ class _GraphRows:
         """Sweeps that have run, and their record; `after` is called after some of them."""
         options = self.options
         settings = SweepSettings(
-            schedule=options.schedule or "sequential",
             exact=self.units.is_forest,
             tol=float(max(options.tol, self.rounding)) if options.tol else -1.0,
             rounding_error=self.rounding if options.tol else -1.0,
@@ -159,18 +140,17 @@ class _GraphRows:
             history=options.history_length(len(messages)),
             patience=PATIENCE if options.algorithm == "tree_reweighted" else DAMPING_WINDOW,
             # Moves of forests find better states than more sweeps.
-            gives_up=options.algorithm == "max" and options.polishes,
+            gives_up=options.decodes and options.search,
             n_threads=options.n_threads,
         )
         sweeps = Sweeps(send, problem, messages, n_beliefs, max_states, settings)
         record = sweeps.run(None if after is None else partial(after, sweeps, problem))
-        if record.history.size:
-            mark_cycles(record)
+        mark_cycles(record, options.tol)
         return sweeps, record
 
     def terms(self, kernel, sweeps, problem, n_values):
         """Sum of the terms of the log-partition of each row, and the pair beliefs."""
-        n_rows, n_units = len(sweeps.state.old), len(problem.starts) - 1
+        n_rows, n_units = len(sweeps.state.messages), len(problem.starts) - 1
         terms = np.zeros((n_rows, n_units))
         keeps = self.options.pairwise or (self.checks_pairs and n_rows * n_values <= MAX_PAIRS)
         pairs = np.zeros((n_rows if keeps else 0, n_values))
@@ -225,7 +205,7 @@ class _GraphStates(_GraphRows):
         messages = first_messages(init, units, problem, (len(rows), self.n_messages))
         send = graph_states.send_address()
         max_states = int(units.graph.n_states.max())
-        decodes = options.algorithm == "max"
+        decodes = options.decodes
         best = _Assignments(options, len(rows), units.layout.order) if decodes else None
         sweeps, record = self.swept(
             send, problem, messages, field.shape[1], max_states, best and best.decode
@@ -239,7 +219,7 @@ class _GraphStates(_GraphRows):
         beliefs[record.status == INFEASIBLE] = 0
         kept = messages if options.messages else None
         decoded, is_best = (None, None, None) if best is None else best.found(), None
-        if best is not None and options.polishes:
+        if best is not None and options.search:
             is_best = self._take_best(rows, decoded)
             unsettled = ~is_converged(record.status)
             if not units.is_forest:
@@ -287,7 +267,7 @@ class _Assignments:
             return
         labels = np.zeros_like(self.labels)
         optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)
-        n_rows, moves = len(labels), self.options.polishes
+        n_rows, moves = len(labels), self.options.search
         n_workers = workers_for(n_rows, 20 * n_rows * len(problem.edges), self.options.n_threads)
         arguments = problem, state, moves, labels, optimal, objective, np.zeros(2, np.int64)
         in_parallel(graph_decoding.decode_graph, arguments, min(n_workers, sweeps.n_workers))
