@@ -2,7 +2,7 @@
 
 Writes scaling_systems.csv and scaling_systems.png:
 
-  graph      ten parallel sweeps of belief propagation on a square lattice of Ising spins; its
+  graph      ten sweeps of belief propagation on a square lattice of Ising spins; its
              ceiling is that of reading and writing all messages
   moments    SpikeSlabRegressor.fit_moments, hyper-parameters learned, from X'X of features whose
              correlations fall off by 0.9 from one to the next
@@ -73,7 +73,7 @@ def problem(point, options):
         model, field = lattice(round(point.size[0] ** 0.5)), None
         if point.n_rows > 1:
             field = np.random.default_rng(0).normal(size=(point.n_rows, *point.size))
-        options = dict(max_iter=N_SWEEPS, tol=0, polish=None, schedule="parallel")
+        options = dict(max_iter=N_SWEEPS, tol=0)
         solve = partial(
             mf.belief_propagation, model, field=field, n_threads=point.threads, **options
         )

@@ -21,7 +21,7 @@ def propagation_arguments(
     model, rng = rbm(size, dtype, noise=noise), np.random.default_rng(6)
     fields = rng.normal(size=(size.n_rows, size.n_visible))[chosen(rows, size.n_rows)]
     options = BPOptions(
-        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter, history=True,
+        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter,
         pairwise="mean" if n_segments else False,
     )  # fmt: skip
     units = BinaryUnits(model, (fields, None))

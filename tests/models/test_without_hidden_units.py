@@ -57,8 +57,8 @@ def test_solvers_find_the_independent_units(visible, b):
             if groups
             else np.maximum(*(x * (visible.field + b) for x in visible.support)).sum()
         )
-        for algorithm in ("max", "mixed"):
-            found = mf.belief_propagation(model, algorithm=algorithm, field=field)
+        for sum_hidden in (False, True):
+            found = mf.most_probable(model, sum_hidden=sum_hidden, field=field)
             assert found.objective == pytest.approx(best)
 
 

@@ -13,7 +13,7 @@ from fastmf._outcomes import (
 from fastmf.inference.bp.graphs.iteration import SweepRecord, SweepSettings
 from fastmf.kernels.bp.arguments import MAX_DAMPING
 
-SETTINGS = SweepSettings("sequential", False, 1e-8, 1e-15, 100, None, 0, 16, False, None)
+SETTINGS = SweepSettings(False, 1e-8, 1e-15, 100, None, 0, 16, False, None)
 
 
 def assessed(record, change, damping=0.0):
