@@ -73,14 +73,6 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     return problem, messages, beliefs, scales, queue[:1], out
 
 
-def segment_arguments(size, dtype, rows=None):
-    """Arguments of `add_segments`: a segment for each row."""
-    size = few_rows(size)
-    n_segments = len(chosen(rows, size.n_rows))
-    shape = n_segments, size.n_visible, size.n_hidden + 3
-    return np.random.default_rng(9).random(shape).astype(dtype), np.zeros(1, np.int64)
-
-
 def exponential_arguments(size, dtype, rows=None):
     """Arguments of `exponentials`, of so many visible units."""
     weights = rbm(size, dtype).weights[chosen(rows, size.n_rows)]
@@ -174,14 +166,6 @@ CASES = [
         conclusion_arguments,
         of_conclusion,
         CLOSE,
-        large=True,
-    ),
-    Case(
-        "bp.belief_propagation.add_segments",
-        "segments",
-        segment_arguments,
-        lambda arguments: {"out": arguments[0][0]},
-        {"float64": 1e-13, "float32": 1e-5},
         large=True,
     ),
     Case(

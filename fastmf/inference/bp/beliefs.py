@@ -212,9 +212,7 @@ def pair_products(options, units, problem, messages, record, sums):
     (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
     n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
     if len(sums):
-        n_workers = workers_for(n_tasks, sums.size, options.n_threads)
-        in_parallel(bp_kernels.add_segments, (sums, np.zeros(1, np.int64)), n_workers)
-        out = sums[:1, :, :m] / sums.dtype.type(len(record.visible))
+        out = sums[:, :, :m].sum(0, keepdims=True) / sums.dtype.type(len(record.visible))
     else:
         out = _pairs_of_messages(options, problem, messages, record, n_tasks)[:, :, :m]
     if units.factor != 1:
