@@ -345,6 +345,11 @@ def is_alignment(path):
         return False
 
 
+def gap_state(alphabet):
+    """The state that stands for a gap, None if there is none."""
+    return next((state for state, letter in enumerate(alphabet) if letter in "-."), None)
+
+
 # --- options and letters ------------------------------------------------------------------------
 
 
@@ -668,25 +673,29 @@ def _kept_columns(text, rows, focus, inserts):
     return np.flatnonzero(keep)
 
 
-def _focus_row(text, focus):
-    """The row whose name is the focus, is it up to a slash, or begins with it."""
+def rows_named(names, wanted):
+    """Rows whose names are `wanted`, else are it up to a slash, else begin with it."""
     rules = (
-        lambda name: name == focus,
-        lambda name: name.partition("/")[0] == focus,
-        lambda name: name.startswith(focus),
+        lambda name: name == wanted,
+        lambda name: name.partition("/")[0] == wanted,
+        lambda name: name.startswith(wanted),
     )
-    found = next(
-        (f for rule in rules if (f := [k for k, name in enumerate(text.names) if rule(name)])), []
-    )
-    if not focus or not found:
+    matches = ([k for k, name in enumerate(names) if rule(name)] for rule in rules)
+    return next(filter(None, matches), [])
+
+
+def _focus_row(text, focus):
+    """The row of the focus; several rows of one name are alike."""
+    rows = rows_named(text.names, focus) if focus else []
+    if not rows:
         raise ValueError(f"{text.path}: no sequence's title begins with focus={focus!r:.60}.")
-    if len({text.names[k] for k in found}) > 1:
-        several = ", ".join(text.names[k] for k in found[:3])
+    if len({text.names[k] for k in rows}) > 1:
+        several = ", ".join(text.names[k] for k in rows[:3])
         raise ValueError(
-            f"{text.path}: focus={focus!r:.60} fits {len(found)} sequences ({several:.120}, ...); "
+            f"{text.path}: focus={focus!r:.60} fits {len(rows)} sequences ({several:.120}, ...); "
             "give the whole title of one."
         )
-    return found[0]
+    return rows[0]
 
 
 def _blocks(letters, width):
