@@ -32,8 +32,7 @@ def automatic(options, model, field, clamp, init=None):
     if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
         return one
     sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
-    rng = 0 if options.rng is None else options.rng
-    options = replace(options, n_starts=N_CHECKED_STARTS, rng=rng, max_iter=sweeps, messages=False)
+    options = replace(options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=sweeps, messages=False)
     several = propagate_units(options, units)
     if not np.any(several.converged & ~np.atleast_1d(one.reliable)):
         return one
