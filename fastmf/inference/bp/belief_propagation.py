@@ -124,7 +124,7 @@ def mixture_of_messages(model, n_starts, rng, *, field=None, clamp=None, init=No
 
 
 # What `mixture` calls in the place of the solver, which has starts of its own.
-belief_propagation.mixture = mixture_of_messages
+belief_propagation.mixture = mixture_of_messages  # type: ignore[attr-defined]
 
 
 def _solved(options, model, field, clamp, init=None, on_graph=propagate_on_graph):
