@@ -155,12 +155,12 @@ def _solved(options, model, field, clamp, init=None, on_graph=propagate_on_graph
     return _checked(beliefs_of(options, units, ends, n_rows is None), model, fields)
 
 
-def _checked(found, model, fields, stable=None):
+def _checked(result, model, fields, stable=None):
     """The same `Beliefs` with the loop series and the question of `reliable`."""
     mixed = partial(
         mixture_of_messages, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS
     )
-    found.__dict__["_loops"] = LayerLoops(model)
+    result.__dict__["_loops"] = LayerLoops(model)
     sizes = model.weights.shape
     parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
     n_rows = max(len(np.atleast_2d(part)) for part in parts)
@@ -169,12 +169,12 @@ def _checked(found, model, fields, stable=None):
         field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool)
     )
     mixed = mixed if stable is None else None
-    return with_check(found, Question(model, tilt, True, mixed, stable))
+    return with_check(result, Question(model, tilt, True, mixed, stable))
 
 
 def _from_starts(options, model, fields, n_rows):
     """The `Beliefs` of an RBM of binary units with several starts."""
     units, ends, solutions, stable = propagate_from_starts(options, model, fields, n_rows)
-    found = beliefs_of(options, units, ends, n_rows is None)
-    with_solutions(found, solutions, n_rows is None)
-    return _checked(found, model, fields, stable)
+    result = beliefs_of(options, units, ends, n_rows is None)
+    with_solutions(result, solutions, n_rows is None)
+    return _checked(result, model, fields, stable)

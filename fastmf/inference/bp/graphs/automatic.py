@@ -58,9 +58,9 @@ def _exact(units, n_rows):
     return Solved(record, beliefs, values, pairs, None, None, None, None)
 
 
-def _certain(found):
+def _certain(result):
     """The same beliefs, which need no check."""
-    message = np.where(found.converged, "exact, by elimination", found.message)
-    found = replaced(found, method="elimination", message=message[()])
-    found.__dict__["_loops"] = lambda found: np.zeros(np.size(found.converged))
-    return with_check(found, all_right)
+    message = np.where(result.converged, "exact, by elimination", result.message)
+    result = replaced(result, method="elimination", message=message[()])
+    result.__dict__["_loops"] = lambda result: np.zeros(np.size(result.converged))
+    return with_check(result, all_right)

@@ -95,15 +95,15 @@ def propagate_from_starts(options, units, n_rows, solver):
     first = replace(last, pairwise=False)
     parts, several = [], Several([], [], [], [])
     for row in range(n_rows):
-        here = units.row(row)
+        row_units = units.row(row)
 
-        def solve(messages, is_last, here=here):
-            kind = solver(last if is_last else first, here)
-            return _ends(here, kind.solve(np.zeros(len(messages), int), messages))
+        def solve(messages, is_last, row_units=row_units):
+            kind = solver(last if is_last else first, row_units)
+            return _ends(row_units, kind.solve(np.zeros(len(messages), int), messages))
 
-        mixture = fixed_points(solve, _starts(here, options.n_starts, rng), rng)
-        solved, means = mixture.ends.found
-        parts.append(_mixed(mixture, solved, here.binary is not None))
+        mixture = fixed_points(solve, _starts(row_units, options.n_starts, rng), rng)
+        solved, means = mixture.ends.result
+        parts.append(_mixed(mixture, solved, row_units.binary is not None))
         several.solutions.append(mixture.solutions(means))
         several.beliefs.append(mixture.ends.beliefs[mixture.rows])
         several.stable.append(mixture.stable)
@@ -120,7 +120,7 @@ def _ends(units, solved):
         converged=is_converged(solved.record["status"]),
         damping=solved.record["damping"],
         messages=returned_messages(solved.messages, units),
-        found=(solved, means),
+        result=(solved, means),
     )
 
 
