@@ -83,9 +83,9 @@ def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
 
 def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     """Solvers and results."""
-    result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5, rng=0)
+    result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5)
     result = mf.tap(machine, clamp=np.array([1, np.nan, np.nan]), history=True)
-    result = mf.tap(machine, n_starts=5, rng=0)
+    result = mf.mixture(mf.tap, machine, n_starts=5, rng=0)
     result = mf.relaxed_bp(machine, result)
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
