@@ -83,8 +83,8 @@ def read_array(path, *, max_bytes=None):
 
 
 def _split_key(path):
-    head, found, key = str(path).rpartition(".npz:")
-    return (Path(head + ".npz"), key) if found else (Path(path), None)
+    head, separator, key = str(path).rpartition(".npz:")
+    return (Path(head + ".npz"), key) if separator else (Path(path), None)
 
 
 def _attempt(read, path, format, max_bytes):
@@ -98,7 +98,7 @@ def _attempt(read, path, format, max_bytes):
 
 
 def _limit(path, max_bytes):
-    """Largest memory of the array of a compressed file; that of any other has about its size."""
+    """Largest memory of the array of a compressed file; other arrays have about the file's size."""
     if not is_compressed(path) and max_bytes is None:
         return math.inf
     return memory_limit(path.stat().st_size, max_bytes)
@@ -179,7 +179,7 @@ def read_text(path):
 
 
 def is_text(path):
-    """Whether the name of a file is that of a table of text."""
+    """Whether a file has the name of a table of text."""
     return str(path).lower().removesuffix(".gz").endswith(TEXT_SUFFIXES)
 
 
@@ -206,6 +206,6 @@ def _read_idx(path, max_bytes):
         while got := file.readinto(memoryview(content)[n_read : n_read + _BLOCK_BYTES]):
             n_read += got
         if n_read < len(content) or file.read(1):
-            found = n_read + start
-            raise ValueError(f"{needs}{'more' if found == expected else found}")
+            n_found = n_read + start
+            raise ValueError(f"{needs}{'more' if n_found == expected else n_found}")
     return content.view(dtype).reshape(shape)

@@ -100,7 +100,7 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     FileNotFoundError
         If a file is missing and `download` is False.
     ValueError
-        If a file is not what it should be, or `split` is unknown.
+        If a file is damaged, or `split` is unknown.
 
     Notes
     -----

@@ -76,7 +76,7 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
         As in `fastmf.belief_propagation`. For the same `rng` a row has the same random assignments
         as there, however rows are split into blocks.
     rng : numpy.random.Generator or int, optional
-        For restarts. The bit generator must be `numpy.random.PCG64` (that of `default_rng`) or
+        For restarts. The bit generator must be `numpy.random.PCG64` (as of `default_rng`) or
         `PCG64DXSM`; afterwards it is in the state that it has after draws for all rows.
     n_threads : int, default 1
         Threads of each task: Dask runs several at once.
@@ -117,9 +117,9 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
         return np.random.Generator(bits.advance(row * draws_per_row(model, n_restarts)))
 
     options = options | {"n_restarts": n_restarts, "rng": 0}  # replaced in each block
-    found = _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options, generator_at)
-    rng.bit_generator.state = generator_at(len(found.converged)).bit_generator.state
-    return found
+    result = _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options, generator_at)
+    rng.bit_generator.state = generator_at(len(result.converged)).bit_generator.state
+    return result
 
 
 def score_samples(estimator, X, log_partition="auto"):
@@ -194,15 +194,15 @@ def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
 
 
 def _rows_of(solver, arguments):
-    """The first Dask array among the arguments, whose blocks of rows are those of the result."""
-    found = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
-    if not found:
+    """The first Dask array among the arguments, whose blocks of rows the result has."""
+    arrays = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
+    if not arrays:
         names = " or ".join(arguments)
         raise TypeError(f"{names} must be a Dask array of rows; fastmf.{solver.__name__} is for "
                         "NumPy arrays.")  # fmt: skip
-    if np.isnan(found[0].shape[0]):
+    if np.isnan(arrays[0].shape[0]):
         raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
-    return found[0]
+    return arrays[0]
 
 
 def _check_fields_have_rows(options):

@@ -35,7 +35,7 @@ MIN_SQUARED_ERROR = 1e-12
 class TrajectoryAnnealing:
     """A callback for training that records the log-partition, and log-likelihoods, by epoch.
 
-    Chains are annealed from the parameters of one record to those of the next, over models whose
+    Chains are annealed from the parameters of one record to the next, over models whose
     parameters are between the two. Fresh chains are annealed from independent units, in few steps.
     Where both estimates agree they are averaged; otherwise the higher one is taken.
 
@@ -74,7 +74,7 @@ class TrajectoryAnnealing:
     seconds : list of float
         Wall time of each record.
     chains : array of shape (n_chains, n_visible)
-        Samples of the visible units at the last record; of a DBM those of all even layers.
+        Samples of the visible units at the last record; of a DBM of all even layers.
 
     Raises
     ------
@@ -186,16 +186,16 @@ class TrajectoryAnnealing:
     def _anneal_from_units(self, model):
         """Fill the chains by annealing from independent units; the effective number of them."""
         path, _, values = self._path(model)
-        found = Exploration(path, bool(values), None, self.n_first_steps)
-        estimate = found.estimate(self.n_first_steps, np.inf, reverse=False)
-        self._leg = found.leg
+        exploration = Exploration(path, bool(values), None, self.n_first_steps)
+        estimate = exploration.estimate(self.n_first_steps, np.inf, reverse=False)
+        self._leg = exploration.leg
         self._restart(values, estimate.log_partition, estimate.error)
         return estimate.effective_size
 
     def _compare_with_fresh(self, model):
         """Anneal from units with the means of the chains, and average, or take the higher estimate.
 
-        Returns how much higher that of the fresh chains is.
+        Return how much higher the fresh chains' estimate is.
         """
         path, chains, values = self._path(model, self.chains)
         base = base_between(path, neutral_base(path.model, bool(values)), chains)
@@ -224,7 +224,7 @@ class TrajectoryAnnealing:
         return Path.of(problem, shift, self.n_chains, self._rng, self.n_threads), chains, values
 
     def _restart(self, values, log_partition, error):
-        """Go on with the ends of chains that were annealed from independent units."""
+        """Continue with the ends of chains annealed from independent units."""
         chains = self._leg.ends
         if values:
             chains = np.where(chains == 1, *(chains.dtype.type(x) for x in values[::-1]))
