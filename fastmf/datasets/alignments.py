@@ -23,8 +23,6 @@ _STOP = ord("*")
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
 _SPACES = b" \t\r\n\v\f"
 _TEXT = bytes(range(33, 127)) + _SPACES
-# Lines are read in pieces of this size, so that a line without end needs no memory.
-_PIECE_BYTES = 2**20
 # What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
 _LINE_BYTES = 32
 _ROW_BYTES = 100
@@ -35,9 +33,6 @@ _CONSERVED = re.compile(rb"[*:. ]*")
 # In Stockholm's files these are gaps, too.
 _GAPS_OF_STOCKHOLM = bytes.maketrans(b"~_", b"..")
 _COUNT = re.compile(rb"\s+[0-9]+$")
-# Rounding error of the product of a fraction and a number of columns, which may be just above an
-# integer.
-_COLUMN_ROUNDING = 1e-9
 
 
 class Alignment(NamedTuple):
@@ -207,7 +202,8 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     n_rows, n_columns = codes.shape
     identity = number("identity", identity, 0, 1)
     n_threads = count("n_threads", n_threads, optional=True)
-    most = n_columns - math.ceil(identity * n_columns - _COLUMN_ROUNDING)
+    # By rounding, the product of a fraction and a number may be just above an integer.
+    most = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
     labels = hamming.padded(codes)
     n_tasks = -(-n_rows // hamming.QUERY_ROWS)
     # A vector is compared in the time of some two multiply-adds.
@@ -459,7 +455,7 @@ class _TextLines:
 
     def __iter__(self):
         """Yield (whether a line begins, the piece without spaces at its ends)."""
-        while piece := self.file.readline(_PIECE_BYTES):
+        while piece := self.file.readline(BLOCK_BYTES):
             self.count(max(len(piece), _LINE_BYTES))
             begins, self.ended = self.ended, piece.endswith(b"\n")
             self.number += begins
@@ -479,7 +475,7 @@ class _TextLines:
     def whole(self):
         """Raise if the piece is not a whole line."""
         if not self.ended and self.file.peek(1):
-            raise ValueError(f"line {self.number} is longer than {_PIECE_BYTES} bytes.")
+            raise ValueError(f"line {self.number} is longer than {BLOCK_BYTES} bytes.")
 
     def letters(self, piece):
         """The letters of a piece of a sequence."""

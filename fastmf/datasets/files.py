@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import check_file, is_compressed, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, check_file, is_compressed, open_decompressed
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
-_BLOCK_BYTES = 2**20
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -203,7 +202,7 @@ def _read_idx(path, max_bytes):
         _check_memory(expected, _limit(path, max_bytes))
         # No more than what the header announces is decompressed.
         content, n_read = np.empty(expected - start, np.uint8), 0
-        while got := file.readinto(memoryview(content)[n_read : n_read + _BLOCK_BYTES]):
+        while got := file.readinto(memoryview(content)[n_read : n_read + BLOCK_BYTES]):
             n_read += got
         if n_read < len(content) or file.read(1):
             n_found = n_read + start

@@ -12,7 +12,6 @@ from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
 
-_MAX_FIRST_LINE_BYTES = 200
 # Memory of a line of adabmDCA: at most four indices and a value.
 _ADABM_ROW_BYTES = 40
 
@@ -373,13 +372,13 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
 
 
 def _line_blocks(path):
-    """Lists of the lines of a file; long lines are refused."""
+    """Lists of the lines of a file; lines longer than a block are refused."""
     line = b""
     with open_decompressed(path) as file:
         while chunk := file.read(BLOCK_BYTES):
             *lines, line = (line + chunk).split(b"\n")
-            if len(max((line, *lines), key=len)) > _MAX_FIRST_LINE_BYTES:
-                raise ValueError(f"it has a line of more than {_MAX_FIRST_LINE_BYTES} bytes.")
+            if len(line) > BLOCK_BYTES:
+                raise ValueError(f"it has a line of more than {BLOCK_BYTES} bytes.")
             yield lines
     yield [line]
 

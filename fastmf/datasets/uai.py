@@ -24,7 +24,6 @@ from fastmf.models.boltzmann import BoltzmannMachine
 _NETWORKS = (b"MARKOV", b"BAYES")
 # Memory for each unit, factor and entry of a table while a file is read.
 _UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
-_MAX_WORD_BYTES = 1000
 
 
 class UAIModel(NamedTuple):
@@ -351,8 +350,8 @@ def _numbered_words(path):
             text = piece.removeprefix(b"\xef\xbb\xbf") if line == 1 else piece
             words = (begun + text).split()
             begun = b"" if text[-1:].isspace() or not words else words.pop()
-            if len(begun) > _MAX_WORD_BYTES:
-                raise ValueError(f"it has a word of more than {_MAX_WORD_BYTES} bytes.")
+            if len(begun) > BLOCK_BYTES:
+                raise ValueError(f"it has a word of more than {BLOCK_BYTES} bytes.")
             for word in words:
                 yield line, word
             line += piece.endswith(b"\n")

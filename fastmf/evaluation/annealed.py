@@ -37,7 +37,7 @@ from scipy.sparse import issparse
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
-from fastmf.evaluation.annealed_estimate import AnnealedEstimate
+from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE, AnnealedEstimate
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -64,8 +64,8 @@ from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
-# Relative error of a mean above which fewer than about ten chains contribute to it.
-MAX_RELATIVE_ERROR = 0.3
+# Standard errors by which an estimate is clearly higher than another.
+CLEAR_ERRORS = 3
 # The exploration has half of the steps, and at least this number.
 MIN_EXPLORATION = 50
 # Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
@@ -78,10 +78,9 @@ MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine: with 30, diverged machines lose phases.
 MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most; the estimate is then below the bound by this number of
-# standard errors, and of nats.
-MAX_SEARCHES = 3
-ERRORS_OF_LACKING, MIN_LACKING = 3.0, 0.05
+# Times that phases are looked for at most, where the estimate is clearly below the bound, by this
+# number of nats at least.
+MAX_SEARCHES, MIN_LACKING = 3, 0.05
 # Sweeps of TAP and of max-product for starts of the bound, and coupled pairs up to which the state
 # of most weight is looked for.
 MAX_TAP_SWEEPS, MAX_DECODED_PAIRS = 100, 500_000
@@ -281,7 +280,7 @@ class Exploration:
     def _is_lacking(self):
         """Whether the bound shows that the estimate so far is too low."""
         value, error = log_mean(self.best)
-        allowed = min(max(ERRORS_OF_LACKING * error, MIN_LACKING), MAX_LACKING)
+        allowed = min(max(CLEAR_ERRORS * error, MIN_LACKING), MAX_LACKING)
         return self.lower_bound > value + allowed
 
     def _take_better(self, bases, betas):
@@ -352,12 +351,13 @@ def starts_of_bound(model, starts):
 
 
 def _is_reliable(error):
-    return error < MAX_RELATIVE_ERROR
+    """Whether ten chains or more contribute to a mean with this relative error."""
+    return error < MIN_EFFECTIVE_SIZE**-0.5
 
 
 def _is_clearly_higher(one, other):
     """Whether one (estimate, error) is higher than another by three standard errors."""
-    return one[0] - other[0] > 3 * np.hypot(one[1], other[1])
+    return one[0] - other[0] > CLEAR_ERRORS * np.hypot(one[1], other[1])
 
 
 def _higher(usual, other):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation.annealed import Exploration
+from fastmf.evaluation.annealed import CLEAR_ERRORS, Exploration
 from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound
@@ -27,8 +27,6 @@ from fastmf.models._layered import check_layered
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
 
-# Standard errors by which an estimate is clearly higher than another.
-CLEAR = 3
 MIN_SQUARED_ERROR = 1e-12
 
 
@@ -205,9 +203,9 @@ class TrajectoryAnnealing:
         # Errors of a few chains may be 0 by chance.
         variances = np.maximum([self._variance, error**2], MIN_SQUARED_ERROR)
         in_errors = difference / np.sqrt(variances.sum())
-        if in_errors > CLEAR:
+        if in_errors > CLEAR_ERRORS:
             self._restart(values, fresh, error)
-        elif in_errors > -CLEAR:
+        elif in_errors > -CLEAR_ERRORS:
             self._value += variances[0] / variances.sum() * difference
             self._variance = variances.prod() / variances.sum() * max(1, in_errors**2)
         return difference
