@@ -266,6 +266,7 @@ def _of_type(dtype):
                 mf.expectation_propagation(linear_model(dtype, n), schedule=s) for n in (3, 9)
             ],
         )
+    for schedule in ("auto", "convergent"):
         yield (
             f"adaptive_tap, fully visible, {schedule}",
             lambda s=schedule: mf.adaptive_tap(fully_visible(dtype), schedule=s),

@@ -51,6 +51,6 @@ def run(arguments):
     else:
         _rows.write(arguments.output, scores)
     print(f"{arguments.output}: {len(scores)} rows")
-    error = 0.0 if arguments.energy else getattr(machine, "log_partition_stderr_", 0.0)
+    error = 0.0 if arguments.energy else getattr(machine, "log_partition_error_", 0.0)
     error = f" (standard error of the log-partition: {error:.2g})" if error else ""
     print(f"mean {what}: {scores.mean():.5g} nats a row{error}")

@@ -10,7 +10,7 @@ from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, rows
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_quietly
-from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -245,7 +245,7 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
         del solvers[ORDERS[3]]
     if include_adaptive:
         # The convergent schedule would take much longer, for the few rows that do not converge.
-        solvers["adaptive TAP"] = partial(adaptive_tap, schedule="parallel", max_iter=300)
+        solvers["adaptive TAP"] = partial(parallel_sweeps_alone, max_iter=300)
     for name, solve in solvers.items():
         start = entries.begin(name)
         solutions = solve(model, starts, n_threads=n_threads)
