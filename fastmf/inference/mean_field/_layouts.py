@@ -28,12 +28,12 @@ def layout_of(model, order, schedule):
     A model that is no longer in use, as that of the last step of learning, leaves its memory to one
     of the same shape.
     """
+    check_machine(model)
     if order == 3 and not all(map(has_third_cumulant, model.layers)):
         raise ValueError(
             "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
             "of more values."
         )
-    check_machine(model)
     key = type(model), order, schedule
     last, layout = _latest.model and _latest.model(), _latest.layout
     if _latest.key != key or last is not model:
