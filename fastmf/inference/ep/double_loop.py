@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference.ep.extrapolation import AndersonExtrapolation
 from fastmf.inference.ep.inner_loop import (
     InnerPoint,
     bounded_maximise,
@@ -28,6 +27,7 @@ from fastmf.inference.ep.inner_loop import (
     maximise,
     natural,
 )
+from fastmf.inference.ep.parallel import AndersonExtrapolation
 from fastmf.inference.ep.sites import gaussian_log_partition, mismatch, state_of
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 

@@ -133,13 +133,13 @@ def expectation_propagation(
             blocks = FoundBlocks(
                 labels_of(members, model.X.shape[1]), shares=True, lead=leads.result
             )
-        found = blocks if isinstance(blocks, FoundBlocks) else None
-        if found and bound > -np.inf:
-            found = found._replace(max_joins=0, shares=False, lead=None)
-        if init is None and found and found.lead:
-            init = found.lead.sites
+        variable = blocks if isinstance(blocks, FoundBlocks) else None
+        if variable and bound > -np.inf:
+            variable = variable._replace(max_joins=0, shares=False, lead=None)
+        if init is None and variable and variable.lead:
+            init = variable.lead.sites
         settings, options = (damping, bool(history)), (bound, *options)
-        result = _with_blocks(model, members, found, init, settings, options)
+        result = _with_blocks(model, members, variable, init, settings, options)
         return with_check(_with_absent(model.log_absent, result), PosteriorCheck(model))
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
@@ -173,12 +173,12 @@ class Leads:
     def __call__(self):
         """Log-odds of inclusion, or squared means over variances where there is no spike."""
         options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": self._n_threads}
-        self.result = found = expectation_propagation(self._model, **options)
+        self.result = result = expectation_propagation(self._model, **options)
         prior, n_features = parts_of(self._model.prior)[0], self._model.n_features
         if not isinstance(prior, GaussBernoulli):
-            return (found.mean**2 / found.var)[:n_features]
+            return (result.mean**2 / result.var)[:n_features]
         n = n_units(prior)
-        return prior.tilted_log_odds(found.b[:n], found.a[:n])[:n_features]
+        return prior.tilted_log_odds(result.b[:n], result.a[:n])[:n_features]
 
 
 def _with_absent(constant, result):
@@ -194,7 +194,7 @@ def _with_absent(constant, result):
     )
 
 
-def _with_blocks(model, members, found, init, settings, options):
+def _with_blocks(model, members, variable, init, settings, options):
     """The result with these blocks; `FoundBlocks` change where the result shows that they must."""
     damping, history = settings
 
@@ -202,8 +202,8 @@ def _with_blocks(model, members, found, init, settings, options):
         return solve_with_blocks(model, members, init, damping, options, EPTrace(history))
 
     with one_blas_thread(order_of(model)):
-        result, n_joins = solve(members, init), found.max_joins if found else 0
-        while found:
+        result, n_joins = solve(members, init), variable.max_joins if variable else 0
+        while variable:
             changed = None
             if n_joins and not result.converged:
                 changed, n_joins = joined_blocks(model.X, members, result), n_joins - 1
@@ -212,7 +212,7 @@ def _with_blocks(model, members, found, init, settings, options):
             if changed is None:
                 break
             members, result = changed, solve(changed, result)
-        if found and found.shares and result.converged:
+        if variable and variable.shares and result.converged:
             changed = sharing_blocks(model.X, members, result)
             shared = result if changed is None else solve(changed, result)
             # A block with more effects than are summed over is worse than its parts.

@@ -56,7 +56,7 @@ def exact(X, signs, slab, inclusion, rows):
 # that are not Gaussian. Deviations of the coefficients are about 0.7.
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("inclusion, close", [(1 - 1e-9, 0.01), (0.4, 0.04)])
-def test_known_hyperparameters_against_enumeration(inclusion, close, seed, fine):
+def test_known_hyperparameters_against_enumeration(inclusion, close, seed):
     X, y, rng = data(12, 3, seed)
     rows = rng.normal(size=(5, 3))
     fitted = mf.SpikeSlabClassifier(
