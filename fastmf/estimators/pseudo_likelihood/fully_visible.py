@@ -192,8 +192,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             else:
                 self._maximise(solver)
             self._parameters = self._objective.packed(self.couplings_, self.field_)
-            # Solvers that need gradients have left this one.
-            gradient = self._objective.value_and_gradient(self._parameters, once=True)[1]
+            gradient = self._objective.value_and_gradient(self._parameters)[1]
         self.gradient_norm_ = float(abs(gradient).max())
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
         return self
@@ -279,7 +278,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         covariance[np.diag_indices_from(covariance)] += self.l2
         self.couplings_, self.field_ = tap_inversion(objective.mean, covariance)
         parameters = objective.packed(self.couplings_, self.field_)
-        value = objective.value_and_gradient(parameters, once=True)[0]
+        value = objective.value_and_gradient(parameters)[0]
         self.history_ = np.array([objective.total * value])
         self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 

@@ -279,9 +279,7 @@ def _iterate(steps, value, tol, max_iter, callback):
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
     """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates."""
-    # A gradient of few rows takes less time than the rotation of coordinates.
-    few = len(objective.weights) < 2 * objective.n_units
-    coordinates = objective.coordinates(separate=l1 > 0 or few)
+    coordinates = objective.coordinates(separate=l1 > 0)
 
     def function(z, gradient):
         value, by_parameters = objective.value_and_gradient(coordinates.to_parameters(z))

@@ -5,8 +5,8 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 
-# Rows from which tables of four units by four, with 256 entries, take less time than smaller ones.
-_MIN_ROWS_OF_FOUR = 1000
+# Units of a tuple: tables of pairs of tuples have 256 entries.
+_SIZE = 4
 # Numbers in the tables that are computed at a time.
 _MAX_TABLE_NUMBERS = 1 << 23
 
@@ -28,7 +28,7 @@ class ProductSums:
     def __init__(self, states, n_threads=None):
         n_rows, self.n_units = states.shape
         self.n_threads = n_threads
-        self.size = size = 4 if n_rows >= _MIN_ROWS_OF_FOUR else 3
+        size = _SIZE
         n_tuples = max(2, -(-self.n_units // size))
         bits = np.zeros((n_rows, n_tuples * size), np.uint8)
         bits[:, : self.n_units] = states > 0
@@ -45,7 +45,7 @@ class ProductSums:
 
     def __call__(self, values):
         """The sums."""
-        n_columns, size = values.shape[1], self.size
+        n_columns, size = values.shape[1], _SIZE
         n_tuples, n_codes = len(self.codes), 2**size
         columns = 1 + np.arange(n_tuples * size).reshape(n_tuples, size)
         out = np.empty((1 + n_tuples * size, 1 + n_tuples * size, n_columns))
