@@ -254,18 +254,18 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         }
         start = self._start()
         if solver == "bslm":
-            (found,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
+            (fit,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
         elif solver == "gradient":
-            found = solvers.gradient_ascent(objective, start, **options)
+            fit = solvers.gradient_ascent(objective, start, **options)
         elif self.penalty == "firth":
-            found = firth.firth_scoring(objective, start, **options)
+            fit = firth.firth_scoring(objective, start, **options)
         else:
             solve = partial(newton.newton, **options)
             if solver == "lbfgs":
                 solve = partial(lbfgs.lbfgs, l1=self._penalty_l1, **options)
-            found = self._maximised(solve, start)
-        self.couplings_, self.field_ = objective.unpacked(found.parameters)
-        self._keep_fit(found, options["max_iter"])
+            fit = self._maximised(solve, start)
+        self.couplings_, self.field_ = objective.unpacked(fit.parameters)
+        self._keep_fit(fit, options["max_iter"])
 
     def _existence(self, parameters):
         if self.penalty == "firth":

@@ -192,8 +192,8 @@ class PseudoLikelihood(CompositeLikelihood):
         couplings, field = self.unpacked(parameters)
         value, field_gradient = 0.0, np.zeros(self.n_units)
         coupling_gradient = np.zeros((self.n_units, self.n_units))
-        kept = self.rows.states.size <= _MAX_KEPT_NUMBERS
-        for block in [slice(None)] if kept else self.row_blocks(at_once=_SHARED_BLOCKS):
+        small = self.rows.states.size <= _MAX_KEPT_NUMBERS
+        for block in [slice(None)] if small else self.row_blocks(at_once=_SHARED_BLOCKS):
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
             field_gradient += np.ones(len(residuals)) @ residuals
@@ -202,7 +202,7 @@ class PseudoLikelihood(CompositeLikelihood):
         gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
         gradient -= self.l2 * parameters
         self._latest = _Evaluation(
-            np.array(parameters), value, gradient, residuals if kept else None
+            np.array(parameters), value, gradient, residuals if small else None
         )
         return self._latest
 
@@ -307,8 +307,8 @@ class PseudoLikelihood(CompositeLikelihood):
         with_one = np.hstack([np.ones((len(states), 1)), states])
         out = np.empty(states.shape)
         for j in range(self.n_units):
-            kept = self.index[j] >= 0
-            features, indices = with_one[:, kept], self.index[j][kept]
+            small = self.index[j] >= 0
+            features, indices = with_one[:, small], self.index[j][small]
             out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
         return out
 
@@ -373,8 +373,8 @@ class PseudoLikelihood(CompositeLikelihood):
         out = np.zeros((self.n_units, self.n_parameters))
         for j in range(self.n_units):
             out[j, j] = by_field[j]
-            others = np.flatnonzero(self.index[j][1:] >= 0)
-            out[j, self.index[j][1 + others]] = by_couplings[j, others]
+            neighbours = np.flatnonzero(self.index[j][1:] >= 0)
+            out[j, self.index[j][1 + neighbours]] = by_couplings[j, neighbours]
         return out
 
     def reweighted(self, weights):

@@ -57,15 +57,17 @@ class ProductSums:
             queue = np.zeros(1, np.int64)
             arguments = self.codes, n_codes, first, second, values, queue, sums
             in_parallel(pl_kernels.pair_tables, arguments, n_workers)
-            found = (self._cross_products @ sums).reshape(-1, size, size, n_columns)
+            products = (self._cross_products @ sums).reshape(-1, size, size, n_columns)
             g, h = columns[first][:, :, None], columns[second][:, None, :]
-            out[g, h] = found
-            out[h, g] = found
-            whole = sums[: np.count_nonzero(first == 0)]
-            if len(whole):
-                both = np.zeros((len(whole), 1 + 2 * size), np.int64)
+            out[g, h] = products
+            out[h, g] = products
+            with_first = sums[: np.count_nonzero(first == 0)]
+            if len(with_first):
+                both = np.zeros((len(with_first), 1 + 2 * size), np.int64)
                 both[:, 1 : 1 + size] = columns[0]
-                both[:, 1 + size :] = columns[second[: len(whole)]]
-                found = (self._all_products @ whole).reshape(*both.shape, both.shape[1], n_columns)
-                out[both[:, :, None], both[:, None, :]] = found
+                both[:, 1 + size :] = columns[second[: len(with_first)]]
+                products = (self._all_products @ with_first).reshape(
+                    *both.shape, both.shape[1], n_columns
+                )
+                out[both[:, :, None], both[:, None, :]] = products
         return out[: self.n_units + 1, : self.n_units + 1]
