@@ -27,7 +27,7 @@ DISTANCE = 1e-2
 MIN_START_PROBABILITY = 1e-6
 
 
-class Ends(NamedTuple):
+class EndsOfStarts(NamedTuple):
     """Where the starts of one row have ended.
 
     Parameters
@@ -37,8 +37,8 @@ class Ends(NamedTuple):
     log_partition, converged, damping : array of shape (n_starts,)
     messages : array of shape (n_starts, ...)
         Logarithms.
-    found : object
-        All else.
+    result : object
+        The results of which these are parts.
     """
 
     beliefs: np.ndarray
@@ -46,7 +46,7 @@ class Ends(NamedTuple):
     converged: np.ndarray
     damping: np.ndarray
     messages: np.ndarray
-    found: object
+    result: object
 
 
 class Mixture(NamedTuple):
@@ -54,7 +54,7 @@ class Mixture(NamedTuple):
 
     Parameters
     ----------
-    ends : Ends
+    ends : EndsOfStarts
     rows : int array of shape (n_solutions,)
         The distinct fixed points among the ends, largest log-partition first.
     members : int array of shape (n_starts,)
@@ -63,7 +63,7 @@ class Mixture(NamedTuple):
         False: there is none, and the row is that of the first start.
     """
 
-    ends: Ends
+    ends: EndsOfStarts
     rows: np.ndarray
     members: np.ndarray
     stable: bool
@@ -116,9 +116,9 @@ def fixed_points(solve, starts, rng):
         usable = ends.converged & np.isfinite(ends.log_partition)
         # Messages that leave a fixed point without damping make it one that is hardly a state.
         undamped = usable & (ends.damping == 0)
-        kept, then = _distinct(ends, undamped if undamped.any() else usable)
-        if len(kept):
-            return Mixture(ends, kept, np.where(members < 0, -1, then[members]), True)
+        distinct_rows, then = _distinct(ends, undamped if undamped.any() else usable)
+        if len(distinct_rows):
+            return Mixture(ends, distinct_rows, np.where(members < 0, -1, then[members]), True)
     ends = solve(starts[:1], True)
     return Mixture(ends, np.zeros(1, int), np.full(len(starts), -1), False)
 
@@ -128,8 +128,8 @@ def _distinct(ends, usable):
     rows, members = np.flatnonzero(usable), np.full(len(usable), -1)
     if len(rows):
         order = np.argsort(-ends.log_partition[rows], kind="stable")
-        kept, members[rows] = merge(ends.beliefs[rows], order, MERGE_TOL)
-        rows = rows[kept]
+        distinct_rows, members[rows] = merge(ends.beliefs[rows], order, MERGE_TOL)
+        rows = rows[distinct_rows]
     return rows, members
 
 
