@@ -36,6 +36,9 @@ class ItemMachine(Saved, BaseEstimator):
     missing; and `_categorical_model`, a `BoltzmannMachine` with `Categorical` units.
     """
 
+    # Options that files of earlier versions have.
+    _removed_options = ("existence_seconds", "step")
+
     def score(self, X, y=None):
         """Mean of `score_samples`.
 
