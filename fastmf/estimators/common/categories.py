@@ -79,12 +79,12 @@ def learned_categories(estimator, X, declared):
     So the letters of sequences have one alphabet, and questions with different answers each their
     own. Declared categories are taken as they are.
     """
-    found = {}
+    observed = {}
     for j in range(X.shape[1]):
         if j not in declared:
-            found[j] = column_values(estimator, X[:, j], j)
+            observed[j] = column_values(estimator, X[:, j], j)
     alphabets = []  # pairs of the columns and the values that they have together
-    for j, values in found.items():
+    for j, values in observed.items():
         columns, values = [j], {(isinstance(value, bool), value) for value in values}
         apart = []
         for other in alphabets:
@@ -153,7 +153,7 @@ def _shown(value):
 
 def decoded(labels, categories):
     """The categories of these numbers, an array of a type that holds all of them."""
-    columns = [known[labels[:, j]] for j, known in enumerate(categories)]
+    columns = [listed[labels[:, j]] for j, listed in enumerate(categories)]
     kinds = {column.dtype.kind in "US" for column in columns}
     if len(kinds) > 1 or any(column.dtype == object for column in columns):
         columns = [column.astype(object) for column in columns]
@@ -170,19 +170,19 @@ def two_categories(estimator, X, declared):
             if (np.isin(X, values) | missing_entries(X)).all():
                 return [np.array(values)] * X.shape[1]
     shared = learned_categories(estimator, X, declared)
-    return [_pair(estimator, X, known, j, j in declared) for j, known in enumerate(shared)]
+    return [_pair(estimator, X, listed, j, j in declared) for j, listed in enumerate(shared)]
 
 
-def _pair(estimator, X, known, j, declared):
+def _pair(estimator, X, listed, j, declared):
     """The two values of column j, which with those of other columns has these."""
-    if len(known) == 1 and known[0] in (-1, 0, 1):
-        known = np.array(_SPINS if known[0] else _BITS)
-    if len(known) > 2 and not declared and _are_codes(known):
-        own = as_array(column_values(estimator, X[:, j], j))
-        known = own if len(own) == 2 else known
-    if len(known) != 2:
-        _refuse(estimator, X, known, j)
-    return known.astype(float) if is_numeric(known) else known
+    if len(listed) == 1 and listed[0] in (-1, 0, 1):
+        listed = np.array(_SPINS if listed[0] else _BITS)
+    if len(listed) > 2 and not declared and _are_codes(listed):
+        present = as_array(column_values(estimator, X[:, j], j))
+        listed = present if len(present) == 2 else listed
+    if len(listed) != 2:
+        _refuse(estimator, X, listed, j)
+    return listed.astype(float) if is_numeric(listed) else listed
 
 
 def _are_codes(values):
@@ -195,16 +195,19 @@ def _are_codes(values):
     return not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
 
 
-def _refuse(estimator, X, known, j):
+def _refuse(estimator, X, listed, j):
     """Raise for the first entry that is none of two values, with which it shares a column."""
-    values, advice = known.tolist(), "or transform data (sklearn's Binarizer)"
+    values, advice = listed.tolist(), "or transform data (sklearn's Binarizer)"
     entries = Counter(x for row in X.tolist() for x in row if x in values)
-    kept = [value for value, _ in entries.most_common(2)]
-    if is_numeric(known) and (-1 in values or 0 in values):
-        kept = _SPINS if -1 in values else _BITS
+    allowed = [value for value, _ in entries.most_common(2)]
+    if is_numeric(listed) and (-1 in values or 0 in values):
+        allowed = _SPINS if -1 in values else _BITS
     if len(values) == 1:
-        kept, advice = (), f"{advice}; column {column_name(estimator, j)} is constant: leave it out"
-    wrong = set(values) - set(kept)
+        allowed, advice = (
+            (),
+            f"{advice}; column {column_name(estimator, j)} is constant: leave it out",
+        )
+    wrong = set(values) - set(allowed)
     places = (
         (i, k) for i, entries in enumerate(X.tolist()) for k, x in enumerate(entries) if x in wrong
     )

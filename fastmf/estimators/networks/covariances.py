@@ -55,9 +55,9 @@ class NodeCovariances(NamedTuple):
 
     def diagonal(self):
         """Variances."""
-        out = np.empty(max(own.max() for own in self.edges) + 1)
-        for own, block in zip(self.edges, self.blocks, strict=True):
-            out[own] = block.diagonal()
+        out = np.empty(max(members.max() for members in self.edges) + 1)
+        for members, block in zip(self.edges, self.blocks, strict=True):
+            out[members] = block.diagonal()
         return out
 
 
@@ -78,8 +78,8 @@ def shrunk(sandwich, naive, n_rows, sets=None):
         ratio = np.sqrt(sandwich.diagonal() / naive.diagonal())
         return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
     ratio = np.zeros((p, p))
-    for own in sets:
-        block = np.ix_(own, own)
+    for members in sets:
+        block = np.ix_(members, members)
         ratio[block] = _ratio(sandwich[block], naive[block])
     return (1 - weight) * sandwich + weight * ratio @ naive @ ratio
 
@@ -103,8 +103,8 @@ def raised(sandwich, naive, least, sets=None):
         lacking = np.maximum(least * naive.diagonal() - sandwich.diagonal(), 0)
         return sandwich + np.diag(lacking)
     out = sandwich.copy()
-    for own in sets:
-        block = np.ix_(own, own)
+    for members in sets:
+        block = np.ix_(members, members)
         values, vectors = linalg.eigh(sandwich[block], naive[block])
         root = naive[block] @ vectors
         out[block] += (root * np.maximum(least - values, 0)) @ root.T

@@ -268,12 +268,12 @@ def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivit
     """Posterior with checked arguments, and with other scales, from a function of the prior."""
     log_odds = checked_prior(inclusion_probability, scale)
     one_of("slab", slab, SLABS)
-    found = with_prior(log_odds, scale)
+    result = with_prior(log_odds, scale)
     if not sensitivity:
-        return found
-    odds = prior_log_odds(found)
+        return result
+    odds = prior_log_odds(result)
     return replace(
-        found, sensitivity=sensitivity_to_scale(found, lambda scale: with_prior(odds, scale))
+        result, sensitivity=sensitivity_to_scale(result, lambda scale: with_prior(odds, scale))
     )
 
 
@@ -287,15 +287,15 @@ def checked_prior(inclusion_probability, scale):
     return None if p is None else np.log(p) - np.log1p(-p)
 
 
-def sensitivity_to_scale(found, with_scale):
+def sensitivity_to_scale(result, with_scale):
     """The `ScaleSensitivity` of a result, from a function that gives those of other scales."""
-    scales = found.scale * np.array(SCALES)
-    others = [found if scale == found.scale else with_scale(scale) for scale in scales]
-    evidence = np.array([other.log_evidence for other in others])
-    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in others]))
+    scales = result.scale * np.array(SCALES)
+    results = [result if scale == result.scale else with_scale(scale) for scale in scales]
+    evidence = np.array([other.log_evidence for other in results])
+    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in results]))
 
 
-def prior_log_odds(found):
+def prior_log_odds(result):
     """Log-odds of the prior of a result."""
-    p = found.inclusion_probability
+    p = result.inclusion_probability
     return np.log(p) - np.log1p(-p)

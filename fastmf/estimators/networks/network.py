@@ -220,17 +220,17 @@ class CouplingNetwork(Network):
     def _without_l1(self):
         """The objective with the couplings that are not zero alone, and its maximum."""
         n, pairs = self._objective.n_fields, np.stack(self._objective.pairs, axis=1)
-        there = self._parameters[n:] != 0
-        objective = self._objective.restricted(pairs[there])
-        start = np.concatenate([self._parameters[:n], self._parameters[n:][there]])
+        nonzero = self._parameters[n:] != 0
+        objective = self._objective.restricted(pairs[nonzero])
+        start = np.concatenate([self._parameters[:n], self._parameters[n:][nonzero]])
         with few_blas_threads(objective.n_parameters):
-            found = maximum(objective, start, self._tol)
-        if not found.stopped:
+            result = maximum(objective, start, self._tol)
+        if not result.stopped:
             raise ValueError(
                 "there are no standard errors: without l1, the couplings that are not zero seem to "
                 "have no maximum; give a larger l1, or l2."
             )
-        return objective, found.parameters
+        return objective, result.parameters
 
     def covariance(self):
         """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
@@ -382,11 +382,11 @@ class CouplingNetwork(Network):
                     "without clusters, weights='sampling' and selection of couplings."
                 )
             machine._refits("a permutation test")
-        whole = self._objective.joined(other._objective)
+        pooled = self._objective.joined(other._objective)
         sizes = [counts_of(machine._row_weights()) for machine in (self, other)]
-        first, pairs = whole.n_fields, tuple(whole.pairs)
+        first, pairs = pooled.n_fields, tuple(pooled.pairs)
         return PooledRows(
-            whole, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
+            pooled, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
             lambda parameters: self._coupling_factor * parameters[first:],
             np.arange(len(pairs[0])), pairs, self._penalty_l1, self._tol,
         )  # fmt: skip
@@ -482,5 +482,5 @@ class CouplingNetwork(Network):
         """Sums of signed couplings of each feature, with their standard errors."""
         values = estimates.matrix(signs * estimates.values).sum(0)
         errors = np.sqrt(estimates.variances_of_sums(signs))
-        found = Centrality(values, errors)
-        return features_frame(self, found) if as_frame else found
+        result = Centrality(values, errors)
+        return features_frame(self, result) if as_frame else result

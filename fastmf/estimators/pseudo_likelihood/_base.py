@@ -36,6 +36,9 @@ class ItemMachine(Saved, BaseEstimator):
     missing; and `_categorical_model`, a `BoltzmannMachine` with `Categorical` units.
     """
 
+    # Options that files of earlier versions have.
+    _removed_options = ("existence_seconds", "step")
+
     def score(self, X, y=None):
         """Mean of `score_samples`.
 
@@ -165,10 +168,10 @@ class ItemMachine(Saved, BaseEstimator):
             self._completions = completions
             return self._existence(parameters).exists is not False
 
-        found, self._completions, self._objective = expectation_maximisation(
+        fit, self._completions, self._objective = expectation_maximisation(
             self._completions, self._objective.reweighted, from_last, exists
         )
-        return found
+        return fit
 
     def _likely_objective(self):
         """The objective without completions of rows of negligible probability."""
@@ -186,14 +189,14 @@ class ItemMachine(Saved, BaseEstimator):
         """Attributes of these names and those of all machines, and arrays of the latter."""
         names = "n_iter_", "converged_", "n_features_in_", "existence_", *names
         fitted = {name: getattr(self, name) for name in names}
-        fitted["categories_"] = [known.tolist() for known in self.categories_]
+        fitted["categories_"] = [listed.tolist() for listed in self.categories_]
         return fitted, {"history_": self.history_} | saved_rows(self)
 
     def _restore_fit(self, arrays):
         """Attributes that `_saved_fit` kept, in their types."""
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
-        self.categories_ = [as_array(known) for known in self.categories_]
+        self.categories_ = [as_array(listed) for listed in self.categories_]
         self.history_ = arrays.member("history_", "f", (None,))
 
     def _restore_missing(self, arrays):
@@ -255,17 +258,17 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
             )
         return solver
 
-    def _keep_fit(self, found, max_iter):
+    def _keep_fit(self, fit, max_iter):
         """Attributes of a `Fit`, and a warning where it is no maximum."""
-        self.history_, self.n_iter_ = np.array(found.history), len(found.history)
-        self.existence_ = self._existence(found.parameters)
-        self.converged_ = bool(found.stopped and self.existence_.exists is not False)
+        self.history_, self.n_iter_ = np.array(fit.history), len(fit.history)
+        self.existence_ = self._existence(fit.parameters)
+        self.converged_ = bool(fit.stopped and self.existence_.exists is not False)
         message, units = self.existence_.message, self.existence_.units
         if units and hasattr(self, "feature_names_in_"):
             named = map(str, feature_names(self)[list(units[:MAX_NAMED])])
             more = ", ..." if len(units) > MAX_NAMED else ""
             message += f" ({self._item_name} {', '.join(named)}{more})"
-        if not found.stopped and self.existence_.exists is not False:
+        if not fit.stopped and self.existence_.exists is not False:
             remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
             message = (
                 f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
@@ -292,5 +295,5 @@ def labels_from(name, arrays, sizes):
 
 def check_sizes(categories, sizes):
     """Raise unless there are as many categories of each position as it has states."""
-    if [len(known) for known in categories] != sizes.tolist():
+    if [len(listed) for listed in categories] != sizes.tolist():
         raise ValueError("categories_ must have as many values as positions have states.")

@@ -192,8 +192,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             else:
                 self._maximise(solver)
             self._parameters = self._objective.packed(self.couplings_, self.field_)
-            # Solvers that need gradients have left this one.
-            gradient = self._objective.value_and_gradient(self._parameters, once=True)[1]
+            gradient = self._objective.value_and_gradient(self._parameters)[1]
         self.gradient_norm_ = float(abs(gradient).max())
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
         return self
@@ -255,18 +254,18 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         }
         start = self._start()
         if solver == "bslm":
-            (found,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
+            (fit,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
         elif solver == "gradient":
-            found = solvers.gradient_ascent(objective, start, **options)
+            fit = solvers.gradient_ascent(objective, start, **options)
         elif self.penalty == "firth":
-            found = firth.firth_scoring(objective, start, **options)
+            fit = firth.firth_scoring(objective, start, **options)
         else:
             solve = partial(newton.newton, **options)
             if solver == "lbfgs":
                 solve = partial(lbfgs.lbfgs, l1=self._penalty_l1, **options)
-            found = self._maximised(solve, start)
-        self.couplings_, self.field_ = objective.unpacked(found.parameters)
-        self._keep_fit(found, options["max_iter"])
+            fit = self._maximised(solve, start)
+        self.couplings_, self.field_ = objective.unpacked(fit.parameters)
+        self._keep_fit(fit, options["max_iter"])
 
     def _existence(self, parameters):
         if self.penalty == "firth":
@@ -279,7 +278,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         covariance[np.diag_indices_from(covariance)] += self.l2
         self.couplings_, self.field_ = tap_inversion(objective.mean, covariance)
         parameters = objective.packed(self.couplings_, self.field_)
-        value = objective.value_and_gradient(parameters, once=True)[0]
+        value = objective.value_and_gradient(parameters)[0]
         self.history_ = np.array([objective.total * value])
         self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 

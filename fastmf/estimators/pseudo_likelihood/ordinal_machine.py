@@ -148,18 +148,18 @@ class OrdinalMachine(PairwiseMachine):
         if not used.any():
             raise ValueError("X must have a row without missing values, of positive weight.")
         self.categories_ = item_categories(self, X[used], self.n_categories, declared)
-        self.n_categories_ = np.array([len(known) for known in self.categories_])
+        self.n_categories_ = np.array([len(listed) for listed in self.categories_])
         # Rows that are not used may have categories of their own.
         scores = np.full(X.shape, -1)
         scores[used] = codes(self, X[used], self.categories_)
         options = self.missing, self.weights
         seen_only = self.thresholds == "free" and not self.l2_field
-        found = observed(
+        result = observed(
             scores, weights, self.n_categories_, options, clusters, seen_only=seen_only
         )
-        self._rows, self._weights = found.labels, found.weights
-        self._sampling, self._completions = found.sampling, found.completions
-        self.n_missing_, self.n_dropped_ = int(missing_entries(X).sum()), found.n_dropped
+        self._rows, self._weights = result.labels, result.weights
+        self._sampling, self._completions = result.sampling, result.completions
+        self.n_missing_, self.n_dropped_ = int(missing_entries(X).sum()), result.n_dropped
         self._objective = self._made_objective()
         with few_blas_threads(self._objective.n_parameters):
             self._maximise()
@@ -182,21 +182,21 @@ class OrdinalMachine(PairwiseMachine):
         else:
             max_iter = self.max_iter or MAX_LBFGS_ITER
             solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
-        found = self._maximised(solve, self._objective.independent())
-        self._set_parameters(found.parameters)
-        value = self._objective.log_likelihood(found.parameters)
+        result = self._maximised(solve, self._objective.independent())
+        self._set_parameters(result.parameters)
+        value = self._objective.log_likelihood(result.parameters)
         self.log_pseudo_likelihood_ = value / self._objective.total
-        self._keep_fit(found, max_iter)
+        self._keep_fit(result, max_iter)
 
     def _existence(self, parameters):
-        found = super()._existence(parameters)
+        result = super()._existence(parameters)
         thresholds, frequencies = self._objective.thresholds, self._objective.frequencies
-        there = np.arange(thresholds.width)[:, None] < thresholds.n_categories
-        empty = np.argwhere((there & (frequencies == 0)).T)
-        if found.exists is False and self.thresholds == "free" and len(empty):
+        present = np.arange(thresholds.width)[:, None] < thresholds.n_categories
+        empty = np.argwhere((present & (frequencies == 0)).T)
+        if result.exists is False and self.thresholds == "free" and len(empty):
             if not self.l2_field:
-                found = found._replace(message=self._empty_categories(empty))
-        return found
+                result = result._replace(message=self._empty_categories(empty))
+        return result
 
     def _empty_categories(self, empty):
         names = feature_names(self)
@@ -279,8 +279,8 @@ class OrdinalMachine(PairwiseMachine):
             raise ValueError("alpha and beta are parameters of thresholds='blume_capel'.")
         alpha, beta = np.full((2, len(self.n_categories_)), np.nan)
         for i in range(len(alpha)):
-            own = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
-            alpha[i], beta[i] = own[0], own[1] if len(own) > 1 else np.nan
+            pair = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
+            alpha[i], beta[i] = pair[0], pair[1] if len(pair) > 1 else np.nan
         return alpha, beta
 
     # --- rows -----------------------------------------------------------------------------------

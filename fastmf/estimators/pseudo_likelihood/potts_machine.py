@@ -162,7 +162,7 @@ class PottsMachine(Network, ItemMachine):
         self.categories_ = position_categories(self, X, self.n_states, declared)
         labels = coded_labels(self, X, self.categories_)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
-        self.sizes_ = np.array([len(known) for known in self.categories_])
+        self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self.n_missing_ = int((labels < 0).sum())
         self._observe(labels, weights)
@@ -183,18 +183,18 @@ class PottsMachine(Network, ItemMachine):
         if self.missing == "available":
             terms = available(labels, self._edges())
             check_terms(self, terms[weights > 0].any(0))
-            kept = terms.any(1)
+            usable = terms.any(1)
         elif self.missing == "em":
-            kept = summable(labels, self.sizes_, self._edges())
+            usable = summable(labels, self.sizes_, self._edges())
         else:
-            kept = (labels >= 0).any(1)
-        self.n_dropped_ = int((~kept).sum())
-        kept &= weights > 0
-        if not kept.any():
+            usable = (labels >= 0).any(1)
+        self.n_dropped_ = int((~usable).sum())
+        usable &= weights > 0
+        if not usable.any():
             if self.missing == "absent":
                 return
             raise ValueError("X must have a row with labels, of positive weight.")
-        self._labels, self._weights = labels[kept], weights[kept]
+        self._labels, self._weights = labels[usable], weights[usable]
         if self.missing == "em":
             self._completions = Completions.of(
                 self._labels, self._weights, self.sizes_, seen_only=not self.l2_field
@@ -365,8 +365,8 @@ class PottsMachine(Network, ItemMachine):
         one_of("gauge", gauge, GAUGES)
         if count("reference", reference, 0) >= self.sizes_.min():
             raise ValueError(f"reference must be a state of all positions, got {reference}.")
-        found = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
-        return self._by_position(found[0], 2), self._by_position(found[1], 1)
+        result = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
+        return self._by_position(result[0], 2), self._by_position(result[1], 1)
 
     def contact_scores(self, gauge="zero-sum", ignore=None, apc=True, *, as_frame=False):
         """Frobenius norms of the couplings of all pairs of positions, less their positions' means.
@@ -477,11 +477,11 @@ class PottsMachine(Network, ItemMachine):
             )
         labels = np.maximum(np.concatenate([self._labels, other._labels]), -1)
         weights = np.concatenate([self._weights, other._weights])
-        kept, of_self = weights > 0, np.arange(len(weights)) < len(self._weights)
-        rows = np.column_stack([labels, weights])[kept]
-        rows, own, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        usable, of_self = weights > 0, np.arange(len(weights)) < len(self._weights)
+        rows = np.column_stack([labels, weights])[usable]
+        rows, members, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         labels, weights = rows[:, :-1].astype(np.int64), rows[:, -1]
-        of_first = np.bincount(own.ravel()[of_self[kept]], minlength=len(rows))
+        of_first = np.bincount(members.ravel()[of_self[usable]], minlength=len(rows))
         objective = self._dense_objective(labels, counts * weights)
         contrasts, sets, pairs = objective.contrasts()
         starts = np.array([one[0] for one in sets])
@@ -510,8 +510,8 @@ class PottsMachine(Network, ItemMachine):
 
     def _own(self, array, labels):
         """Entries of flat rows at the labels, zero where they are missing."""
-        found = np.take_along_axis(array, self._first + np.maximum(labels, 0), axis=1)
-        return np.where(labels >= 0, found, 0.0)
+        result = np.take_along_axis(array, self._first + np.maximum(labels, 0), axis=1)
+        return np.where(labels >= 0, result, 0.0)
 
     def _local_fields(self, labels):
         return self._couplings.fields(labels) + self._field
@@ -641,8 +641,8 @@ class PottsMachine(Network, ItemMachine):
             coefficients = arrays.member("coefficients", "f", (len(rows), n_states), low=-np.inf)
             self._couplings = OfFewRows(coefficients, rows, self.sizes_)
         elif self._model is None or self._model.n_units != n_states:
-            found = "none" if self._model is None else f"one of {self._model.n_units}"
-            raise ValueError(f"it must hold a model of {n_states} units, got {found}.")
+            result = "none" if self._model is None else f"one of {self._model.n_units}"
+            raise ValueError(f"it must hold a model of {n_states} units, got {result}.")
         else:
             self._couplings = DenseCouplings(self._model.couplings, self.sizes_)
 

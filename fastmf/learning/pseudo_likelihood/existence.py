@@ -225,9 +225,9 @@ class _Features:
 
     def _of_each_item(self):
         """Yield the rows and features in the log-odds of each item."""
-        there = self.items.targets >= 0
+        present = self.items.targets >= 0
         for i, coupled in enumerate(self.items.coupled):
-            yield self.values[np.ix_(there[:, i], np.append(coupled, True)[self.item])]
+            yield self.values[np.ix_(present[:, i], np.append(coupled, True)[self.item])]
 
 
 def _smallest_singular_value(table):

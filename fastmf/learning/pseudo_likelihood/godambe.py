@@ -177,12 +177,12 @@ class Godambe:
             return 1 / float(np.square(self.sampling.sum(1)).sum())
         return 1 / float(np.sum(self.sampling))
 
-    def variances_of(self, gradients, own):
+    def variances_of(self, gradients, direct):
         """Variances of functions of the estimate and of the distribution of the rows."""
         weights = self.objective.weights
         along = gradients @ self._inverse_hessian(self.parameters)
         rows, ones = slice(len(weights)), np.ones(len(weights))
-        influences = own - weights @ own
+        influences = direct - weights @ direct
         influences += self.objective.score_products(self.parameters, along, rows, ones)
         influences -= along @ self.objective.mean_score(self.parameters)
         if self.sampling is None:
@@ -298,11 +298,11 @@ class Godambe:
             free = np.ones(len(parameters), bool)
             free[indices] = False
             restricted = _Restricted(objective, free)
-            found = newton(restricted, objective.independent()[free]).parameters
+            point = newton(restricted, objective.independent()[free]).parameters
             value = objective.value_and_gradient(parameters)[0]
-            fall = value - restricted.value_and_gradient(found)[0]
+            fall = value - restricted.value_and_gradient(point)[0]
             statistic = float(2 * objective.total * max(fall, 0))
-            return self.ratio_test(statistic, indices, parameters, restricted.whole(found))
+            return self.ratio_test(statistic, indices, parameters, restricted.padded(point))
 
     def ratio_test(self, statistic, indices, parameters, restricted):
         """Test of a likelihood ratio by the weights of its chi-squared variables."""
@@ -327,8 +327,8 @@ class Godambe:
 def _pseudo_inverse(matrix):
     """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
     values, vectors = linalg.eigh(matrix)
-    kept = values > MIN_GAUGE_EIGENVALUE * values[-1]
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, vectors[:, ~kept]
+    positive = values > MIN_GAUGE_EIGENVALUE * values[-1]
+    return (vectors[:, positive] / values[positive]) @ vectors[:, positive].T, vectors[:, ~positive]
 
 
 class _Restricted:
@@ -338,17 +338,17 @@ class _Restricted:
         self._objective, self._free, self.total = objective, free, objective.total
         self.singular = objective.singular
 
-    def whole(self, parameters):
+    def padded(self, parameters):
         out = np.zeros(self._objective.n_parameters)
         out[self._free] = parameters
         return out
 
     def value_and_gradient(self, parameters):
-        value, gradient = self._objective.value_and_gradient(self.whole(parameters))
+        value, gradient = self._objective.value_and_gradient(self.padded(parameters))
         return value, gradient[self._free]
 
     def hessian(self, parameters):
-        return self._objective.hessian(self.whole(parameters))[np.ix_(self._free, self._free)]
+        return self._objective.hessian(self.padded(parameters))[np.ix_(self._free, self._free)]
 
 
 def adjusted(p_values, method):

@@ -40,9 +40,9 @@ class Refits:
     def maximum(self, weights):
         """`Fit` for these weights of the rows, not stopped if there is no maximum."""
         objective = self.objective.reweighted(weights)
-        found = self._stationary(objective)
-        exists = decided(objective, found.parameters, self.l1).exists is not False
-        return found._replace(stopped=found.stopped and exists)
+        fit = self._stationary(objective)
+        exists = decided(objective, fit.parameters, self.l1).exists is not False
+        return fit._replace(stopped=fit.stopped and exists)
 
     def _stationary(self, objective):
         """`Fit` where the predicted rise is small, as it also is on the way to infinity."""
@@ -89,6 +89,6 @@ def without(rng, dropped, weights, sampling):
         n_kept = max(1, round((1 - dropped) * counts.sum()))
         return rng.multivariate_hypergeometric(counts, n_kept, method="marginals").astype(float)
     n = sampling.shape[0]
-    kept = np.zeros(n)
-    kept[rng.choice(n, max(1, round((1 - dropped) * n)), replace=False)] = 1
-    return weights.sum() * (kept @ sampling)
+    drawn = np.zeros(n)
+    drawn[rng.choice(n, max(1, round((1 - dropped) * n)), replace=False)] = 1
+    return weights.sum() * (drawn @ sampling)

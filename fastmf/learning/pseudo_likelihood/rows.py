@@ -98,9 +98,9 @@ class WeightedRows(NamedTuple):
 
     def weighted(self, weights):
         """The same with other weights; rows of weight 0 are left out."""
-        kept = weights > 0
-        targets = None if self.targets is None else self.targets[kept]
-        return WeightedRows(self.states[kept], weights[kept], targets)
+        positive = weights > 0
+        targets = None if self.targets is None else self.targets[positive]
+        return WeightedRows(self.states[positive], weights[positive], targets)
 
     def joined(self, other):
         """These rows and others."""

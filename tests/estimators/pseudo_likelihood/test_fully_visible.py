@@ -8,7 +8,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import fastmf as mf
 from fastmf.inference.sampling.spins import all_states, probabilities
-from fastmf.learning.pseudo_likelihood.binary import objective
 
 SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
 # Every solver with every penalty that it has.
@@ -48,13 +47,6 @@ def test_every_solver_finds_the_machine_behind_its_own_distribution(solver):
     assert len(found.history_) == found.n_iter_
     assert (np.diff(found.history_) > -1e-9).all()
     assert found.gradient_norm_ < 1e-5
-
-
-@pytest.mark.parametrize("solver, l2", [("bslm", 0.0), ("bslm", 0.02), ("tap_inversion", 0.0)])
-def test_solvers_without_gradients_do_not_need_its_kernel(solver, l2, monkeypatch):
-    monkeypatch.setattr(objective.pl_kernels, "residuals", None)
-    found = mf.FullyVisibleBoltzmannMachine(solver=solver, l2=l2).fit(rows())
-    assert 0 < found.gradient_norm_ < 1
 
 
 def test_the_inversion_is_near_for_weak_couplings():

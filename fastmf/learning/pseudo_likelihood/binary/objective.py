@@ -27,12 +27,9 @@ from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, Se
 from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
 from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
-from fastmf.special import sigmoid, softplus
 
 # Such blocks that threads share.
 _SHARED_BLOCKS = 8
-# Numbers up to which NumPy evaluates once in less time (7 ms) than compiled code is loaded.
-_MAX_NUMPY_NUMBERS = 1 << 18
 # Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
 _MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
 
@@ -128,14 +125,10 @@ class PseudoLikelihood(CompositeLikelihood):
         size = at_once * max(256, BLOCK_NUMBERS // self.n_units)
         return [slice(i, i + size) for i in range(0, n_rows, size)]
 
-    def residuals(self, couplings, field, rows=slice(None), once=False):
+    def residuals(self, couplings, field, rows=slice(None)):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.rows.own[rows], self.weights[rows]
         products = self._products(self.rows.states[rows], couplings)
-        if once and products.size <= _MAX_NUMPY_NUMBERS:
-            t = -2 * states * (products + field)
-            value = -weights * softplus(t).sum(1)
-            return 2 * weights[:, None] * states * sigmoid(t), self._of_available(value, rows)
         value = np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
@@ -187,21 +180,21 @@ class PseudoLikelihood(CompositeLikelihood):
     def _n_workers(self, n_tasks, rows):
         return workers_for(n_tasks, rows.size * self.n_units, self.n_threads)
 
-    def value_and_gradient(self, parameters, once=False):
+    def value_and_gradient(self, parameters):
         """Penalised value and its gradient: two matrix products."""
-        latest = self._evaluate(parameters, once)
+        latest = self._evaluate(parameters)
         return latest.value, latest.gradient.copy()
 
-    def _evaluate(self, parameters, once=False):
+    def _evaluate(self, parameters):
         """Value, gradient and residuals; those of the latest parameters are kept."""
         if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
             return self._latest
         couplings, field = self.unpacked(parameters)
         value, field_gradient = 0.0, np.zeros(self.n_units)
         coupling_gradient = np.zeros((self.n_units, self.n_units))
-        kept = self.rows.states.size <= _MAX_KEPT_NUMBERS
-        for block in [slice(None)] if kept else self.row_blocks(at_once=_SHARED_BLOCKS):
-            residuals, values = self.residuals(couplings, field, block, once)
+        small = self.rows.states.size <= _MAX_KEPT_NUMBERS
+        for block in [slice(None)] if small else self.row_blocks(at_once=_SHARED_BLOCKS):
+            residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
             field_gradient += np.ones(len(residuals)) @ residuals
             coupling_gradient += self._sum_of_products(self.rows.states[block], residuals)
@@ -209,7 +202,7 @@ class PseudoLikelihood(CompositeLikelihood):
         gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
         gradient -= self.l2 * parameters
         self._latest = _Evaluation(
-            np.array(parameters), value, gradient, residuals if kept else None
+            np.array(parameters), value, gradient, residuals if small else None
         )
         return self._latest
 
@@ -233,7 +226,6 @@ class PseudoLikelihood(CompositeLikelihood):
     def look(self, parameters):
         """Return the smallest residual w p_b, and whether all margins are positive."""
         smallest, largest = np.inf, 0.0
-        self._evaluate(parameters, once=True)
         for rows in self.row_blocks():
             there = self.rows.own[rows] != 0
             # 2 (1 - p) of each value, times its weight.
@@ -315,8 +307,8 @@ class PseudoLikelihood(CompositeLikelihood):
         with_one = np.hstack([np.ones((len(states), 1)), states])
         out = np.empty(states.shape)
         for j in range(self.n_units):
-            kept = self.index[j] >= 0
-            features, indices = with_one[:, kept], self.index[j][kept]
+            small = self.index[j] >= 0
+            features, indices = with_one[:, small], self.index[j][small]
             out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
         return out
 
@@ -381,8 +373,8 @@ class PseudoLikelihood(CompositeLikelihood):
         out = np.zeros((self.n_units, self.n_parameters))
         for j in range(self.n_units):
             out[j, j] = by_field[j]
-            others = np.flatnonzero(self.index[j][1:] >= 0)
-            out[j, self.index[j][1 + others]] = by_couplings[j, others]
+            neighbours = np.flatnonzero(self.index[j][1:] >= 0)
+            out[j, self.index[j][1 + neighbours]] = by_couplings[j, neighbours]
         return out
 
     def reweighted(self, weights):

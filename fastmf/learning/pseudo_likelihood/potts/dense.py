@@ -188,11 +188,11 @@ class DenseObjective(CompositeLikelihood):
         residual, separates = np.inf, True
         for rows in self._blocks():
             (_, observed, there), p = self._one_hot(rows), self._conditionals(parameters, rows)[1]
-            others, observed = there & (observed == 0), observed > 0
-            best = np.maximum.reduceat(np.where(others, p, 0), self.positions.first, axis=1)
+            neighbours, observed = there & (observed == 0), observed > 0
+            best = np.maximum.reduceat(np.where(neighbours, p, 0), self.positions.first, axis=1)
             separates = separates and bool((p > best[:, self.position])[observed].all())
             weighted = self.weights[rows, None] * p
-            residual = min(residual, weighted.min(initial=np.inf, where=others))
+            residual = min(residual, weighted.min(initial=np.inf, where=neighbours))
         return residual, separates
 
     @computed_once
@@ -202,8 +202,8 @@ class DenseObjective(CompositeLikelihood):
     def _tables_of(self, rows):
         labels, targets, sizes = self.labels[rows], self.targets[rows], self.positions.sizes
         x = one_hot(labels, sizes).toarray()
-        own = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
-        return x, own, (targets >= 0)[:, self.position]
+        states = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
+        return x, states, (targets >= 0)[:, self.position]
 
     def _one_hot(self, rows):
         """Rows and their targets as ones and zeros, and which states belong to a target."""
@@ -250,14 +250,14 @@ class DenseObjective(CompositeLikelihood):
 
     def _add_curvature(self, hessian, i, x, weights, p):
         """Add the curvature of the multinomial regression of position i on the others."""
-        own, others = (
+        states, neighbours = (
             np.flatnonzero(self.position == i),
             np.flatnonzero(self.coupled[i, self.position]),
         )
-        features = np.hstack([np.ones((len(x), 1)), x[:, others]])
-        indices = [np.append(a, self.index[a, others]) for a in own]
-        for k, a in enumerate(own):
-            for l, b in enumerate(own):
+        features = np.hstack([np.ones((len(x), 1)), x[:, neighbours]])
+        indices = [np.append(a, self.index[a, neighbours]) for a in states]
+        for k, a in enumerate(states):
+            for l, b in enumerate(states):
                 curvature = weights * p[:, a] * ((a == b) - p[:, b])
                 block = features.T @ (curvature[:, None] * features)
                 hessian[np.ix_(indices[k], indices[l])] += block

@@ -89,8 +89,8 @@ def fit(data, options, excluded=None):
     """Maximise the log-pseudo-likelihood."""
     given, data = data, data.of_mean_weight_one()
     options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
-    found = _fit(data, options, excluded)
-    return found._replace(history=found.history * (given.total / data.total))
+    result = _fit(data, options, excluded)
+    return result._replace(history=result.history * (given.total / data.total))
 
 
 def _fit(data, options, excluded):
@@ -154,27 +154,27 @@ def _fit_asymmetric(data, options, few):
     def of_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
         z = objective.start(start)
-        found = lbfgs.minimise(
+        result = lbfgs.minimise(
             objective, z, tol=options.tol / layout.n_blocks,
             max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER, n_threads=1,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if few:
             # Half the coefficients of each position's own estimates: couplings are their average.
-            mine = objective.residuals(z) / (2 * objective.ridge)
+            states = objective.residuals(z) / (2 * objective.ridge)
         else:
-            mine = table[layout.place][:, objective.within]
-        results[:, objective.states] = mine
-        return found._replace(z=None)
+            states = table[layout.place][:, objective.within]
+        results[:, objective.states] = states
+        return result._replace(z=None)
 
-    found = _in_threads(of_block, layout.n_blocks, data)
+    result = _in_threads(of_block, layout.n_blocks, data)
     if few:
         couplings = OfFewRows(results, data.labels, data.sizes)
     else:
         average = np.add(results, results.T, dtype=float)
         average /= 2
         couplings = DenseCouplings(average, data.sizes)
-    return PottsFit(couplings, field, *_together(found))
+    return PottsFit(couplings, field, *_together(result))
 
 
 def _in_threads(function, n_tasks, data):
@@ -190,11 +190,11 @@ def _in_threads(function, n_tasks, data):
     return results
 
 
-def _together(found):
+def _together(result):
     """History of separate fits as if they had been done side by side, and whether all converged."""
-    longest = max(len(one.history) for one in found)
-    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in found]
-    return -np.sum(histories, 0), all(one.converged for one in found)
+    longest = max(len(one.history) for one in result)
+    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in result]
+    return -np.sum(histories, 0), all(one.converged for one in result)
 
 
 def log_pseudo_likelihood(data, couplings, field):
@@ -220,9 +220,9 @@ def score_of(fields, labels, sizes):
     first, total = np.cumsum(sizes) - sizes, np.zeros(len(labels))
     for i, (begin, q) in enumerate(zip(first, sizes, strict=True)):
         present = np.flatnonzero(labels[:, i] >= 0)
-        mine = fields[present, begin : begin + q]
-        own = mine[np.arange(len(present)), labels[present, i].astype(np.int64)]
-        total[present] += own - logsumexp(mine, axis=1)
+        states = fields[present, begin : begin + q]
+        observed = states[np.arange(len(present)), labels[present, i].astype(np.int64)]
+        total[present] += observed - logsumexp(states, axis=1)
     return total
 
 
@@ -232,10 +232,10 @@ def _fit_few_rows(data, options):
     _check_memory(n_bytes, "take symmetric=False, or fewer rows")
     objective = FewRows(data, options.l2, options.l2_field)
     z = objective.start(starting_field(data))
-    found = lbfgs.minimise(
+    result = lbfgs.minimise(
         objective, z, tol=options.tol, max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER,
         n_threads=data.n_threads, callback=options.report,
     )  # fmt: skip
     coefficients, field = objective.parameters(z)
     couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return PottsFit(couplings, field, -np.array(found.history), found.converged)
+    return PottsFit(couplings, field, -np.array(result.history), result.converged)

@@ -43,17 +43,6 @@ def test_value_and_derivatives(l2, monkeypatch):
     np.testing.assert_allclose(-objective.hessian(parameters), numeric, atol=1e-9)
 
 
-@pytest.mark.parametrize("l2", [0.0, 0.3])
-def test_a_single_evaluation_is_the_same_without_kernels(l2, monkeypatch):
-    objective, parameters = problem(l2=l2)
-    value, gradient = objective.value_and_gradient(parameters)
-    objective._latest = None
-    monkeypatch.setattr(module.pl_kernels, "residuals", None)
-    once = objective.value_and_gradient(parameters, once=True)
-    assert once[0] == pytest.approx(value, rel=1e-14)
-    np.testing.assert_allclose(once[1], gradient, atol=1e-14)
-
-
 def test_hessian_in_blocks_is_the_same(monkeypatch):
     objective, parameters = problem(n=400, d=6)
     at_once = objective.hessian(parameters)
