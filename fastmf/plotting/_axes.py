@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from fastmf._common.arguments import count
 
 # Last parameter and result.
@@ -49,6 +51,30 @@ def bare(ax):
     ax.set_xticks([])
     ax.set_yticks([])
     ax.spines[:].set_visible(False)
+
+
+def forest(ax, values, spread, labels, **points):
+    """Draw values with bars below each other, the first on top; return the axes and the points."""
+    rows = range(len(values))
+    ax = axes(ax, (6, 1.2 + 0.25 * len(values)))
+    ax.errorbar(values, rows, xerr=spread, fmt="none", ecolor="0.6", zorder=1)
+    dots = ax.scatter(values, rows, zorder=2, **points)
+    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
+    ax.set_yticks(rows, labels)
+    ax.invert_yaxis()
+    return ax, dots
+
+
+def strips(ax, image, labels, limits=(0, 1)):
+    """Draw an image that consists of a row of images for each label; return the axes."""
+    ax = axes(ax, (9, 9 * image.shape[0] / image.shape[1]))
+    ax.imshow(image, cmap="gray", vmin=limits[0], vmax=limits[1], interpolation="nearest")
+    bare(ax)
+    # Between rows there is a line of one pixel.
+    height = (len(image) + 1) / len(labels)
+    ax.set_yticks(height * np.arange(len(labels)) + height / 2 - 1, labels)
+    ax.tick_params(length=0)
+    return ax
 
 
 def names_of(names, n, what):

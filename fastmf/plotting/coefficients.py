@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, drawing, names_of, tidy
+from fastmf.plotting._axes import axes, drawing, forest, names_of, tidy
 
 # Area of a dot of probability 1, in square points.
 MAX_AREA = 45.0
@@ -71,19 +71,11 @@ def coefficient_forest(
     n_top = count("n_top", n_top)
     names = names_of(names, len(values), "coefficients")
     top = np.lexsort((-abs(values), -weight))[:n_top]
-    rows = np.arange(len(top))
-    ax = axes(ax, (6, 1.2 + 0.25 * len(top)))
-    ax.errorbar(values[top], rows, xerr=2 * spread[top], fmt="none", ecolor="0.6", zorder=1)
-    if shown:
-        colours = dict(c=weight[top], cmap="viridis_r", vmin=0, vmax=1)
-    else:
-        colours = dict(color="C0")
-    points = ax.scatter(values[top], rows, zorder=2, **colours)
+    colours = dict(c=weight[top], cmap="viridis_r", vmin=0, vmax=1) if shown else dict(color="C0")
+    labels = [names[k] for k in top]
+    ax, points = forest(ax, values[top], 2 * spread[top], labels, **colours)
     if shown:
         ax.figure.colorbar(points, ax=ax, label="inclusion probability")
-    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
-    ax.set_yticks(rows, [names[k] for k in top])
-    ax.invert_yaxis()
     return tidy(ax, "coefficient (two standard deviations)", "feature")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from fastmf._common.arguments import count, number, one_of, proper_fraction
-from fastmf.plotting._axes import axes, bare, drawing, names_of, tidy, with_attributes
+from fastmf.plotting._axes import axes, bare, drawing, forest, names_of, tidy, with_attributes
 
 # Width of the line of the strongest coupling, in points, and opacity of the least certain one.
 MAX_WIDTH, MIN_ALPHA = 5.0, 0.15
@@ -234,14 +234,8 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     names = names_of(getattr(machine, "feature_names_in_", None) if names is None else names,
                      machine.n_features_in_, "features")  # fmt: skip
     top = np.argsort(-abs(tests.coupling), kind="stable")[:n_top]
-    rows = np.arange(len(top))
-    ax = axes(ax, (6, 1.2 + 0.22 * len(top)))
+    values = factor * tests.coupling[top]
     width = ndtri((1 + level) / 2) * factor * tests.standard_error[top]
-    ax.errorbar(factor * tests.coupling[top], rows, xerr=width, fmt="none", ecolor="0.6", zorder=1)
-    colours = np.where(tests.coupling[top] > 0, "C3", "C0")
-    ax.scatter(factor * tests.coupling[top], rows, c=colours, s=25, zorder=2)
-    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
     labels = [f"{names[tests.first[k]]} - {names[tests.second[k]]}" for k in top]
-    ax.set_yticks(rows, labels)
-    ax.invert_yaxis()
+    ax, _ = forest(ax, values, width, labels, c=np.where(values > 0, "C3", "C0"), s=25)
     return tidy(ax, f"coupling, with {level:.0%} intervals", "pair of items")

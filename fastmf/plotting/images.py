@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping
+from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping, strips
 
 
 def mosaic(images, shape, columns, *, gap=1):
@@ -151,11 +151,4 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     if limits.shape != (2,):
         raise ValueError(f"limits must be two numbers, got shape {limits.shape}.")
     tiles = mosaic(np.concatenate(list(rows.values())), shape, n)
-    ax = axes(ax, (9, 9 * tiles.shape[0] / tiles.shape[1]))
-    ax.imshow(tiles, cmap="gray", vmin=limits[0], vmax=limits[1], interpolation="nearest")
-    bare(ax)
-    height = shape[0]
-    middles = (height - 1) / 2 + (height + 1) * np.arange(len(rows))
-    ax.set_yticks(middles, list(rows))
-    ax.tick_params(length=0)
-    return ax.figure
+    return strips(ax, tiles, list(rows), limits).figure

@@ -3,7 +3,16 @@
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping, tidy, with_attributes
+from fastmf.plotting._axes import (
+    axes,
+    bare,
+    drawing,
+    image_shape,
+    mapping,
+    strips,
+    tidy,
+    with_attributes,
+)
 from fastmf.plotting.images import mosaic
 
 # Height or width of an image on a map, the larger of both, if it has fewer pixels.
@@ -209,15 +218,10 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
         blank = np.full((n_data - len(data), X.shape[1]), np.nan)
         rows.append(np.vstack([solutions.visible[k], data, blank]))
     tiles = mosaic(np.concatenate(rows), shape, n_data + 1)
-    ax = axes(ax, (9, 9 * tiles.shape[0] / tiles.shape[1]))
-    ax.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    ax = strips(ax, tiles, [f"{n} of {len(X)}" for n in solutions.counts[most]])
     ax.axvline(shape[1] + 0.25, color="C1")
-    bare(ax)
     ax.set_xlabel("solution, and data that lead to it")
     ax.set_ylabel("number of data")
-    middles = (shape[0] - 1) / 2 + (shape[0] + 1) * np.arange(len(most))
-    ax.set_yticks(middles, [f"{n} of {len(X)}" for n in solutions.counts[most]])
-    ax.tick_params(length=0)
     return ax
 
 
