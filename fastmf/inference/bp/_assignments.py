@@ -93,7 +93,8 @@ def margin_of(objective):
 def problem_of(units, n_rows):
     """Weights of {0, 1} units, and fields of all rows.
 
-    Fields that decide on a unit whatever the others are do not drown the weights in their sums.
+    Fields are clipped where they decide on a unit alone, so that sums keep the digits of the
+    weights.
     """
     weights, fields = units.weights(), []
     for axis, field in enumerate(units.fields):
@@ -132,7 +133,7 @@ def _enumerated(weights, fields, joint):
 
 
 def _rounds(weights, joint, n_chains, effort):
-    """Rounds over all units of chains, as many as time allows; 0 without weights."""
+    """Number of rounds over all units of chains that time allows; 0 without weights."""
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)

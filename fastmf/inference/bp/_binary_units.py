@@ -144,7 +144,7 @@ class BinaryUnits:
         return means, variances
 
     def values(self, layer, units):
-        """Values of the units of a layer, from those of the {0, 1} units."""
+        """Convert {0, 1} units of a layer to values of the model."""
         return self.offsets[layer] + self.scales[layer] * units
 
     def is_one(self, visible):

@@ -26,8 +26,8 @@ PADDING_FIELD = -1e4
 # below it, waking a thread takes as long as a sweep.
 SHARED_ROW_SIZE = 2_000_000
 # Largest number of segments of rows whose pair beliefs are added apart, and smallest mean number of
-# rows of one: the sums of a segment are read and written for each of its rows, and added to those
-# of the others in the end, which takes as long as a sweep of a row each.
+# rows of one: the sums of a segment are read and written for each of its rows, and all segments
+# are added up in the end, which takes the time of a sweep of a row each.
 MAX_SEGMENTS, MIN_SEGMENT_ROWS = 16, 2.5
 
 
@@ -111,7 +111,7 @@ def _settings(options, units, dtype):
 
 
 def sweep_options(options, shape, dtype, max_weight):
-    """The `BPSettings` and `GroupSettings` of all sweeps, from those of a call."""
+    """Fields that `BPSettings` and `GroupSettings` share."""
     summed = max_weight if options.algorithm == "max" else 1.0
     settings = convergence_settings(options, rounding(shape, dtype, max_weight, summed))
     return {"algorithm": options.kernel_algorithm, **settings._asdict()}
@@ -170,7 +170,7 @@ def _problem(options, units, dtype, memory):
 
 
 def record_of(n_rows, options):
-    """How rows go on, before their first sweep."""
+    """Initial `ConvergenceRecord` of rows."""
     n_history = options.history_length(n_rows)
     return ConvergenceRecord(
         status=np.full(n_rows, RUNNING),
@@ -185,7 +185,7 @@ def record_of(n_rows, options):
 
 
 def progress_of(n_rows, options):
-    """Arrays of a `BPRecord` or `GroupRecord` that say how rows go on, before their first sweep."""
+    """Initial values that `BPRecord` and `GroupRecord` share."""
     values = {"objective": np.full(n_rows, -np.inf), "bethe": np.zeros(n_rows)}
     return values | record_of(n_rows, options)._asdict()
 

@@ -12,8 +12,8 @@ from fastmf.inference.bp.beliefs import beliefs_of
 from fastmf.inference.bp.graphs.automatic import automatic
 from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
-from fastmf.inference.bp.layer_loops import LayerLoops
 from fastmf.inference.bp.layer_solutions import propagate_from_starts
+from fastmf.inference.bp.loop_series import LayerLoops
 from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.bp.rbm import checked_fields, checked_init, messages_of, propagated
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
@@ -63,7 +63,7 @@ def belief_propagation(
         undamped sweep of a converged row; at least the rounding error. 0: always `max_iter` sweeps.
     max_iter : int, default 1000
     pairwise : bool or "mean", default False
-        Compute expected products <v_i h_j>, of each row or their average; on a graph those of the
+        Compute expected products <v_i h_j>, of each row or their average; on a graph for the
         edges, or tables of probabilities. True also keeps the messages.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.

@@ -184,7 +184,7 @@ def of_record(record, single, dtype, layers, rows, **others):
 
 
 def _messages(record, local_maximum):
-    """How the rows ended, and what is known where they have not converged."""
+    """How the rows ended, and whether their assignments are local maxima."""
     message, converged = messages_of(record.status), is_converged(record.status)
     if local_maximum is not None:
         polished = np.char.add(message, POLISHED)

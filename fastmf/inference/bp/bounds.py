@@ -80,7 +80,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         External tilt exp(field x) of the first layer's units, or of every layer's, as in `tap`;
         with rows, there are bounds for each.
     clamp : array or tuple of arrays, optional
-        Values of clamped units, NaN where free, as in `tap`: bounds are those of the sum over the
+        Values of clamped units, NaN where free, as in `tap`: bounds hold for the sum over the
         free units.
     n_starts : int, default 20
         Random starts of naive mean field, beside the means of the uncoupled units and, of discrete
@@ -107,19 +107,18 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     -----
     Both bounds hold whatever has converged, rounding errors included. `lower` is the largest value
     of the variational free energy at the products of tilted units that naive mean field finds.
-    `upper` is that of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005) on
-    the graph of the couplings that are not zero, with uniform spanning trees, at the messages of
+    `upper` is the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005)
+    on the graph of the couplings that are not zero, with uniform spanning trees, at the messages of
     its last sweep: see `fastmf.inference.bp.graphs.tree_bound`. It is close where couplings are
     weak or few, and tens of nats too high where many are strong; on a forest it is the
     log-partition, up to rounding. Tables of the states of coupled units are made: 8 GiB for 500
     groups of 21 states that are all coupled. Sparse couplings stay sparse: bounds of a lattice of
-    20,000 spins take 70 MB.
-    Gaussian units of an RBM or DBM whose other units are bounded are integrated out, exactly. Where
-    units are neither discrete nor such Gaussian ones no upper bound is known: `upper` is inf.
-    Clamped units are removed, which makes the bounds of the free units closer.
-    With couplings of -inf, `lower` starts from the most probable state that max-product finds, and
-    takes in those states that no other unit forbids, in `n_starts` orders of the units; it is -inf
-    if no state was found. `estimate` is then the same.
+    20,000 spins take 70 MB. Gaussian units of an RBM or DBM whose other units are bounded are
+    integrated out, exactly. Where units are neither discrete nor such Gaussian ones no upper bound
+    is known: `upper` is inf. Clamped units are removed, which makes the bounds of the free units
+    closer. With couplings of -inf, `lower` starts from the most probable state that max-product
+    finds, and takes in those states that no other unit forbids, in `n_starts` orders of the units;
+    it is -inf if no state was found. `estimate` is then the same.
 
     Examples
     --------
@@ -164,7 +163,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
 
 
 def _with_finite_couplings(model):
-    """The model, or one with couplings of 0 in the place of those of -inf."""
+    """The model with couplings of 0 in the place of -inf."""
     if not isinstance(model, BoltzmannMachine) or not has_forbidden(model.couplings):
         return model
     if not isinstance(model.prior, Categorical):

@@ -5,9 +5,9 @@ Products of independent units bound ln Z from below as elsewhere,
     L = sum_i [<f_i> + H(q_i)] + sum_(i,j) <J_ij>  <=  ln Z,
 
 but only if they give no forbidden pair a positive probability, so that they start from one state of
-the machine. A unit that takes its best distribution given the others keeps the states that it has,
-and gains those that no other unit forbids: L does not fall. Which ones are gained depends on the
-order of the units, of which several are tried.
+the machine. A unit that takes its best distribution given all other units keeps its states, and
+gains the states that no other unit forbids: L does not fall. The states gained depend on the order
+of the units; several orders are tried.
 
 Units are updated level by level of the graph of the couplings, which is the same as one after
 another in that order: on a sparse graph there are few levels.

@@ -82,7 +82,7 @@ def most_probable(
     `init`, all states of a layer where these are few, and annealed chains of flips elsewhere. On a
     graph: the exact answer of a forest, or by elimination where that is quick; elsewhere single
     moves and, in rows with ties or that do not converge, annealed moves of random forests. The
-    search takes most of the time: some hundred times that of the messages of a single row.
+    search takes most of the time: some hundred times the sweeps of a single row.
 
     Examples
     --------

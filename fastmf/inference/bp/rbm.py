@@ -142,7 +142,7 @@ def _set_messages(options, units, init, messages, record):
 
 
 def _set_assignments(options, units, record, init, assignments):
-    """Start the first run of each row from `init`, and the others from the assignments."""
+    """Start the first run of each row from `init`, and further runs from the assignments."""
     n_starts = 1 + len(assignments)
     first = slice(0, None, n_starts)
     if init is None and options.algorithm == "max":

@@ -5,8 +5,8 @@ phases that hardly overlap: the log-partition is log sum_s exp(B_s), and margina
 
 Starts are messages without preference and messages of states: of random probabilities, of naive
 mean-field solutions and of states of low energy, each with its opposite where units have two
-values. Fixed points that are reached are left by a small distance and solved again: what is no
-minimum of the Bethe free energy does not come back, and is no answer.
+values. Fixed points that are reached are left by a small distance and solved again: a point that is
+no minimum of the Bethe free energy does not come back, and is no answer.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from fastmf.special import softplus
 
 # Sweeps from each of the starts with which one start is compared.
 MAX_CHECK_SWEEPS = 200
-# Fixed points no probability of which differs by more are the same.
+# Largest difference of a probability between equal fixed points.
 MERGE_TOL = 1e-2
 # Standard deviation of the changes of log-messages at fixed points that are solved again.
 DISTANCE = 1e-2
@@ -38,7 +38,7 @@ class EndsOfStarts(NamedTuple):
     messages : array of shape (n_starts, ...)
         Logarithms.
     result : object
-        The results of which these are parts.
+        All results of the starts.
     """
 
     beliefs: np.ndarray
@@ -60,7 +60,7 @@ class Mixture(NamedTuple):
     members : int array of shape (n_starts,)
         Number of the fixed point to which each start led, -1 if to none.
     stable : bool
-        False: there is none, and the row is that of the first start.
+        False: there is none, and the row is the end of the first start.
     """
 
     ends: EndsOfStarts

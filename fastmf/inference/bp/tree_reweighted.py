@@ -21,7 +21,7 @@ def tree_reweighted(model, *, field=None, clamp=None, max_iter=1000):
     Returns
     -------
     Beliefs
-        `log_partition` is the bound; `mean` and `pairwise` are those of the random trees.
+        `log_partition` is the bound; `mean` and `pairwise` are beliefs of the random trees.
         `GraphBeliefs` for a graph, with the edges' probabilities.
 
     Raises

@@ -1,7 +1,7 @@
 """A block of visible units in a sweep of belief propagation, and what else is called by address.
 
 Notation as in `fastmf.kernels.bp.belief_propagation`. What differs from one algorithm to another is
-compiled for those that are used; what is long and called from several places is compiled once.
+compiled when they are used; long functions called from several places are compiled once.
 Functions take
 
     arrays    messages, log-odds of visible units, log-odds of hidden units
@@ -352,7 +352,8 @@ def _objective(settings, problem, record, workspaces, index, w):
             value[0] += larger(0.0, total[j])
     else:
         call(settings.add_softplus, (row(record.hidden, (index, 0), n), value))
-    # The last of equal ones: beside the fields of clamped units the others are lost in rounding.
+    # The last of equal values: beside the fields of clamped units, differences are lost in
+    # rounding.
     if value[0] >= record.objective[index]:
         record.objective[index] = value[0]
         for i in range(record.visible.shape[1]):

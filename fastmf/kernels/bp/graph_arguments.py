@@ -16,8 +16,8 @@ SMALLEST_SUM = 1e-200
 LOG_EPSILON = -36.04365338911715
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
-# Values of `GraphState.receivers`: units send to all neighbours, to those that follow in the order
-# of the sweep (those before them have the final messages of a forest), or to none.
+# Values of `GraphState.receivers`: units send to all neighbours, to the neighbours that follow in
+# the order of the sweep (the ones before have the final messages of a forest), or to none.
 ALL, FOLLOWING, NO_RECEIVERS = range(3)
 # Value of `BinaryProblem.clamped` for units that are free.
 FREE = -1
@@ -36,9 +36,9 @@ class BinaryProblem(NamedTuple):
     exponentials : float64 array of shape (n_slots,)
         exp(2 K).
     odds : float64 array of shape (1 or n_rows, n_units)
-        exp(field of the state 1 less that of -1).
+        exp(field of the state 1 less the field of -1).
     clamped : int8 array of shape (0, 1 or n_rows, n_units)
-        0 and 1 for units that are clamped to -1 and 1, `FREE` for others.
+        0 and 1 for units that are clamped to -1 and 1, `FREE` for free units.
     """
 
     starts: Int64[1]

@@ -51,7 +51,7 @@ def _belief(odds, clamped):
 
 @kernel(mode="merged")
 def receives(state, distance, step):
-    """Whether a unit sends a message to the neighbour so many places behind it."""
+    """Whether a unit sends a message to the neighbour at this distance behind it."""
     if state.receivers == FOLLOWING:
         return (distance > 0) == (step > 0)
     return state.receivers == ALL

@@ -156,7 +156,7 @@ def _damp(sent, old, damping):
 def _send(problem, state, place, step):
     """Beliefs of the units of a row, one after another, and the messages that they send.
 
-    Arguments are those of `graph_binary._send`.
+    Arguments as in `graph_binary._send`.
     """
     (index, worker), n_units = place, problem.starts.shape[0] - 1
     damping, largest = state.damping[index], 0.0

@@ -31,7 +31,7 @@ def sum_to_hidden(e, hidden, visible, s, product):
 
 @kernel(mode="merged")
 def add_sum_changes(e, hidden, visible, s, largest):
-    """Raise the largest relative changes to those that `sum_to_hidden` is about to make."""
+    """Update the largest relative changes by the sweep of `sum_to_hidden` to come."""
     (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
     for j in range(s.shape[0]):
         t = s[j] * q[j]
@@ -44,8 +44,8 @@ def add_sum_changes(e, hidden, visible, s, largest):
 def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
     """The same, with the normalised messages averaged with the old ones.
 
-    Normalised messages are those of spins, s / (sqrt(e) + s): so it does not matter which value of
-    a unit is called 1.
+    Normalised messages are messages of spins, s / (sqrt(e) + s): so it does not matter which value
+    of a unit is called 1.
     """
     (p, q), (high, low) = hidden, visible
     for j in range(s.shape[0]):
@@ -62,7 +62,7 @@ def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
 
 @kernel(mode="merged")
 def flush_products(product, product64):
-    """Multiply products into those in float64, and reset them to 1."""
+    """Multiply products into the products in float64, and reset them to 1."""
     for j in range(product.shape[0]):
         product64[j] *= product[j]
         product[j] = 1
@@ -124,7 +124,7 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
 
 @kernel(mode="merged")
 def add_max_changes(w, log_r, log_odds, log_s, largest):
-    """Raise the largest changes to those that undamped `max_to_hidden` is about to make."""
+    """Update the largest changes by the undamped sweep of `max_to_hidden` to come."""
     zero = w.dtype.type(0)
     for j in range(w.shape[0]):
         new = max_message(w[j], log_r[j] - log_odds, zero)

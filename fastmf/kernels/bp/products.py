@@ -9,7 +9,8 @@ denominators d = s q + p of the messages r = n / d to a visible unit, two produc
 Numerators and denominators are multiplied on their own, so that there is no division for each pair
 of units, and no message is stored. They are emitted as LLVM vectors because LLVM keeps the
 accumulators of several rows in registers in no loop nest. A product is a number of the type only
-for so many factors: then its exponent is split off. Mixed-product has other factors, in loops.
+for a limited number of factors: then its exponent is split off. Mixed-product has other factors, in
+loops.
 """
 
 import numpy as np
@@ -21,8 +22,8 @@ from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 from fastmf.kernels.bp.arguments import CHANGES, LOGS, TILE_UNITS, P, Q
 from fastmf.special import log_of_normal
 
-# Visible units whose products are accumulated together, each in two registers: half of those that
-# AVX-512 has, or AVX2.
+# Visible units whose products are accumulated together, each in two registers: half of the
+# registers that AVX-512 has, or AVX2.
 UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
 LOG_2 = float(np.log(2.0))
 
@@ -187,7 +188,7 @@ _normalisers_of_some, _normalisers_of_one = _products(UNITS_AT_ONCE, True), _pro
 def _compiled(e, s, hidden, tile, n_factors, normalisers):
     """Logarithms of products over all hidden units, for each visible unit of a tile.
 
-    Few arguments: those of a call by address are copied, all fields of every array.
+    Few arguments: arguments of a call by address are copied, all fields of every array.
     """
     n, k = hidden.shape[0] // 3, np.int64(0)
     n_units, p, q = s.shape[0] // n, row(hidden, (0,), n), row(hidden, (n,), n)
@@ -240,8 +241,8 @@ def _product_of_some(e, beliefs, first, size, in_quarters):
     """Product of the mixed-product messages from some hidden units to a visible one.
 
     They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
-    0, and e / r with (p, q) to one decoded as 1. If `in_quarters`, those of each quarter of the
-    row.
+    0, and e / r with (p, q) to one decoded as 1. If `in_quarters`, the factors of each quarter of
+    the row.
     """
     product = 1.0
     if in_quarters:

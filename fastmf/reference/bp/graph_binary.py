@@ -20,7 +20,7 @@ def _beliefs(problem, odds, index):
 
 
 def receives(state, distance, step):
-    """Whether a unit sends a message to neighbours so many places behind it."""
+    """Whether a unit sends a message to the neighbours at these distances behind it."""
     if state.receivers == FOLLOWING:
         return (distance > 0) == (step > 0)
     return np.full(np.shape(distance), state.receivers == ALL)

@@ -68,7 +68,7 @@ def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate
         several = [x._replace(visible=x.visible[:, :n], hidden=x.visible[:, n:]) for x in several]
         parts["solutions"] = several if result.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
-    # Checks that are still to be made, and what is known from those that have been.
+    # Checks that are still to be made, and results of earlier ones.
     names = "_check", "_known_reasons", "_radius", "_spectral_radius", "_loops", "_loop_terms"
     for name in names:
         if name in result.__dict__:

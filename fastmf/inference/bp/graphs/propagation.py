@@ -100,7 +100,7 @@ def _solver(options, units, problem=None):
 
 
 def _in_chunks(options, units, n_rows, init, problem=None):
-    """Solve rows, so many at a time that their messages fit in memory."""
+    """Solve rows in chunks whose messages fit in memory."""
     options = replace(options, history=bool(options.history_length(n_rows)))
     kind = _solver(options, units, problem)
     size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))

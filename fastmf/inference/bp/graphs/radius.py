@@ -12,7 +12,7 @@ def spectral_radius(units):
     """Upper bound of the spectral radius of Mooij and Kappen (2007), Corollary 3; 0 on a forest.
 
     Between directed edges the matrix is A_(i->j),(k->i) = tanh(strength_ij) for k != j: |K| of
-    two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of others.
+    two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of other units.
     """
     if units.is_forest:
         return 0.0

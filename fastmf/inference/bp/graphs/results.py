@@ -10,9 +10,9 @@ from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.elimination import best_states
-from fastmf.inference.bp.graphs.loops import LoopTerms
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.loop_series import GraphLoops
 from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._quick_elimination import MAX_ENTRIES
@@ -75,7 +75,7 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         else:
             points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
             with_solutions(result, several.solutions, single)
-        result.__dict__["_loops"] = LoopTerms(units, points, of_pairs)
+        result.__dict__["_loops"] = GraphLoops(units, points, of_pairs)
         if units.is_forest:  # exact
             return with_check(result, all_right)
         return with_check(result, Question(units.model, _tilt_of(units), True, mixed, stable))
@@ -127,7 +127,7 @@ def fixed_points_of(units, solved):
 
 
 def state_beliefs(units, solved):
-    """Probabilities of all states, also of those of two-valued units."""
+    """Probabilities of all states, two for each two-valued unit."""
     if solved.beliefs.shape[1] != len(units.graph.n_states):
         return solved.beliefs
     p, q = _probabilities(units, solved)

@@ -21,9 +21,9 @@ from fastmf.inference.bp.solutions import (
 )
 from fastmf.priors._queries import two_values
 
-# Largest size of exponents from which states of starts are found, in the place of those of -inf.
+# Largest size of exponents from which states of starts are found, in the place of -inf.
 FORBIDDEN = 1e3
-# Slots of all rows together up to which annealed states are as good as those of max-product.
+# Slots of all rows together up to which annealed states are as good as max-product.
 MAX_START_SLOTS = 10_000
 
 
@@ -79,7 +79,7 @@ class Several(NamedTuple):
     pairs : list of arrays of shape (n_solutions, n_edges or n_values)
         Probabilities of pairs, if they are computed.
     stable : list of bool
-        Whether the row has a stable fixed point; otherwise it is that of the first start.
+        Whether the row has a stable fixed point; otherwise it is the end of the first start.
     """
 
     solutions: list
@@ -140,7 +140,7 @@ def _mixed(mixture, solved, is_binary):
 
 
 def _starts(units, n_starts, rng):
-    """Log-messages of the given number of starts, those without preference first."""
+    """Log-messages of the given number of starts, the first without preference."""
     unit, value, weight = units.states
     field = np.clip((weight + value * units.field[:, unit])[0], -FORBIDDEN, FORBIDDEN)
     p = _random_beliefs(units, n_starts - 1, rng)

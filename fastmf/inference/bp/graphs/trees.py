@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-# Up to so many vertices the probabilities of uniform spanning trees are computed exactly.
+# Vertices up to which the probabilities of uniform spanning trees are computed exactly.
 MAX_DENSE_VERTICES = 2000
 # Random orders of the vertices of larger graphs: see `_ordered`.
 N_ORDERS = 8
@@ -40,8 +40,8 @@ def random_trees(edges, n_vertices):
     """Random `Trees` in which the probability of every edge is above 0.
 
     Uniform spanning trees have an edge with its effective resistance (Kirchhoff). In larger graphs,
-    but for complete ones, vertices choose their parents among those that come before them in one
-    of `N_ORDERS` random orders.
+    but for complete ones, vertices choose their parents among the vertices that come before them in
+    one of `N_ORDERS` random orders.
     """
     n_components, component = _components(edges, n_vertices)
     if len(edges) == n_vertices - n_components:

@@ -285,7 +285,7 @@ def checked_clamp(prior, clamp, name="clamp"):
 
 
 def _layout(edges, n_vertices):
-    """The `GraphLayout` of edges between so many vertices."""
+    """The `GraphLayout` of edges between numbered vertices."""
     n_edges = len(edges)
     if n_edges >= 2**30:
         raise ValueError(f"a graph must have fewer than 2^30 edges, got {n_edges}.")
@@ -310,6 +310,6 @@ def sums_at_ends(edges, values, n):
 
 
 def _ranges(starts, sizes):
-    """The integers from each start on, so many of each, one after another."""
+    """Concatenated ranges of integers with these starts and sizes."""
     first = np.cumsum(sizes) - sizes
     return np.repeat(starts - first, sizes) + np.arange(sizes.sum())
