@@ -121,11 +121,11 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
     one leaves a table over its neighbours. Units with at most two neighbours come first, many at
-    once: a chain of a million spins takes some seconds. For all others the cheapest of four orders
-    is taken: that of their numbers, reverse Cuthill-McKee and two of weighted minimum fill. The
-    memory grows exponentially with the width, the number of neighbours in the largest table: 1 for
-    trees, 2 for rings, about the shorter side for grids, and the number of units less one if all
-    are coupled. Sums are of logarithms, so that couplings may be large, or -inf.
+    once: a chain of a million spins takes some seconds. For the other units the cheaper of two
+    orders is taken, reverse Cuthill-McKee or weighted minimum fill. The memory grows exponentially
+    with the width, the number of neighbours in the largest table: 1 for trees, 2 for rings, about
+    the shorter side for grids, and the number of units less one if all are coupled. Couplings may
+    be large, or -inf: sums are of logarithms where products would overflow.
 
     Examples
     --------
@@ -192,30 +192,32 @@ def states_of(prior, width):
         yield np.hstack([np.zeros((len(number), 0)), *values])
 
 
-class _Sums:
-    """Sums over states of exp(log weight) times summands, relative to the largest weight so far."""
+def sums_over_side(summed, other, weights, summands):
+    """Log-partition of an RBM, and averages, by the states of one layer.
 
-    def __init__(self):
-        self.max_log_weight, self.totals = -np.inf, None
-
-    def add(self, log_weights, summands):
-        """Add a chunk of states; `summands(weights)` gives the weighted sums over it."""
-        largest = max(self.max_log_weight, log_weights.max())
-        if largest == -np.inf and self.totals is None:  # forbidden states so far
-            return
-        weights = np.exp(log_weights - largest)
-        new = [weights.sum(), *summands(weights)]
-        if self.totals is not None:
-            scale = np.exp(self.max_log_weight - largest)
-            new = [scale * old + more for old, more in zip(self.totals, new, strict=True)]
-        self.max_log_weight, self.totals = largest, new
-
-    def result(self):
-        """The log of the sum of all weights, and the averages."""
-        if self.totals is None:
-            raise ValueError(NO_STATES)
-        total, *others = self.totals
-        return float(self.max_log_weight + np.log(total)), [other / total for other in others]
+    `summands(w, x, fields)` computes a list of sums over states `x`, with weights `w`, that put
+    `fields` on the units of the other layer, which are independent then.
+    """
+    largest, totals = -np.inf, None
+    for x in states_of(summed, sum(weights.shape)):
+        x = x.astype(weights.dtype)
+        fields = x @ weights
+        logs = summed.log_prob(x).sum(1, dtype=np.float64)
+        logs += other.log_partition(fields, fields.dtype.type(0)).sum(1, dtype=np.float64)
+        # Weights are relative to the largest one so far.
+        new_largest = max(largest, logs.max())
+        if new_largest == -np.inf:  # forbidden states so far
+            continue
+        w = np.exp(logs - new_largest)
+        sums = [w.sum(), *summands(w, x, fields)]
+        if totals is not None:
+            scale = np.exp(largest - new_largest)
+            sums = [scale * total + new for total, new in zip(totals, sums, strict=True)]
+        largest, totals = new_largest, sums
+    if totals is None:
+        raise ValueError(NO_STATES)
+    total, *sums = totals
+    return float(largest + np.log(total)), [part / total for part in sums]
 
 
 def _variance(mean, square):
@@ -274,35 +276,24 @@ def _refuse_large(sums, averages, mode, max_bytes):
 
 @one_blas_thread()
 def _exact_rbm(model, averages):
-    v, h, couplings = model.visible, model.hidden, model.weights.astype(float)
-    candidates = [
-        (prior, other, flipped)
-        for prior, other, flipped in ((v, h, False), (h, v, True))
-        if _enumerable(prior)
-    ]
-    summed, other, flipped = min(candidates, key=lambda c: number_of_states(c[0]))
-    if flipped:
-        couplings = couplings.T
+    counts = [number_of_states(layer) if _enumerable(layer) else np.inf for layer in model.layers]
+    side = int(np.argmin(counts))
+    summed, other = model.layers[side], model.layers[1 - side]
+    weights = (model.weights.T if side else model.weights).astype(float)
 
-    sums = _Sums()
-    for x in states_of(summed, sum(couplings.shape)):
-        fields = x @ couplings
+    def summands(w, x, fields):
+        if not averages:
+            return ()
+        mean, var = other.moments(fields, 0.0)
+        return w @ x, w @ x**2, w @ mean, w @ (var + mean**2), x.T @ (w[:, None] * mean)
 
-        def summands(w, x=x, fields=fields):
-            if not averages:
-                return ()
-            mean, var = other.moments(fields, 0.0)
-            return w @ x, w @ x**2, w @ mean, w @ (var + mean**2), x.T @ (w[:, None] * mean)
-
-        log_weights = summed.log_prob(x).sum(1) + other.log_partition(fields, 0.0).sum(1)
-        sums.add(log_weights, summands)
-    log_partition, found = sums.result()
+    log_partition, sums = sums_over_side(summed, other, weights, summands)
     if not averages:
         return Exact(log_partition)
-    mean, square, other_mean, other_square, pairwise = found
+    mean, square, other_mean, other_square, pairwise = sums
     means = mean, other_mean
     variances = _variance(mean, square), _variance(other_mean, other_square)
-    if flipped:
+    if side:
         means, variances, pairwise = means[::-1], variances[::-1], pairwise.T
     return Exact(log_partition, means, variances, pairwise)
 

@@ -15,7 +15,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import has_forbidden
 from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._quick_elimination import MAX_ENTRIES, eliminated, is_small
+from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
 from fastmf.models._state_tables import coupling_tables, unit_tables
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
