@@ -12,7 +12,7 @@ from fastmf._jit.kernel import compilable, compiled_from, kernel
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors._value_sums import past_value, rows_of_block, with_value
+from fastmf.priors.ordinal import past_value, rows_of_block, with_value
 from fastmf.special import (
     clip,
     exp,
