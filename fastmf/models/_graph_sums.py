@@ -17,8 +17,8 @@ from fastmf.models._state_tables import marginals_of_all, restricted, states_of_
 
 # Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
 MAX_ENTRIES, MAX_ELIMINATIONS = 2**25, 8000
-# Units and edges of the largest graphs for which an order of elimination is sought.
-MAX_UNITS, MAX_COUPLED_PAIRS = 2000, 6000
+# Edges of the largest graphs for which an order of elimination is sought.
+MAX_COUPLED_PAIRS = 6000
 # Rows of larger graphs of width two.
 MAX_NARROW_ROWS = 100
 
@@ -80,18 +80,19 @@ class GraphSums:
 
 def is_small(graph, n_rows=1):
     """Whether an order of elimination is sought for `n_rows` rows of a `PairwiseGraph`."""
-    n_units = len(graph.n_states)
-    small = n_units <= MAX_UNITS and len(graph.edges) <= MAX_COUPLED_PAIRS
-    if small and n_units * n_rows <= MAX_ELIMINATIONS:
+
+    def few(n_units, n_edges):
+        return n_units * n_rows <= MAX_ELIMINATIONS and n_edges <= MAX_COUPLED_PAIRS
+
+    n_units, n_edges = len(graph.n_states), len(graph.edges)
+    if few(n_units, n_edges):
         return True
-    most = int(graph.n_states.max(initial=1))
-    sparse = n_rows <= MAX_NARROW_ROWS and len(graph.edges) < 2 * n_units
-    if not sparse or n_rows * n_units * most**2 > MAX_ENTRIES:
+    q = int(graph.n_states.max(initial=1))
+    is_sparse = n_rows <= MAX_NARROW_ROWS and n_edges < 2 * n_units
+    if not is_sparse or n_rows * n_units * q**2 > MAX_ENTRIES:
         return False
-    reduction = reduction_of(n_units, graph.edges, most, MAX_ENTRIES / n_rows)
-    n_left = len(reduction.core)
-    few = n_left <= MAX_UNITS and len(reduction.edges) <= MAX_COUPLED_PAIRS
-    return few and n_left * n_rows <= MAX_ELIMINATIONS
+    reduction = reduction_of(n_units, graph.edges, q, MAX_ENTRIES / n_rows)
+    return few(len(reduction.core), len(reduction.edges))
 
 
 def eliminated(tables, max_entries, plans, mode=False):
