@@ -17,7 +17,7 @@ from fastmf._jit.messages import _CLOCK, seconds_compiling
 from fastmf._threads import interrupts
 from fastmf._threads.interrupts import RAISED, STOPPED, next_task, stopped
 from fastmf._threads.workers import for_each, in_parallel
-from fastmf.datasets.sequences import sequence_weights
+from fastmf.datasets.alignments import sequence_weights
 from fastmf.evaluation import annealed_importance_sampling, effective_couplings, gibbs_chains
 
 # Seconds after which a signal comes, and in which a call must have ended then: kernels look for
@@ -83,11 +83,11 @@ CALLS = {
     "categorical": lambda: partial(mf.tap, categorical(50, 1.0), fields(9, 150), **LONG),
     "relaxed_bp": lambda: partial(mf.relaxed_bp, ising(100), fields(9, 100), **LONG),
     "max_product": lambda: partial(
-        mf.belief_propagation, bernoulli(100), algorithm="max", n_restarts=50, rng=0, **LONG
+        mf.most_probable, bernoulli(2000), max_iter=1, n_starts=501, rng=0
     ),
     "local_search": lambda: partial(
-        mf.belief_propagation,
-        bernoulli(2000), algorithm="mixed", polish=True, max_iter=1, n_restarts=500, rng=0,
+        mf.most_probable,
+        bernoulli(2000), sum_hidden=True, max_iter=1, n_starts=501, rng=0,
     ),
     "belief_propagation_of_groups": lambda: partial(
         mf.belief_propagation, categorical(50), **LONG

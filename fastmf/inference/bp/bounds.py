@@ -11,7 +11,7 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
 from fastmf.inference.bp.graphs.moves import likely_state
-from fastmf.inference.bp.graphs.propagation import tree_reweighted
+from fastmf.inference.bp.graphs.propagation import solve_trees
 from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
@@ -144,7 +144,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         field, clamp = of_visible(field), of_visible(clamp)
     whole, model = model, _with_finite_couplings(model)
     rng, layout = check.generator(rng), layout_of_checks(model)
-    state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp, None)
+    state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp)
     integrated, sides = is_integrated(model), sides_of(whole)
     rows = []
     for k in range(n_rows or 1):
@@ -246,7 +246,7 @@ def _above(units, max_iter):
             damping=BOUND_DAMPING,
             messages=True,
         )
-        solved, _ = tree_reweighted(options, units, 1, init)
+        solved, _ = solve_trees(options, units, 1, init)
         bounds.append(solved.log_partition[0])
         init = solved.messages
     return min(bounds)
