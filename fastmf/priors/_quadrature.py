@@ -47,7 +47,7 @@ MAX_DROP = 33.0
 # a diverging iteration would stop growing, and look like a fixed point.
 MAX_QUADRATURE_TILT = 1e100
 MAX_BOUND = 1e50
-MIN_DECAY = 1e-50
+MIN_DECAY = 1 / MAX_BOUND
 MAX_MASS = float(np.finfo(np.float64).max)
 
 

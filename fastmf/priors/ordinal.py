@@ -27,7 +27,7 @@ from fastmf.special import clip, exp, log, narrow, where, widen
 # Scores beyond are taken for a mistake in the data.
 MAX_SCORE = 1000
 # Larger tilts count as infinite; their products with squared scores are finite.
-_MAX_TILT = 1e300
+MAX_TILT = 1e300
 
 
 class _LogWeights(NamedTuple):
@@ -126,7 +126,7 @@ class Ordinal(_LogWeights):
 
     def _weights(self, b, a):
         """Largest exponent of each unit, and the weights of its scores divided by that."""
-        b, a = (np.clip(widen(np.asarray(tilt)), -_MAX_TILT, _MAX_TILT) for tilt in (b, a))
+        b, a = (np.clip(widen(np.asarray(tilt)), -MAX_TILT, MAX_TILT) for tilt in (b, a))
         x = np.arange(float(self.log_weights.shape[-1]))
         t = widen(self.log_weights) + x * (b[..., None] - 0.5 * a[..., None] * x)
         top = t.max(-1)
@@ -366,8 +366,8 @@ def _sum_block(prior, start, b, a, memory):
     n, last = b.shape[0], np.int64(0)
     t, s, _, exponent, top, total, mean, squares = rows_of_block(memory, n)
     for i in range(n):
-        t[i] = clip(widen(b[i]), -_MAX_TILT, _MAX_TILT)
-        s[i] = clip(widen(a[i]), -_MAX_TILT, _MAX_TILT)
+        t[i] = clip(widen(b[i]), -MAX_TILT, MAX_TILT)
+        s[i] = clip(widen(a[i]), -MAX_TILT, MAX_TILT)
         total[i], mean[i], squares[i] = 1.0, 0.0, 0.0
         last = larger(last, prior.size[start + i])
     _exponents(prior, start, 0, t, s, top)
