@@ -21,8 +21,8 @@ from fastmf.inference.missing.layered import enumerable
 from fastmf.models import exact
 from fastmf.models._couplings import has_forbidden
 from fastmf.models._graph import pairwise_graph
+from fastmf.models._graph_sums import is_small
 from fastmf.models._layered import Layered
-from fastmf.models._quick_elimination import is_small
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of

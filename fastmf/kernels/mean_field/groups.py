@@ -36,7 +36,6 @@ from fastmf.kernels.mean_field.arguments import (
 )
 from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR
 from fastmf.kernels.mean_field.units import update_units
-from fastmf.priors._group_loops import subtract_response
 
 # Plane of products with one of several sources, after those of fields and their variances.
 OWN = 2
@@ -58,7 +57,18 @@ def _shift(mean, var, s, shifted, sources):
             for j in range(n):
                 out[j] = m[j] - v[j] * field[j]
         if kind == GROUP:
-            subtract_response(m, field, np.int64(0), n, out)
+            subtract_response(m, field, out)
+
+
+@kernel(mode="inner", fastmath=REORDER)
+def subtract_response(mean, field, out):
+    """Set `out` to mean - C field for one group, with C = diag(mean) - mean mean'."""
+    total = mean[0] * field[0]
+    for i in range(1, mean.shape[0]):
+        total += mean[i] * field[i]
+    total += 1
+    for i in range(mean.shape[0]):
+        out[i] = mean[i] * (total - field[i])
 
 
 @kernel(mode="inner")

@@ -31,10 +31,10 @@ from fastmf.kernels.mean_field.arguments import (
     sources_of,
     targets_of,
 )
+from fastmf.kernels.mean_field.groups import subtract_response
 from fastmf.kernels.mean_field.rows import MEAN, VAR
 from fastmf.kernels.training.arguments import GROUP_GRADIENT, WEIGHT_MATRIX
 from fastmf.kernels.training.gradients import weights_between
-from fastmf.priors._group_loops import subtract_response
 
 
 @kernel(mode="merged")
@@ -64,7 +64,7 @@ def _respond(mean, var, sources, field, out):
             for j in range(n):
                 response[j] = v[j] * s[j]
         if kind == GROUP:
-            subtract_response(m, s, np.int64(0), n, response)
+            subtract_response(m, s, response)
             for j in range(n):
                 response[j] = m[j] - response[j]
 

@@ -14,7 +14,7 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import replaced, with_check
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
-from fastmf.models._quick_elimination import is_small
+from fastmf.models._graph_sums import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.
 MAX_TABLE_ENTRIES = 2**28

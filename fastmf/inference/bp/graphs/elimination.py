@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.models._elimination import Tables
-from fastmf.models._quick_elimination import eliminated, is_small
+from fastmf.models._graph_sums import eliminated, is_small
 
 
 class Eliminated(NamedTuple):

@@ -31,7 +31,7 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
-from fastmf.models._quick_elimination import MAX_ENTRIES
+from fastmf.models._graph_sums import MAX_ENTRIES
 
 # Bytes of the messages of rows that are solved together.
 MAX_BYTES = 2**28

@@ -15,7 +15,7 @@ from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.bp.loop_series import GraphLoops
 from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.models._quick_elimination import MAX_ENTRIES
+from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
