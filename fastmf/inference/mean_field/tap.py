@@ -224,7 +224,8 @@ def _solve(layout, record, tilt, settings, n_threads):
     """Iterate the rows of a record until they end; returns the number of threads."""
     _, n_rows, n_units = record.state.shape
     dtype = record.state.dtype
-    n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads)
+    work = 10 * n_rows * layout.n_couplings
+    n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
     settings = settings._replace(
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
