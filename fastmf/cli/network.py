@@ -10,7 +10,7 @@ from fastmf._common.warning import warn_user
 from fastmf.cli import _data, _options
 from fastmf.cli._network_page import Page, write_html, write_markdown
 from fastmf.datasets._tables import MISSING_CELLS
-from fastmf.datasets.files import text_cells
+from fastmf.datasets.files import read_text
 from fastmf.models._io import replacing
 
 EPILOG = """\
@@ -110,21 +110,8 @@ def run(arguments):
 
 
 def read_items(path):
-    """Names of columns, and their cells as strings, None where empty."""
-    rows = text_cells(path)
-    if len(rows) < 2:
-        raise ValueError(f"{path} must have a line of names and rows below it.")
-    names, rows = rows[0], rows[1:]
-    if all(len(row) == len(names) + 1 for row in rows):  # R's names of rows have no name
-        names = ["", *names]
-    for k, row in enumerate(rows, 2):
-        if len(row) != len(names):
-            raise ValueError(f"{path}: row {k} has {len(row)} cells, expected {len(names)}.")
-    columns = list(zip(*rows, strict=True))
-    if names[0] == "":  # names of rows, as R and pandas write them
-        names, columns = names[1:], columns[1:]
-    if names and names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
-        names, columns = names[:-1], columns[:-1]
+    """Read the names of columns, and their cells as strings, None where empty."""
+    names, columns = read_text(path)
     if len(set(names)) < len(names) or "" in names:
         wrong = next(name for name in names if name == "" or names.count(name) > 1)
         raise ValueError(

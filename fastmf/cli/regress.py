@@ -156,17 +156,18 @@ def _check(X, y, names, arguments):
 def _labels(arguments):
     """Classes in a named column of a table of text, numbers or words; None if there is none."""
     from fastmf.datasets._tables import MISSING_CELLS
-    from fastmf.datasets.files import is_text, text_cells
+    from fastmf.datasets.files import is_text, read_text
 
     if arguments.target is None or not is_text(arguments.data):
         return None
-    names, *lines = text_cells(arguments.data)
+    try:
+        names, columns = read_text(arguments.data)
+    except ValueError:
+        return None
     if arguments.target not in names:
         return None
-    _places([arguments.target], names)
-    # From the right: a column of names of rows may have no name.
-    place = names.index(arguments.target) - len(names)
-    cells = [None if line[place].lower() in ("", *MISSING_CELLS) else line[place] for line in lines]
+    (place,) = _places([arguments.target], names)
+    cells = [None if cell.lower() in ("", *MISSING_CELLS) else cell for cell in columns[place]]
     try:
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
     except ValueError:

@@ -1,6 +1,7 @@
-"""Alignments of sequences from files, as integer labels."""
+"""Alignments of sequences: FASTA, A2M, A3M, Stockholm and Clustal files, as integer labels."""
 
 import gzip
+import math
 import re
 import zlib
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import number
-from fastmf.datasets._alignment_formats import Lines, begins_like_alignment, sequences
+from fastmf._common.arguments import count, number, real_array
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.datasets._compressed import BLOCK_BYTES, beginning, check_file, open_decompressed
+from fastmf.kernels.pseudo_likelihood import hamming
+from fastmf.models._io import replacing
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
@@ -18,6 +21,23 @@ _GAPS = b"-."
 _OUTSIDE = -2
 _STOP = ord("*")
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
+_SPACES = b" \t\r\n\v\f"
+_TEXT = bytes(range(33, 127)) + _SPACES
+# Lines are read in pieces of so many bytes, so that a line without end needs no memory.
+_PIECE_BYTES = 2**20
+# What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
+_LINE_BYTES = 32
+_ROW_BYTES = 100
+# First words of Clustal's format, as other programs write it, too.
+_CLUSTAL = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"MSAPROBS", b"Kalign")
+# In Clustal's files, marks of conserved columns below a block, and the count at the end of a line.
+_CONSERVED = re.compile(rb"[*:. ]*")
+# In Stockholm's files these are gaps, too.
+_GAPS_OF_STOCKHOLM = bytes.maketrans(b"~_", b"..")
+_COUNT = re.compile(rb"\s+[0-9]+$")
+# Rounding error of the product of a fraction and a number of columns, which may be just above an
+# integer.
+_COLUMN_ROUNDING = 1e-9
 
 
 class Alignment(NamedTuple):
@@ -151,6 +171,111 @@ def load_alignment(
     """
     options = {"inserts": inserts, "outside": outside, "max_gaps": max_gaps}
     return load_and_compare(path, alphabet, focus, gaps, max_bytes=max_bytes, **options)[0]
+
+
+def sequence_weights(X, identity=0.8, *, n_threads=None):
+    """Weights 1 / (number of rows that agree in at least a fraction of the columns).
+
+    Rows of an alignment are related; so weighted, a cluster of similar rows counts as about one
+    (Morcos et al. 2011). A row is similar to itself.
+
+    Parameters
+    ----------
+    X : int array of shape (n_rows, n_groups)
+        Labels; all negative ones together are a letter like any other.
+    identity : float, default 0.8
+        Fraction of equal columns, in [0, 1], from which on rows are similar. (In plmc's terms
+        ``1 - theta``.)
+    n_threads : int, optional
+        Default Numba's number of threads. Results do not depend on it.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        In (0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `X` is not a matrix of integers, or `identity` is not such a number.
+
+    Notes
+    -----
+    Exact: all pairs of rows are compared, some 10^8 a second on one core for 150 columns. Their sum
+    is what is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
+    analysis of residue coevolution captures native contacts across many protein families", PNAS 108
+    (2011).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> X = np.array([[0, 1, 2, 3, -1], [0, 1, 2, 3, 4], [4, 4, 4, 4, 4]])
+    >>> mf.datasets.sequence_weights(X).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    codes = _codes(X)
+    n_rows, n_columns = codes.shape
+    identity = number("identity", identity, 0, 1)
+    n_threads = count("n_threads", n_threads, optional=True)
+    most = n_columns - math.ceil(identity * n_columns - _COLUMN_ROUNDING)
+    labels = hamming.padded(codes)
+    n_tasks = -(-n_rows // hamming.QUERY_ROWS)
+    # A vector is compared in the time of some two multiply-adds.
+    work = n_rows * n_rows * (labels.shape[1] // hamming.VECTOR_BYTES)
+    n_workers = workers_for(n_tasks, work, n_threads)
+    counts = np.zeros((n_workers, n_rows), np.int64)
+    queue = np.zeros(2, np.int64)
+    in_parallel(hamming.count_similar, (labels, most, queue, counts), n_workers)
+    return 1 / counts.sum(0)
+
+
+def write_fasta(path, X, alphabet="protein", names=None):
+    """Write sequences of letters as a FASTA file, one line each.
+
+    Parameters
+    ----------
+    path : str or path
+    X : int array of shape (n_rows, n_columns)
+        States of the positions; negative ones, which are missing, are written as gaps.
+    alphabet : {"protein", "rna", "dna"} or str, default "protein"
+        Letters of the states, as in `load_alignment`.
+    names : sequence of str of length n_rows, optional
+        Default: 1, 2, ...
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `X` is not a matrix of integers, has states beyond the alphabet, or names do not fit.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.fasta"
+    >>> mf.datasets.write_fasta(path, [[1, 2], [4, -1]], "rna", ["one", "two"])
+    >>> print(path.read_text(), end="")
+    >one
+    AC
+    >two
+    U-
+    """
+    X = real_array("X", X)
+    if X.ndim != 2 or X.size == 0:
+        raise ValueError(f"X must have shape (n_rows, n_columns), got {X.shape}.")
+    alphabet = checked_alphabet(alphabet)
+    states = X.astype(int)
+    if (states != X).any() or states.max() >= len(alphabet):
+        raise ValueError(
+            f"X must hold states below {len(alphabet)} of the alphabet {alphabet}, got "
+            f"{X.max():g} at most."
+        )
+    names = range(1, len(X) + 1) if names is None else list(names)
+    if len(names) != len(X) or any("\n" in str(name) for name in names):
+        raise ValueError(f"names must be {len(X)} names without line breaks, got {len(names)}.")
+    letters = np.frombuffer((alphabet + "-").encode("ascii"), np.uint8)
+    with replacing(path) as file:
+        for name, row in zip(names, letters[np.maximum(states, -1)], strict=True):
+            file.write(f">{name}\n".encode() + row.tobytes() + b"\n")
 
 
 def load_and_compare(
@@ -319,13 +444,132 @@ def _read(path, max_bytes):
     check_file(path)
     try:
         with open_decompressed(path) as file:
-            names, letters, lengths = sequences(Lines(file, max_bytes))
+            names, letters, lengths = sequences(_TextLines(file, max_bytes))
     # What gzip and zlib say of damaged files, and what the parsers below do.
     except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise ValueError(f"{path} cannot be read as an alignment: {error!s:.300}") from error
     if not names:
         raise ValueError(f"{path} holds no sequences.")
     return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
+
+
+class _TextLines:
+    """Lines of a file, long ones in pieces, which count what is read against the limit."""
+
+    def __init__(self, file, max_bytes):
+        self.file, self.max_bytes = file, max_bytes
+        self.n_bytes, self.number, self.ended = 0, 0, True
+
+    def __iter__(self):
+        """Yield (whether a line begins, the piece without spaces at its ends)."""
+        while piece := self.file.readline(_PIECE_BYTES):
+            self.count(max(len(piece), _LINE_BYTES))
+            begins, self.ended = self.ended, piece.endswith(b"\n")
+            self.number += begins
+            if self.number == 1 and begins:
+                piece = piece.removeprefix(b"\xef\xbb\xbf")
+            yield begins, piece.strip()
+
+    def count(self, n_bytes):
+        """Count bytes against the limit."""
+        self.n_bytes += n_bytes
+        if self.n_bytes > self.max_bytes:
+            raise ValueError(
+                f"it is larger than max_bytes={self.max_bytes}; pass a larger one if there is "
+                "memory for three times as much."
+            )
+
+    def whole(self):
+        """Raise if the piece is not a whole line."""
+        if not self.ended and self.file.peek(1):
+            raise ValueError(f"line {self.number} is longer than {_PIECE_BYTES} bytes.")
+
+    def letters(self, piece):
+        """The letters of a piece of a sequence."""
+        if strange := piece.translate(None, _TEXT):
+            raise ValueError(
+                f"line {self.number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
+                "damaged or of another format."
+            )
+        return piece.translate(None, _SPACES)
+
+
+def begins_like_alignment(text):
+    """Whether a text begins like one of the formats, after lines of comments."""
+    text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
+        text = text.partition(b"\n")[2].lstrip()
+    return text.startswith((b">", b"# STOCKHOLM", *_CLUSTAL))
+
+
+def sequences(lines):
+    """Titles' first words, all letters one after the other, and lengths, of any format.
+
+    Lines before the first title that begin with '#', as HHblits writes, or ';' are comments.
+    """
+    for begins, piece in lines:
+        if piece.startswith(b"# STOCKHOLM"):
+            return _in_blocks(lines)
+        if not piece or not begins or piece.startswith((b"#", b";")):
+            continue
+        if piece.startswith(_CLUSTAL):
+            return _in_blocks(lines, clustal=True)
+        if piece.startswith(b">"):
+            return _fasta(lines, piece)
+        raise ValueError(
+            "it begins neither with '>' (FASTA, A2M, A3M) nor with '# STOCKHOLM' or 'CLUSTAL'."
+        )
+    raise ValueError("it is empty.")
+
+
+def _name(words):
+    return words.split(None, 1)[0].decode("utf-8", "replace") if words.split() else ""
+
+
+def _fasta(lines, first):
+    lines.whole()
+    lines.count(_ROW_BYTES)
+    names, letters, ends = [_name(first[1:])], bytearray(), []
+    for begins, piece in lines:
+        if begins and piece.startswith(b">"):
+            lines.whole()
+            lines.count(_ROW_BYTES)
+            names.append(_name(piece[1:]))
+            ends.append(len(letters))
+        else:
+            letters += lines.letters(piece)
+    ends.append(len(letters))
+    return names, letters, np.diff(ends, prepend=0)
+
+
+def _in_blocks(lines, clustal=False):
+    """Sequences of Stockholm or Clustal, whose blocks may each hold a part of every sequence."""
+    found: dict[bytes, bytearray] = {}
+    block: set[bytes] = set()
+    closed = False
+    for _, piece in lines:
+        if closed and piece:
+            raise ValueError("it holds more than one alignment; split it at the lines '//'.")
+        if not piece:
+            block.clear()
+        closed = closed or (piece == b"//" and not clustal)
+        comment = _CONSERVED.fullmatch(piece) if clustal else piece.startswith(b"#")
+        if not piece or comment or closed:
+            continue
+        lines.whole()
+        name, *letters = piece.split(None, 1)
+        if not letters or name in block:
+            what = "holds no letters" if not letters else "repeats a name of its block"
+            raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")
+        if name not in found:
+            lines.count(_ROW_BYTES)
+        block.add(name)
+        text = _COUNT.sub(b"", letters[0]) if clustal else letters[0].translate(_GAPS_OF_STOCKHOLM)
+        found.setdefault(name, bytearray()).extend(lines.letters(text))
+    if not closed and not clustal:
+        raise ValueError("it ends without the line '//': it is truncated.")
+    lengths = [len(letters) for letters in found.values()]
+    return [_name(name) for name in found], bytearray().join(found.values()), lengths
 
 
 # --- rows and columns ---------------------------------------------------------------------------
@@ -463,3 +707,24 @@ def _encoded(rows, columns, table):
         kept.append(states[valid[-1]])
         outside += np.bincount(letters[strange], minlength=256)
     return np.concatenate(kept), np.concatenate(valid), outside
+
+
+def _codes(X):
+    """Labels as numbers from 0 to 255, all negative ones as one of them."""
+    X = real_array("X", X)
+    if X.dtype.kind not in "iub":
+        raise TypeError(f"X must be an array of integer labels, got dtype {X.dtype}.")
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must have shape (n_rows, n_groups), with rows and columns, got {X.shape}."
+        )
+    if X.dtype.kind == "i" and X.max() < 255:
+        return np.maximum(X, -1).astype(np.int16) + 1
+    # Letters are compared within columns only.
+    codes = [
+        np.unique(np.maximum(column, -1), return_inverse=True)[1] for column in X.T.astype(int)
+    ]
+    codes = np.stack(codes, 1)
+    if codes.max() > 255:
+        raise ValueError("X must have at most 256 different labels in a column, got more.")
+    return codes

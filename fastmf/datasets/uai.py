@@ -3,12 +3,13 @@
 import gzip
 import math
 import zlib
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.arguments import file_path, number, real_array
-from fastmf.datasets._words import Words
+from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
 from fastmf.models._elimination import Tables
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
@@ -23,6 +24,7 @@ from fastmf.models.boltzmann import BoltzmannMachine
 _NETWORKS = (b"MARKOV", b"BAYES")
 # Memory for each unit, factor and entry of a table while a file is read.
 _UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
+_MAX_WORD_BYTES = 1000
 
 
 class UAIModel(NamedTuple):
@@ -276,6 +278,86 @@ def _write(path, lines):
         text = gzip.compress(text, mtime=0)
     with replacing(path) as file:
         file.write(text)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+class Words:
+    """Reader of words between blanks; no more of a file is decompressed than is asked for."""
+
+    def __init__(self, path):
+        self._words, self.line = _numbered_words(path), 1
+
+    def take(self, n, what):
+        """Take the next n words; the error for fewer says what they are."""
+        pairs = list(islice(self._words, n))
+        self.line = pairs[-1][0] if pairs else self.line
+        if len(pairs) < n:
+            raise ValueError(f"it ends on line {self.line}, within {what}.")
+        return [word for _, word in pairs]
+
+    def numbers(self, n, what, kind, low=0, high=np.inf):
+        """Take the next n words as finite numbers of a kind, int or float, in [low, high]."""
+        return self._converted(list(islice(self._words, n)), n, what, kind, low, high)
+
+    def rest(self, n_most, what, kind, low=0):
+        """Take all remaining words, at most `n_most`, as numbers."""
+        pairs = list(islice(self._words, n_most + 1))
+        if len(pairs) > n_most:
+            self.fail(f"it has more than {n_most} numbers")
+        return self._converted(pairs, len(pairs), what, kind, low, np.inf)
+
+    def number(self, what, low=0, high=np.inf):
+        """Take the next word as an integer."""
+        return int(self.numbers(1, what, int, low, high)[0])
+
+    def _converted(self, pairs, n, what, kind, low, high):
+        values, least = [], max(low, -np.finfo(float).max)
+        most = min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
+        for line, word in pairs:
+            self.line = line
+            try:
+                # Python's numbers may have underscores, and any number of digits.
+                value = kind(word.replace(b"_", b"?"))
+            except ValueError:
+                value = np.nan
+            if not least <= value <= most:
+                name = "an integer" if kind is int else "a number"
+                limit = f"at least {low}" if high == np.inf else f"from {low} to {high}"
+                text = word.decode("ascii", "replace")
+                self.fail(f"{what} must be {name} {limit}, got {text!r:.40}")
+            values.append(value)
+        if len(values) < n:
+            raise ValueError(f"it ends on line {self.line}, within {what}.")
+        return np.array(values, kind)
+
+    def fail(self, message):
+        """Raise a ValueError with the line of the last word that was taken."""
+        raise ValueError(f"line {self.line}: {message}.")
+
+    def end(self):
+        """Raise a ValueError unless no word is left."""
+        for line, word in self._words:
+            self.line = line
+            self.fail(f"there are more words than were announced, from {word[:20]!a} on")
+
+
+def _numbered_words(path):
+    """Yield each word of a file with the number of its line; lines may be of any length."""
+    line, rest = 1, b""
+    with open_decompressed(path) as file:
+        while piece := file.readline(BLOCK_BYTES):
+            text = piece.removeprefix(b"\xef\xbb\xbf") if line == 1 else piece
+            words = (rest + text).split()
+            rest = b"" if text[-1:].isspace() or not words else words.pop()
+            if len(rest) > _MAX_WORD_BYTES:
+                raise ValueError(f"it has a word of more than {_MAX_WORD_BYTES} bytes.")
+            for word in words:
+                yield line, word
+            line += piece.endswith(b"\n")
+    if rest:
+        yield line, rest
 
 
 # --- results --------------------------------------------------------------------------------------

@@ -40,13 +40,13 @@ from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed_estimate import AnnealedEstimate
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.mean_field.discrete_units import is_discrete
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.lower_bound import (
     MAX_LACKING,
     lower_bound,
     spread_states,
     starts_at,
 )
-from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -364,7 +364,7 @@ class Exploration:
 def starts_of_bound(model, starts):
     """States of much weight that chains may not reach."""
     with np.errstate(all="ignore"):  # units without moments
-        found = [starts_at(tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
+        found = [starts_at(collapsed_tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
     couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
     n_pairs = couplings.nnz if issparse(couplings) else couplings.size
     if all(map(two_values, model.layers)) and n_pairs <= MAX_DECODED_PAIRS:

@@ -13,10 +13,10 @@ from fastmf.evaluation.annealed import annealed_quietly
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.discrete_units import is_discrete
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking
 from fastmf.inference.mean_field.solutions import distinct
-from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable
 from fastmf.models import exact
 from fastmf.models._couplings import has_forbidden
@@ -251,7 +251,7 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
     starts = ais.samples
     if X is not None:
         starts = np.vstack([X, starts])
-    solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
+    solvers = {name: partial(collapsed_tap, order=order) for order, name in ORDERS.items()}
     if not all(has_third_cumulant(prior) for prior in model.layers):
         del solvers[ORDERS[3]]
     if include_adaptive:

@@ -7,13 +7,13 @@ from fastmf._common.progress import followed
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field._rows import drawn_starts
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.relaxed_bp import relaxed_bp
 from fastmf.inference.mean_field.solutions import distinct_solutions
-from fastmf.inference.mean_field.tap import tap
 
 # Starts between two signs of progress, and options that may have a row for each start.
 _FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
-SOLVERS = {"tap": tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
+SOLVERS = {"tap": collapsed_tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
 
 
 def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False, **options):

@@ -17,7 +17,7 @@ from fastmf._jit.messages import _WATCH, seconds_compiling
 from fastmf._threads import interrupts
 from fastmf._threads.interrupts import STOPPED, next_task, stopped
 from fastmf._threads.workers import for_each, in_parallel
-from fastmf.datasets.sequences import sequence_weights
+from fastmf.datasets.alignments import sequence_weights
 from fastmf.evaluation import annealed_importance_sampling, effective_couplings, gibbs_chains
 
 # Seconds after which a signal comes, and in which a call must have ended then: machines are busy.

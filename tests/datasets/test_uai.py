@@ -213,7 +213,7 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it ends after 0 words, within its kind"),
+        ("", "it ends on line 1, within its kind"),
         ("LIMID 2", "line 1: it begins with b'LIMID'"),
         ("MARKOV two", "line 1: the number of variables must be an integer at least 1, got 'two'"),
         ("MARKOV 0 0", "number of variables must be an integer at least 1"),

@@ -49,9 +49,7 @@ def sweep_arguments(size, dtype, rows=None, *, kind="spins", schedule="blocked",
         np.zeros(len(kept), dtype),
         np.zeros((0, 0), dtype),
     )
-    settings = TapSettings(
-        order, 1e-8, 100, one_by_one=layout.one_by_one, **layout.addresses(order)
-    )
+    settings = TapSettings(order, 1e-8, 100, one_by_one=layout.one_by_one, **layout.addresses())
     tilt = Tilt(
         (tilts[kept] / 3).astype(dtype), np.full((1, n), 0.1, dtype), np.zeros((1, n), bool)
     )

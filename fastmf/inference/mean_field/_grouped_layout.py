@@ -55,6 +55,7 @@ class GroupedLayout(Layout):
 
     grouped = True
     max_worker_rows = MAX_GROUPED_ROWS
+    update_block = staticmethod(update_groups)
 
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
@@ -198,11 +199,6 @@ class GroupedLayout(Layout):
         """Fill in the couplings of a layered model, but not its units."""
         self.couplings = chain_of(model)[2]
         self.layers = self._layers(self.layers.groups)
-
-    @staticmethod
-    def update_of(order):
-        """The kernel that updates a block."""
-        return update_groups
 
 
 def _have_the_same_groups(prior, other):

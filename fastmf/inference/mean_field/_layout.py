@@ -45,6 +45,8 @@ class Layout:
     grouped = sparse = False
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
+    # The kernel that updates a block.
+    update_block = staticmethod(update_block)
 
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
@@ -117,16 +119,11 @@ class Layout:
         ]
         return np.array(copies, np.int64)
 
-    @staticmethod
-    def update_of(order):
-        """The kernel that updates a block."""
-        return update_block
-
-    def addresses(self, order):
+    def addresses(self):
         """Addresses of the compiled update of a block, for `TapSettings`."""
         dtype = self.layers.of_model[0].couplings.dtype
         return {
-            "update": update_address(dtype, self.update_of(order)),
+            "update": update_address(dtype, self.update_block),
             "finish": units_address(dtype),
             "assess": assess_address(),
         }

@@ -10,6 +10,7 @@ from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import has_third_cumulant
 
 
 class _Latest(threading.local):
@@ -28,6 +29,11 @@ def layout_of(model, order, schedule):
     of the same shape.
     """
     check_machine(model)
+    if order == 3 and not all(map(has_third_cumulant, model.layers)):
+        raise ValueError(
+            "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
+            "of more values."
+        )
     key = type(model), order, schedule
     kept, layout = _latest.model and _latest.model(), _latest.layout
     if _latest.key != key or kept is not model:

@@ -112,7 +112,7 @@ class SparseLayout:
         """Whether its memory suits another model: never."""
         return False
 
-    def addresses(self, order):
+    def addresses(self):
         """Addresses of compiled functions, for `TapSettings`."""
         finish = units_address(self.couplings.dtype)
         return {"update": 0, "finish": finish, "assess": assess_address()}

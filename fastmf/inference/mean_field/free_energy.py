@@ -9,12 +9,15 @@ where the second sum has each pair once, and its three terms are those of order 
 """
 
 from contextlib import nullcontext
+from itertools import pairwise
 
 import numpy as np
 
 from fastmf._threads.workers import for_each, in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field import _grouped_free_energy
+from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
 from fastmf.kernels.linear.product import multiply, product_address
+from fastmf.models._layered import Layered
 
 # Entries of the arrays of some rows that are taken together, so that they stay in the cache, and
 # how many rows there are at least: all couplings are read once for each block.
@@ -106,3 +109,26 @@ def _units_alone(prior, state, tilt, units):
 def _sum(x, y):
     """Sums over the units of each row, in double precision."""
     return np.einsum("ij,ij->i", x, y, dtype=np.float64)
+
+
+def log_partition_of_tilts(model, b, a, order, field=0.0, precision=0.0):
+    """Log-partition as a function of the moments that tilts of the units give, by layer.
+
+    It is the entropy of the units less their energy, with the pair terms up to second order.
+    """
+    moments, total = [], 0.0
+    for prior, b_, a_ in zip(model.layers, b, a, strict=True):
+        mean, var = prior.moments(b_, a_)
+        moments.append((prior, mean, var))
+        square = second_moments(prior, mean, mean * mean + var)
+        total = total + prior.log_partition(b_, a_).sum(1)
+        total = total + ((a_ - precision) * square / 2 + (field - b_) * mean).sum(1)
+    layered = isinstance(model, Layered)
+    pairs = list(pairwise(moments)) if layered else [(moments[0], moments[0])]
+    couplings = model.couplings if layered else (model.couplings,)
+    for weights, (below, above) in zip(couplings, pairs, strict=True):
+        terms = ((below[1] @ weights) * above[1]).sum(1)
+        if order > 1:
+            terms = terms + second_order(weights, below, above)
+        total = total + (terms if layered else terms / 2)
+    return total

@@ -11,13 +11,8 @@ taking one state after the other from the rest gives it for more.) The sum of th
 distinct states of discrete units is another bound; where one side has few states all of them are
 summed, and the bound is the log-partition.
 
-A product is far from Gaussian units with strong couplings W. Integrated out, those of precisions p
-and fields f leave their two-valued neighbours x with
-
-    log Z = sum_i [log(2 pi / p_i) + f_i^2 / p_i] / 2
-            + log sum_x exp(field x + x W' f / p + x W' p^-1 W x / 2),
-
-a fully visible machine, which is bounded in their place.
+A product is far from Gaussian units with strong couplings. So these are integrated out, and the
+machine of their two-valued neighbours is bounded instead.
 """
 
 from typing import NamedTuple
@@ -26,6 +21,7 @@ import numpy as np
 
 from fastmf._common.arguments import generator
 from fastmf.inference.mean_field.discrete_units import extreme_starts, is_discrete
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.naive_bound import (
     N_BOUND_SWEEPS,
     layout_of_checks,
@@ -33,7 +29,6 @@ from fastmf.inference.mean_field.naive_bound import (
     naive_solutions,
     sides_of,
 )
-from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models.exact import states_of
@@ -89,7 +84,9 @@ def lower_bound(model, starts=(), rng=0):
     layout, n = layout_of_checks(model), sum(s.stop - s.start for s in sides.slices)
     tilt = Tilt(np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, n), bool))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = naive_solutions(tap, model, layout, starts, tilt, np.zeros((1, n)), N_BOUND_SWEEPS)
+        found = naive_solutions(
+            collapsed_tap, model, layout, starts, tilt, np.zeros((1, n)), N_BOUND_SWEEPS
+        )
         b = found.b if isinstance(found.b, tuple) else (found.b,)
         b = layout.join(b, np.zeros((len(starts), n))).astype(np.float64)
         # A product of untilted units, too: its bound is finite.
@@ -120,24 +117,19 @@ def without_gaussian_units(model):
     if len(kinds) != 2 or Gaussian not in kinds or not {Bernoulli, Ising} & set(kinds):
         return None
     k = kinds.index(Gaussian)
-    sides = sides_of(model)
-    gaussian, left = sides.priors[k], sides.priors[1 - k]
-    if n_units(left) > MAX_COUPLED:
+    if n_units(model.layers[1 - k]) > MAX_COUPLED:
         return None
-    couplings = sides.couplings if k == 0 else sides.couplings.T
-    field, precision = np.broadcast_arrays(gaussian.field, gaussian.precision)
-    scaled = couplings / precision[:, None]
-    pairs = scaled.T @ couplings
-    low, high = two_values(left)
+    rest = model.integrate_gaussians()
+    prior = as_dtype(model.layers[1 - k], np.float64)
+    low, high = two_values(prior)
     # x^2 = (low + high) x - low high.
-    own = pairs.diagonal().copy() / 2
-    np.fill_diagonal(pairs, 0)
-    tilted = left._replace(field=left.field + field @ scaled + (low + high) * own)
-    terms = np.log(2 * np.pi / precision) / 2, field**2 / precision / 2, -low * high * own
-    constant = sum(term.sum() for term in terms)
-    constant -= SUM_ROUNDING * sum(abs(term).sum() for term in terms)
-    machine = BoltzmannMachine((pairs + pairs.T) / 2, tilted)
-    return machine, constant, None if k else couplings
+    prior = prior._replace(field=prior.field + rest.field - rest.precision * (low + high) / 2)
+    terms = rest.precision * low * high / 2
+    constant = rest.log_partition + terms.sum()
+    field, precision = (x[rest.gaussian] for x in (rest.fields, rest.precisions))
+    size = (abs(np.log(2 * np.pi / precision)) + field**2 / precision).sum() / 2 + abs(terms).sum()
+    machine = BoltzmannMachine(rest.couplings, prior)
+    return machine, constant - SUM_ROUNDING * size, None if k else model.weights
 
 
 def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):

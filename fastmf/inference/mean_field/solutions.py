@@ -8,8 +8,7 @@ import scipy
 from fastmf._common import html
 from fastmf._common.arguments import number
 from fastmf.inference.fixed_point import FixedPoint, some_rows
-from fastmf.inference.mean_field import gaussian_layers
-from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
+from fastmf.inference.mean_field.free_energy import log_partition_of_tilts
 from fastmf.models._layered import is_integrated
 
 # Keys by which rows are compared first: number of single units, and units per average.
@@ -186,23 +185,15 @@ def _barriers(model, reached, here, there, order):
 
 
 def _log_partition_at(model, b, a, order):
-    """Mean-field log-partition as a function of the moments that the tilts b and a give.
-
-    It is the entropy of the units less their energy, with the pair terms up to second order.
-    """
-    if is_integrated(model):
-        return gaussian_layers.log_partition_at(model, b, a, order)
-    moments, total = [], 0.0
-    for prior, b_, a_ in zip(model.layers, b, a, strict=True):
-        mean, var = prior.moments(b_, a_)
-        moments.append((prior, mean, var))
-        square = second_moments(prior, mean, mean * mean + var)
-        total = total + prior.log_partition(b_, a_).sum(1) + (a_ * square / 2 - b_ * mean).sum(1)
-    for weights, below, above in zip(model.couplings, moments, moments[1:], strict=False):
-        total += ((below[1] @ weights) * above[1]).sum(1)
-        if order > 1:
-            total += second_order(weights, below, above)
-    return total
+    """Mean-field log-partition as a function of the moments that the tilts b and a give."""
+    if not is_integrated(model):
+        return log_partition_of_tilts(model, b, a, order)
+    rest = model.integrate_gaussians()
+    if rest.machine is None:
+        return np.full(len(b[0]), rest.log_partition)
+    tilts = [[np.hstack([*part[::2], *part[1::2]])[:, rest.rest]] for part in (b, a)]
+    external = rest.field, rest.precision
+    return rest.log_partition + log_partition_of_tilts(rest.machine, *tilts, order, *external)
 
 
 def merge(means, order=None, merge_tol=1e-2):

@@ -12,6 +12,7 @@ W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the ord
 
 import math
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question, with_check
-from fastmf.inference.mean_field import _sparse_free_energy, gaussian_layers
+from fastmf.inference.mean_field import _sparse_free_energy
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
@@ -32,15 +33,13 @@ from fastmf.inference.mean_field.mixture import (
     N_CHECKED_STARTS,
     mixture,
     mixture_of_starts,
-    tilt_of,
 )
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.models._couplings import finite_machine
-from fastmf.models._layered import is_integrated
 from fastmf.models.boltzmann import check_machine
-from fastmf.priors._protocol import has_log_prob, has_third_cumulant
+from fastmf.priors._protocol import has_log_prob
 
 
 @allows_no_hidden
@@ -113,9 +112,9 @@ def tap(
     -----
     Tramel et al. (2018), Algorithm 1 and Eqs. 33-36, with Eq. 32 corrected to
     Z = integral of prior(x) exp(B x - A x^2 / 2); Appendix E for deep machines, whose odd layers
-    are updated first. Gaussian units next to bounded ones are integrated out exactly
-    (`fastmf.inference.mean_field.gaussian_layers`). The third order omits triangles of units. Where
-    a row oscillates, Onsager terms are evaluated at the average of the old and the new mean.
+    are updated first. The third order omits triangles of units. Where a row oscillates, Onsager
+    terms are evaluated at the average of the old and the new mean. Of machines with Gaussian units
+    `model.integrate_gaussians()` has more accurate solutions.
 
     Examples
     --------
@@ -135,55 +134,47 @@ def tap(
                    "history": history, "log_partition": log_partition}  # fmt: skip
         starts, tilts = (init, n_starts, rng), (field, precision, clamp)
         return mixture_of_starts(tap, model, starts, tilts, options)
-    order = check.one_of("order", order, (1, 2, 3))
-    check.one_of("schedule", schedule, ("blocked", "sequential"))
-    acceleration = check.flag("acceleration", acceleration)
-    damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
-    if is_integrated(model):
-        tilts = field, precision, clamp
-        options = {"order": order, "damping": damping, "tol": tol, "max_iter": max_iter,
-                   "acceleration": acceleration, "history": history,
-                   "log_partition": log_partition, "n_threads": n_threads}  # fmt: skip
-        found = gaussian_layers.solve(model, tap, init, tilts, rng, **options)
-        return _with_question(found, model, tilt_of(model, *tilts), order, init is None)
+    options = TapOptions(
+        order, schedule, damping, tol, max_iter, acceleration, history, log_partition, n_threads
+    ).checked()
     model = finite_machine("tap", model)
-    layout = _layout(model, order, schedule)
-    settings = TapSettings(
-        order=order,
-        damping=0.0 if damping is None else damping,
-        adaptive=damping is None,
-        tol=tol,
-        max_iter=max_iter,
-        **layout.addresses(order),
-        early_residual=EARLY_RESIDUAL if acceleration else 0.0,
-        late_residual=LATE_RESIDUAL if acceleration else 0.0,
-    )
+    layout = layout_of(model, options.order, options.schedule)
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
-    record = record_from(state, max_iter, history)
-    n_workers = _solve(layout, record, tilt, settings, n_threads)
-    parts = model, layout, record, tilt, order, n_workers
-    values = _log_partition(*parts) if log_partition else None
-    found = result(layout, record, values, single=n_rows is None)
+    record, values = solve(model, layout, state, tilt, options)
+    answer = result(layout, record, values, single=n_rows is None)
     if layout.sparse:
         tilt = tilt._make(layout.split(part) for part in tilt)
-    return _with_question(found, model, tilt, order, init is None)
-
-
-def _with_question(found, model, tilt, order, whole):
     mixed = partial(mixture, partial(tap, order=order), N_CHECKED_STARTS)
-    return with_check(found, Question(model, tilt, whole, mixed))
+    return with_check(answer, Question(model, tilt, init is None, mixed))
 
 
-def tap_of_means(model, init, *, order=2, max_iter=1000, **options):
-    """The same as `tap`, without the variances of Gaussian units that are integrated out.
+class TapOptions(NamedTuple):
+    """Options of `tap` without those of rows, and with the same defaults."""
 
-    These take longer than all the rest where there are many units of both kinds.
-    """
-    if not is_integrated(model):
-        return tap(model, init, order=order, max_iter=max_iter, **options)
-    options = {"log_partition": True} | options | {"order": order, "max_iter": max_iter}
-    none = None, None, None
-    return gaussian_layers.solve(model, tap, init, none, None, variances=False, **options)
+    order: int = 2
+    schedule: str = "blocked"
+    damping: float | None = None
+    tol: float = 1e-8
+    max_iter: int = 1000
+    acceleration: bool = True
+    history: bool = False
+    log_partition: bool = True
+    n_threads: int | None = None
+
+    def checked(self):
+        """The same options, or an error for wrong types or ranges."""
+        damping, tol, max_iter, n_threads = iteration(
+            self.damping, self.tol, self.max_iter, self.n_threads
+        )
+        return self._replace(
+            order=check.one_of("order", self.order, (1, 2, 3)),
+            schedule=check.one_of("schedule", self.schedule, ("blocked", "sequential")),
+            acceleration=check.flag("acceleration", self.acceleration),
+            damping=damping,
+            tol=tol,
+            max_iter=max_iter,
+            n_threads=n_threads,
+        )
 
 
 def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
@@ -191,66 +182,73 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
 
     The first half sweep is known.
     """
-    layout = _layout(model, order, "blocked")
+    layout = layout_of(model, order, "blocked")
     state = np.zeros((4, len(X), layout.n_units), model.dtype)
     fields, mean, var = hidden
     for k, parts in enumerate([(X, mean), (None, var), (None, fields)]):
         layout.join(parts, state[k])
     none = np.zeros((1, layout.n_units), model.dtype)
-    record = record_from(state, n_sweeps, False)
-    settings = TapSettings(
+    tilt = Tilt(none, none, none.astype(bool))
+    options = TapOptions(
         order=order,
-        tol=1e-8,
         max_iter=n_sweeps,
-        **layout.addresses(order),
-        late_residual=0.0,
-        half_sweep_done=True,
+        acceleration=False,
+        log_partition=False,
+        n_threads=n_threads,
     )
-    _solve(layout, record, Tilt(none, none, none.astype(bool)), settings, n_threads)
+    record, _ = solve(model, layout, state, tilt, options, half_sweep_done=True)
     return result(layout, record, None, single=False)
 
 
-def _layout(model, order, schedule):
-    layout = layout_of(model, order, schedule)
-    if order == 3 and not all(has_third_cumulant(prior) for prior in model.layers):
-        raise ValueError(
-            "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
-            "of more values."
-        )
-    return layout
+def solve(model, layout, state, tilt, options, *, half_sweep_done=False):
+    """Iterate rows from a state, (4, n_rows, n_units), until they end.
 
-
-def _solve(layout, record, tilt, settings, n_threads):
-    """Iterate the rows of a record until they end; returns the number of threads."""
-    _, n_rows, n_units = record.state.shape
-    dtype = record.state.dtype
-    work = 10 * n_rows * layout.n_couplings
-    n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
-    settings = settings._replace(
+    Returns their record and log-partitions (None unless asked for).
+    """
+    n_rows, dtype = state.shape[1], state.dtype
+    record = record_from(state, options.max_iter, options.history)
+    settings = TapSettings(
+        order=options.order,
+        damping=options.damping or 0.0,
+        adaptive=options.damping is None,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        **layout.addresses(),
+        early_residual=EARLY_RESIDUAL if options.acceleration else 0.0,
+        late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
+        half_sweep_done=half_sweep_done,
     )
+    work = 10 * n_rows * layout.n_couplings
+    n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
     if layout.sparse:
-        n_workers = solve_sparse(layout, record, tilt, settings, n_threads)
-        if tilt.precision.any():
-            record.state[3] += tilt.precision
-        return n_workers
+        n_workers = solve_sparse(layout, record, tilt, settings, options.n_threads)
+    else:
+        _solve_dense(layout, record, tilt, settings, n_workers)
+    if tilt.precision.any():
+        record.state[3] += tilt.precision
+    if not options.log_partition:
+        return record, None
+    return record, _log_partition(model, layout, record, tilt, options.order, n_workers)
+
+
+def _solve_dense(layout, record, tilt, settings, n_workers):
+    """Iterate the rows of a record, a part of them in each worker."""
+    _, n_rows, n_units = record.state.shape
     settings = settings._replace(
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
         zero_variance=not (settings.half_sweep_done or layout.grouped or record.state[1].any()),
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
     sizes = [n_workers * math.prod(shape) for shape in shapes]
-    with borrowed((sum(sizes),), dtype) as memory:
+    with borrowed((sum(sizes),), record.state.dtype) as memory:
         parts = np.split(memory, np.cumsum(sizes[:-1]))
         parts = [p.reshape(n_workers, *shape) for p, shape in zip(parts, shapes, strict=True)]
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
         arguments = layout.sweep, settings, tilt, workers, queue, record
         in_parallel(solve_rows, arguments, n_workers)
-    if tilt.precision.any():
-        record.state[3] += tilt.precision
-    return n_workers
 
 
 def _log_partition(model, layout, record, tilt, order, n_workers):

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference.mean_field.gaussian_layers import averages
-from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.mean_field.gaussian_layers import averages, collapsed_tap
 from fastmf.models.exact import states_of
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
@@ -109,7 +108,7 @@ def weighted_sum(weights, x):
 
 def _of_gaussian_units(model):
     """Averages over a machine of Gaussian units, which are solved in closed form."""
-    found = tap(model, np.zeros((1, model.n_visible), model.dtype))
+    found = collapsed_tap(model, np.zeros((1, model.n_visible), model.dtype))
     covariances, squares = averages(model, found, 2)
     visible, hidden = (mean[0] for mean in found.mean)
     layers = [

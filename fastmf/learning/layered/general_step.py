@@ -2,7 +2,8 @@
 
 from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import few_iterations
-from fastmf.inference.mean_field.tap import sweeps_from_data, tap_of_means
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
+from fastmf.inference.mean_field.tap import sweeps_from_data
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.domain import after_step, can_follow
 from fastmf.learning.layered.exact_averages import exact_averages
@@ -75,7 +76,7 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
             options |= {"acceleration": False, "log_partition": False}
-            solutions = tap_of_means(model, init, order=order, **options)
+            solutions = collapsed_tap(model, init, variances=False, order=order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
         return solutions

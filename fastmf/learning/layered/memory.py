@@ -170,7 +170,7 @@ def solver_of(layout, order, n_rows, n_workers, **options):
     settings = TapSettings(
         order=order,
         **{"tol": 1e-8, "late_residual": 0.0} | options,
-        **layout.addresses(order),
+        **layout.addresses(),
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
         resolution=float(np.finfo(dtype).eps),
     )
