@@ -94,6 +94,7 @@ _HOME = {
     "belief_propagation": "inference.bp.belief_propagation",
     "expectation_propagation": "inference.ep.expectation_propagation",
     "log_partition_bounds": "inference.bp.bounds",
+    "mixture": "inference.mean_field.mixture",
     "relaxed_bp": "inference.mean_field.relaxed_bp",
     "tap": "inference.mean_field.tap",
     "ConditionalRBM": "estimators",

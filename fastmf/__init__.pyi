@@ -1,5 +1,6 @@
 """Types of the public names; `tests/typing` compares them with what they describe."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
@@ -174,8 +175,14 @@ def tap(
     history: bool = False,
     log_partition: bool = True,
     n_threads: int | None = None,
-    n_starts: int | None = None,
-    rng: Rng = None,
+) -> FixedPoint: ...
+def mixture(
+    solver: Callable[..., FixedPoint],
+    model: RBM | DBM | BoltzmannMachine,
+    n_starts: int = 20,
+    *,
+    rng: Rng = 0,
+    **options: Any,
 ) -> FixedPoint: ...
 def log_partition_bounds(
     model: RBM | DBM | BoltzmannMachine,
@@ -197,7 +204,6 @@ def relaxed_bp(
     max_iter: int = 1000,
     history: bool = False,
     n_threads: int | None = None,
-    rng: Rng = None,
 ) -> FixedPoint: ...
 def adaptive_tap(
     model: RBM | DBM | BoltzmannMachine,
@@ -211,7 +217,6 @@ def adaptive_tap(
     max_iter: int = 1000,
     history: bool = False,
     n_threads: int | None = None,
-    rng: Rng = None,
 ) -> _ExpectationPropagation: ...
 def belief_propagation(
     model: RBM | BoltzmannMachine,

@@ -181,4 +181,4 @@ def test_solvers_refuse_what_is_no_model(model):
             solve(model)
     for solve in (mf.tap, mf.belief_propagation):
         with pytest.raises(TypeError, match=r"model must be an RBM.* or a BoltzmannMachine, got"):
-            solve(model, n_starts=3, rng=0)
+            mf.mixture(solve, model)

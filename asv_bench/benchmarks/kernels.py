@@ -72,7 +72,6 @@ NAMES = [
     "pseudo_likelihood.ordinal.conditionals-plain",
     "pseudo_likelihood.potts.value_and_gradient-proteins",
     "pseudo_likelihood.potts.conditionals-proteins",
-    "pseudo_likelihood.potts.hessian_product-proteins",
     "pseudo_likelihood.potts.scatter_tiles-tiles",
     "pseudo_likelihood.potts.gather_gradient-tiles",
     "bp.belief_propagation.add_segments-segments",

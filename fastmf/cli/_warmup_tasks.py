@@ -1,11 +1,9 @@
 """The calls of `fastmf warmup`: each a few units and rows, for the sake of what they compile.
 
-As a program, `python -m fastmf.cli._warmup_tasks` runs the tasks whose names it reads from stdin,
-one a line, and answers each with a line: empty, or what went wrong.
+`main` runs the tasks of some names, and answers each with a line: empty, or what went wrong.
 """
 
 import gc
-import sys
 import warnings
 from itertools import pairwise
 
@@ -273,6 +271,7 @@ def _of_type(dtype):
                 mf.expectation_propagation(linear_model(dtype, n), schedule=s) for n in (3, 9)
             ],
         )
+    for schedule in ("auto", "convergent"):
         yield (
             f"adaptive_tap, fully visible, {schedule}",
             lambda s=schedule: mf.adaptive_tap(fully_visible(dtype), schedule=s),
@@ -326,13 +325,9 @@ def run(task):
     return ""
 
 
-def main():
-    """Run the tasks whose names are read from stdin, and answer each with a line."""
+def main(names):
+    """Run the tasks of some names, and answer each with a line."""
     gc.disable()  # the process ends soon
     tasks = everything()
-    for line in sys.stdin:
-        print(run(tasks[line.rstrip("\n")]), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    for name in names:
+        print(run(tasks[name]), flush=True)

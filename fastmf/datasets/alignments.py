@@ -46,14 +46,12 @@ class Alignment(NamedTuple):
     Parameters
     ----------
     X : int8 array of shape (n_rows, n_columns)
-        The state of each position: ``alphabet[X[s, i]]`` is its letter; -1 where a gap is missing
-        data.
+        States: ``alphabet[X[s, i]]`` is a letter; -1 is missing data.
     names : list of str of length n_rows
         First word of each sequence's title.
-    rows : int array of shape (n_rows,)
-        Which sequences of the file were kept, from 0: the others have letters outside the alphabet.
-    columns : int array of shape (n_columns,)
-        Which columns of the file were kept, from 0; in A2M files without dots, of match columns.
+    rows, columns : int array of shape (n_rows,) and (n_columns,)
+        Numbers of the sequences and columns in the file, from 0; in A2M files without dots, of
+        match columns.
     alphabet : str
         Letters of the states.
 
@@ -102,33 +100,32 @@ def load_alignment(
     path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
     max_gaps=1.0, max_bytes=2**29,
 ):  # fmt: skip
-    r"""An alignment from a FASTA, A2M, A3M, Stockholm or Clustal file.
+    r"""Read an alignment from a FASTA, A2M, A3M, Stockholm or Clustal file.
 
     Parameters
     ----------
     path : str or path
-        The file, compressed by gzip or not; its format is told from its content.
+        The file, compressed by gzip or not; its content tells its format.
     alphabet : {"protein", "rna", "dna"}, str or None, default "protein"
-        ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or the letters and signs of one's own, in
-        the order of their states. None: the smallest of the three that holds nearly as many letters
-        as any other, where N may be a base that is not known.
+        ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or letters and signs in the order of the
+        states. None: the smallest of the three that holds nearly as many letters as any other,
+        where N may be an unknown base.
     focus : str, optional
-        Title, or its beginning, of the sequence whose upper-case letters say which columns are
-        kept, as plmc's option -f.
+        Title, or its beginning, of a sequence: keep the columns of its upper-case letters (plmc's
+        option -f).
     gaps : {"state", "missing"}, default "state"
-        Whether a gap is a state like others, or -1, missing, and the alphabet without it.
+        Whether a gap is a state, or -1, missing, and the alphabet without it.
     inserts : {"drop", "keep"}, default "drop"
-        Whether columns of lower-case letters and dots alone are left out. With "keep", and in all
-        other columns, lower-case letters are read as upper-case ones.
+        Whether columns of lower-case letters and dots alone are left out. In all columns that are
+        kept, lower-case letters are read as upper-case ones.
     outside : {"drop", "gap", "missing"}, default "drop"
         Whether a row with letters outside the alphabet, such as X, is left out, or these letters
         are read as gaps or as missing data, -1.
     max_gaps : float or (float, float), default 1
-        Largest fraction of gaps and missing data of a row, and then of a column of the rows that
-        are left; others are left out. A number is of rows.
+        Largest fraction of gaps and missing data of a row, and then of a column of the remaining
+        rows; leave out rows and columns with more.
     max_bytes : int, default 2**29
-        Largest text that is read, uncompressed; a line counts for at least 32 bytes, a sequence for
-        100 more. Memory needed is about three times the text.
+        Largest text that is read, uncompressed; memory needed is about three times the text.
 
     Returns
     -------
@@ -136,24 +133,17 @@ def load_alignment(
 
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If the file is empty, damaged, too large, of another format, or ragged, if no sequence is
-        within the alphabet, or none has so few gaps, if the focus is missing or fits several
-        sequences, or if an option is unknown.
+    FileNotFoundError, ValueError
+        If the file is missing, empty, damaged, too large, of another format, or ragged, if nothing
+        is left, if the focus is missing or fits several sequences, or if an option is unknown.
 
     Notes
     -----
-    "." and "-" are one sign, but a column of dots and lower-case letters alone is one of inserts,
-    unless one's own alphabet has the dot. A row is left out if it has a letter outside the alphabet
-    in a column that is kept; plmc leaves it out for those of other columns, too. In A2M files
-    without dots, and A3M files, rows are aligned after their lower-case letters are removed. "*" at
-    the end of a row is no letter, unless one's own alphabet has it. Lines before the first title
-    that begin with "#" or ";" are comments.
-
-    Formats: `A2M <https://compbio.soe.ucsc.edu/a2m-desc.html>`_, `Stockholm
-    <https://sonnhammer.sbc.su.se/Stockholm.html>`_ with one alignment a file.
+    "." and "-" are one sign, but for columns of inserts and alphabets with a dot. In `A2M
+    <https://compbio.soe.ucsc.edu/a2m-desc.html>`_ files without dots, and A3M files, rows are
+    aligned after their lower-case letters are removed. "*" at the end of a row is no letter, unless
+    the alphabet has it. Lines before the first title that begin with "#" or ";" are comments.
+    `Stockholm <https://sonnhammer.sbc.su.se/Stockholm.html>`_ files hold one alignment.
 
     Examples
     --------
@@ -343,6 +333,11 @@ def is_alignment(path):
         return Path(path).is_file() and begins_like_alignment(beginning(path, 4096))
     except OSError:
         return False
+
+
+def gap_state(alphabet):
+    """The state that stands for a gap, None if there is none."""
+    return next((state for state, letter in enumerate(alphabet) if letter in "-."), None)
 
 
 # --- options and letters ------------------------------------------------------------------------
@@ -668,25 +663,29 @@ def _kept_columns(text, rows, focus, inserts):
     return np.flatnonzero(keep)
 
 
-def _focus_row(text, focus):
-    """The row whose name is the focus, is it up to a slash, or begins with it."""
+def rows_named(names, wanted):
+    """Rows whose names are `wanted`, else are it up to a slash, else begin with it."""
     rules = (
-        lambda name: name == focus,
-        lambda name: name.partition("/")[0] == focus,
-        lambda name: name.startswith(focus),
+        lambda name: name == wanted,
+        lambda name: name.partition("/")[0] == wanted,
+        lambda name: name.startswith(wanted),
     )
-    found = next(
-        (f for rule in rules if (f := [k for k, name in enumerate(text.names) if rule(name)])), []
-    )
-    if not focus or not found:
+    matches = ([k for k, name in enumerate(names) if rule(name)] for rule in rules)
+    return next(filter(None, matches), [])
+
+
+def _focus_row(text, focus):
+    """The row of the focus; several rows of one name are alike."""
+    rows = rows_named(text.names, focus) if focus else []
+    if not rows:
         raise ValueError(f"{text.path}: no sequence's title begins with focus={focus!r:.60}.")
-    if len({text.names[k] for k in found}) > 1:
-        several = ", ".join(text.names[k] for k in found[:3])
+    if len({text.names[k] for k in rows}) > 1:
+        several = ", ".join(text.names[k] for k in rows[:3])
         raise ValueError(
-            f"{text.path}: focus={focus!r:.60} fits {len(found)} sequences ({several:.120}, ...); "
+            f"{text.path}: focus={focus!r:.60} fits {len(rows)} sequences ({several:.120}, ...); "
             "give the whole title of one."
         )
-    return found[0]
+    return rows[0]
 
 
 def _blocks(letters, width):

@@ -99,31 +99,30 @@ def annealed_importance_sampling(
     rng=None,
     verbose=False,
 ):
-    """Log-partition of a machine by annealed importance sampling, forward and reverse.
+    """Estimate the log-partition of a machine by annealed importance sampling, in both directions.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
         Machine of any unit priors that can be sampled. A DBM is annealed as `bipartite()`; units of
-        a BoltzmannMachine that are not coupled are drawn at once, so that it takes time where many
-        are coupled.
-    n_chains : int
-    n_steps : int
-        Gibbs sweeps on the path between independent units and the model, in each direction. With
-        those that explore the model and draw samples of it, three to four times as many are done.
+        a BoltzmannMachine that are not coupled are drawn at once.
+    n_chains : int, default 100
+    n_steps : int, default 1000
+        Gibbs sweeps on the path between independent units and the model, in each direction.
+        Exploring the model and drawing samples of it takes one to two times as many again.
     data : array of shape (n_rows, n_visible), optional
-        Starts of chains that sample the model, too, for instance training data.
+        Starts of chains that sample the model, for instance training data.
     tolerance : float, default 0.5
         Largest difference between the two estimates, and largest standard error of each, in nats,
         at which they count as converged.
     max_steps : int, optional
-        Double `n_steps`, to at most this number, until the estimates have converged. What was
-        learned of the model from fewer steps is used again. Default: `n_steps`.
+        Double `n_steps`, to at most this number, until the estimates have converged. Default:
+        `n_steps`.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
     rng : numpy.random.Generator or int, optional
     verbose : bool, default False
-        Whether to print to stderr what is done, and each estimate, before steps are doubled.
+        Whether to print each step and estimate to stderr.
 
     Returns
     -------
@@ -140,16 +139,14 @@ def annealed_importance_sampling(
     Warns
     -----
     UserWarning
-        If the estimates have not converged; the message says which argument to raise, to how much.
+        If the estimates have not converged; the message says which argument to raise.
 
     Notes
     -----
     Neal (2001); Salakhutdinov & Murray (2008); in reverse Burda, Grosse & Salakhutdinov (2015);
-    with resampling of chains of little weight Del Moral, Doucet & Jasra (2006). The head of
-    `fastmf.evaluation.annealed` states the steps.
-
-    Estimates that agree and exceed the bound can still be wrong: they miss phases that neither
-    chains nor mean field visit. Pass the `data` of a trained machine.
+    with resampling Del Moral, Doucet & Jasra (2006). `fastmf.evaluation.annealed` states the steps.
+    Estimates that agree can still miss phases that neither chains nor mean field visit: pass the
+    `data` of a trained machine.
 
     Examples
     --------
@@ -250,30 +247,11 @@ def _starts(model, data, n_chains):
 
 
 class Exploration:
-    """Knowledge of the model: the base and the schedule of the path, and earlier estimates.
+    """The base and the schedule of a path, and earlier estimates.
 
-    Parameters
-    ----------
-    path : Path
-    two_valued : bool
-        Whether all units are.
-    starts : array of shape (n_chains, n_visible) or None
-        Data.
-    n_steps : int
-        Steps of the estimate that is to follow.
-
-    Attributes
-    ----------
-    phases : Phases
-        The independent units.
-    lower_bound : float
-        Lower bound of the log-partition.
-    leg : Leg
-        The last forward annealing from there.
-    best : array of shape (n_chains,)
-        Log-weights of the forward estimate to be preferred so far.
-    from_data : array of shape (n_chains, n_visible) or None
-        Ends of Gibbs chains that started from data.
+    Arrays: `starts` (n_chains, n_visible) or None, `from_data` the ends of Gibbs chains from there,
+    `best` (n_chains,) log-weights of the preferred forward estimate. `phases` are the independent
+    units, `leg` is the last forward annealing from there.
     """
 
     def __init__(self, path, two_valued, starts, n_steps):

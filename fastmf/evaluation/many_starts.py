@@ -54,16 +54,12 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False
     >>> len(found.free_energy), np.sort(found.counts)  # up and down
     (2, array([ 5, 15]))
     """
-    solve = SOLVERS[one_of("solver", solver, tuple(SOLVERS))]
-    if isinstance(starts, int | np.integer) and "rng" not in options:
-        options["rng"] = 0
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer):
-        starts = np.atleast_2d(real_array("starts", starts))
+    solve, rng = SOLVERS[one_of("solver", solver, tuple(SOLVERS))], options.pop("rng", 0)
+    if isinstance(starts, int | np.integer) and not isinstance(starts, bool):
+        starts = drawn_starts(model, count("starts", starts), rng)
     else:
-        starts = count("starts", starts)
+        starts = np.atleast_2d(real_array("starts", starts))
     if flag("verbose", verbose) and options.keys().isdisjoint(_OPTIONS_OF_ROWS):
-        if isinstance(starts, int | np.integer):
-            starts = drawn_starts(model, starts, options["rng"])
         parts = [starts[k : k + _FOLLOWED_STARTS] for k in range(0, len(starts), _FOLLOWED_STARTS)]
         what = f"parts of {_FOLLOWED_STARTS} starts"
         reached = [solve(model, part, **options) for part in followed(parts, what, True)]

@@ -35,12 +35,9 @@ MIN_SQUARED_ERROR = 1e-12
 class TrajectoryAnnealing:
     """A callback for training that records the log-partition, and log-likelihoods, by epoch.
 
-    Chains are kept from one record to the next. They are annealed from the parameters there to the
-    present ones, over models whose parameters are between the two: each one reweights the chains
-    and moves them by Gibbs sweeps. Other chains are annealed from independent units, in few steps,
-    as these start from the means of the kept ones and have the schedule of the record before. Where
-    both estimates agree they are averaged; phases that learning makes, and that the kept chains do
-    not reach, are found by the others.
+    Chains are annealed from the parameters of one record to those of the next, over models whose
+    parameters are between the two. Fresh chains are annealed from independent units, in few steps.
+    Where both estimates agree they are averaged; otherwise the higher one is taken.
 
     Parameters
     ----------
@@ -69,23 +66,20 @@ class TrajectoryAnnealing:
         Estimate by record and its standard error, in nats; it is low on average. Errors of
         estimates that are averaged are enlarged to their difference.
     difference : list of float
-        Estimate by chains from independent units minus that by the kept chains, in nats; 0 at the
-        first record. Beyond three standard errors, the higher one is taken.
+        Estimate by fresh chains minus that by the annealed ones, in nats; 0 at the first record.
     log_likelihood : list of float
         Mean over the rows of `X`, in nats; its error from sampling is `error`. Empty without `X`.
     effective_size : list of float
-        The smallest effective number of the kept chains since the record before.
+        The smallest effective number of the annealed chains since the record before.
     seconds : list of float
-        Wall time that each record took.
+        Wall time of each record.
     chains : array of shape (n_chains, n_visible)
         Samples of the visible units at the last record; of a DBM those of all even layers.
 
     Raises
     ------
-    ValueError, TypeError
-        If the model is not an RBM or DBM, or an argument is invalid.
-    FloatingPointError
-        If the samples diverge (units whose distribution cannot be normalised).
+    ValueError, TypeError, FloatingPointError
+        If the model is not an RBM or DBM, an argument is invalid, or the samples diverge.
 
     Warns
     -----
@@ -93,19 +87,12 @@ class TrajectoryAnnealing:
         If fewer than ten chains contribute to a record, effectively, or it is below a certain lower
         bound of the log-partition.
 
-    See Also
-    --------
-    annealed_importance_sampling : of one machine, from both sides.
-
     Notes
     -----
     Annealed importance sampling (Neal 2001) with resampling (Del Moral, Doucet & Jasra 2006) along
-    the path of learning, as Krause, Fischer & Igel (2020) and Bereux et al. (2025) do. The relative
-    variances of the stages between resamplings are added up, as if chains forgot where they were
-    resampled. Where Gibbs sweeps do not cross between phases the error is too small: on a machine
-    of 784 x 500 units with persistent chains, in whose training phases come and go, estimates are
-    some nats low in some epochs. `annealed_importance_sampling` of the last machine tells. A run of
-    training that resumes from a checkpoint anneals from independent units anew.
+    the path of learning, as in Krause, Fischer & Igel (2020) and Bereux et al. (2025). Where Gibbs
+    sweeps do not cross between phases the error is too small: check the last machine by
+    `annealed_importance_sampling`.
 
     Examples
     --------

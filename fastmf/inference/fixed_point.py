@@ -92,7 +92,7 @@ class FixedPoint:
         Residual of each sweep, shape (n_sweeps,) or (n_rows, n_sweeps); rows that ended earlier
         repeat their last value.
     solutions : Solutions or list of Solutions, optional
-        With `n_starts`: the distinct stable fixed points (of each row) and their weights.
+        Of a `mixture`: the distinct stable fixed points (of each row) and their weights.
         `mean` and `var` are the moments of their mixture, and `log_partition` is the logarithm
         of the sum of their exp(log_partition).
 

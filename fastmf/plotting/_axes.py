@@ -4,6 +4,22 @@ from collections.abc import Mapping
 
 from fastmf._common.arguments import count
 
+# Ends of the section of parameters, and what is returned.
+_AX = """ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib."""
+_SHARED = {"ax": _AX + "figure.Figure", "axes": _AX + "axes.Axes"}
+
+
+def drawing(function):
+    """Complete the docstring of a function by its parameter `ax` and its result."""
+    if function.__doc__:  # None if Python leaves docstrings out
+        function.__doc__ %= _SHARED
+    return function
+
 
 def axes(ax, size):
     """The caller's axes, or those of a new figure of this width and height in inches."""
@@ -19,10 +35,13 @@ def axes(ax, size):
     return Figure(figsize=size, layout="constrained").add_subplot()
 
 
-def tidy(ax):
-    """Remove the upper and right spines and add a light grid."""
+def tidy(ax, xlabel, ylabel):
+    """Name the axes, remove the upper and right spines, add a light grid; return the figure."""
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.3)
+    return ax.figure
 
 
 def bare(ax):

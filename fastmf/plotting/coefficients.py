@@ -3,12 +3,13 @@
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, names_of, tidy
+from fastmf.plotting._axes import axes, drawing, names_of, tidy
 
 # Area of a dot of probability 1, in square points.
 MAX_AREA = 45.0
 
 
+@drawing
 def coefficient_forest(
     coefficients, deviations=None, inclusion_probability=None, *, names=None, n_top=20, ax=None
 ):
@@ -28,19 +29,12 @@ def coefficient_forest(
         Default: those of the data frame that an estimator was fitted to, or numbers.
     n_top : int, default 20
         How many are drawn.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If arrays or names are not one for each coefficient.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -90,12 +84,10 @@ def coefficient_forest(
     ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
     ax.set_yticks(rows, [names[k] for k in top])
     ax.invert_yaxis()
-    ax.set_xlabel("coefficient (two standard deviations)")
-    ax.set_ylabel("feature")
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, "coefficient (two standard deviations)", "feature")
 
 
+@drawing
 def coefficient_paths(
     parameter,
     coefficients,
@@ -123,20 +115,13 @@ def coefficient_paths(
         The largest in absolute value are coloured and named, all others are grey.
     label : str, optional
         Name of the parameter.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there is not one row of coefficients for each value of the parameter, or probabilities
         are not in [0, 1], one for each coefficient.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -187,13 +172,10 @@ def coefficient_paths(
     if (parameter > 0).all():
         ax.set_xscale("log")
     ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
-    ax.set_xlabel(label or "parameter")
-    ax.set_ylabel("coefficient")
     if n_named > 0:
         # Beside the axes: paths usually fill them.
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, label or "parameter", "coefficient")
 
 
 def _one_axis(name, values, shape=None):

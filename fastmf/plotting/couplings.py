@@ -6,13 +6,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from fastmf._common.arguments import count, number, one_of, proper_fraction
-from fastmf.plotting._axes import axes, bare, names_of, tidy, with_attributes
+from fastmf.plotting._axes import axes, bare, drawing, names_of, tidy, with_attributes
 
 # Width of the line of the strongest coupling, in points, and opacity of the least certain one.
 MAX_WIDTH, MIN_ALPHA = 5.0, 0.15
 LAYOUTS = ("auto", "spring", "circle")
 
 
+@drawing
 def coupling_network(
     tests, *, level=0.05, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None
 ):
@@ -38,19 +39,14 @@ def coupling_network(
         Couplings of machines and edges with a smaller probability are not drawn.
     legend : bool, default True
         Whether to explain widths, colours and transparency.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there is no coupling, `level` is not in (0, 1], or names or groups are missing.
     ImportError
-        If matplotlib is not installed, or networkx for "spring".
+        If networkx is not installed, for "spring".
 
     Examples
     --------
@@ -200,6 +196,7 @@ def _explain(ax, edges, strongest, kinds):
         ax.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
+@drawing
 def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     """Couplings with their confidence intervals, the strongest on top.
 
@@ -213,19 +210,12 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
         How many are drawn.
     names : sequence of str of length n_features, optional
         Default: those of the machine.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If the machine has no standard errors, or names are missing.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -254,7 +244,4 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     labels = [f"{names[tests.first[k]]} - {names[tests.second[k]]}" for k in top]
     ax.set_yticks(rows, labels)
     ax.invert_yaxis()
-    ax.set_xlabel(f"coupling, with {level:.0%} intervals")
-    ax.set_ylabel("pair of items")
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, f"coupling, with {level:.0%} intervals", "pair of items")

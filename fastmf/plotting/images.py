@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, image_shape, mapping
+from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping
 
 
 def mosaic(images, shape, columns, *, gap=1):
@@ -52,6 +52,7 @@ def mosaic(images, shape, columns, *, gap=1):
     return whole[: len(whole) - gap, : whole.shape[1] - gap]
 
 
+@drawing
 def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, ax=None):
     """Weights of hidden units as images, on one scale of colours.
 
@@ -67,19 +68,12 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
         Images in a row; by default about as many as rows.
     order : int array of shape (n_hidden,), optional
         Hidden units in the order in which they are shown; by default those of largest norm first.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If the weights do not have height * width rows, or `order` has other units.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -118,6 +112,7 @@ def _weights_of(machine):
     return real_array("weights", machine[0] if isinstance(machine, tuple) else machine)
 
 
+@drawing
 def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     """Named rows of images under each other, such as clean, noisy and denoised.
 
@@ -129,19 +124,12 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
         Height and width of each image.
     limits : tuple of float, default (0, 1)
         Values shown as black and as white; those beyond are clipped.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there are no rows, they differ in length, or the images are not of that shape.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------

@@ -3,13 +3,14 @@
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, image_shape, mapping, tidy, with_attributes
+from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping, tidy, with_attributes
 from fastmf.plotting.images import mosaic
 
 # Height or width of an image on a map, the larger of both, if it has fewer pixels.
 MIN_IMAGE_POINTS = 24
 
 
+@drawing
 def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
     """Several measures of a model by epoch, such as its likelihood by TAP and by annealing.
 
@@ -21,12 +22,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
         Standard errors of some of them.
     label : str, default "nats per unit"
         Label of the vertical axis.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
 
     Raises
     ------
@@ -50,14 +46,13 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
                 f"and {np.shape(epoch)}."
             )
         ax.errorbar(epoch, values, errors.get(name), label=name, marker=".", capsize=2)
-    ax.set_xlabel("epoch")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_ylabel(label)
     ax.legend(frameon=False)
-    tidy(ax)
+    tidy(ax, "epoch", label)
     return ax
 
 
+@drawing
 def free_energy_by_epoch(epoch, solutions, *, ax=None):
     """Free energies of the distinct solutions, epoch by epoch, and how many there are.
 
@@ -66,12 +61,7 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     epoch : array of shape (n_epochs,)
     solutions : sequence of Solutions
         One for each epoch, from `fastmf.evaluation.solutions`.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
         Its dots are solutions, larger if more starts led to them; on a second vertical axis their
         number.
 
@@ -108,10 +98,8 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
             np.full(len(per_unit), when), per_unit, s=_area(found.counts), color="C0", alpha=0.35,
             linewidths=0,
         )  # fmt: skip
-    ax.set_xlabel("epoch")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_ylabel("free energy per unit (nats)")
-    tidy(ax)
+    tidy(ax, "epoch", "free energy per unit (nats)")
     second = ax.twinx()
     second.plot(epoch, [len(found.free_energy) for found in solutions], color="C1")
     second.set_ylabel("distinct solutions", color="C1")
@@ -120,6 +108,7 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     return ax
 
 
+@drawing
 def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     """Solutions on a map, coloured by free energy, and a few of them as images.
 
@@ -132,12 +121,7 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
         Height and width of the visible units as an image; without it there are no images.
     n_images : int, default 12
         Solutions shown as images, far from each other on the map.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
 
     Raises
     ------
@@ -183,6 +167,7 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     return ax
 
 
+@drawing
 def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=None):
     """The solutions most starts lead to, each followed by data that lead to it.
 
@@ -195,12 +180,7 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
         Height and width of the visible units as an image.
     n_solutions, n_data : int
         Rows, and data in each.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
 
     Raises
     ------

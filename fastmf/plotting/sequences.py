@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
 from fastmf.evaluation.contacts import ranked_pairs
-from fastmf.plotting._axes import axes, mapping, tidy
+from fastmf.plotting._axes import axes, drawing, mapping, tidy
 
 # Amino acids by their chemistry, nucleotides by convention; letters elsewhere take turns.
 _LETTERS_OF_COLOURS = {
@@ -18,6 +18,7 @@ _LETTERS_OF_COLOURS = {
 _NUCLEOTIDES = {"A": "#2ca25f", "C": "#2b7bba", "G": "#e6ab02", "U": "#d7301f", "T": "#d7301f"}
 
 
+@drawing
 def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0, ax=None):
     """Pairs of the largest scores over the true contacts.
 
@@ -34,19 +35,12 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
         Least ``|i - j|`` of these pairs.
     cutoff : float, default 8.0
         Pairs at a smaller distance are contacts.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If the arrays are not square, symmetric and of one shape.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -98,6 +92,7 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     return ax.figure
 
 
+@drawing
 def precision_curve(precision, *, n_columns=None, ax=None):
     """Precision of predicted contacts against the number of predicted pairs.
 
@@ -108,19 +103,12 @@ def precision_curve(precision, *, n_columns=None, ax=None):
         ``fastmf.evaluation.contact_precision(scores, distances, np.arange(1, n + 1))``.
     n_columns : int, optional
         Marked by a vertical line: as many pairs as columns.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there is no method, or its precisions are not one-dimensional.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -142,11 +130,8 @@ def precision_curve(precision, *, n_columns=None, ax=None):
         ax.axvline(n_columns, color="0.6", linestyle=":", label="as many as columns")
     ax.set_xscale("log")
     ax.set_ylim(0, 1.02)
-    ax.set_xlabel("predicted pairs")
-    ax.set_ylabel("share of contacts")
     ax.legend(frameon=False)
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, "predicted pairs", "share of contacts")
 
 
 def letter_information(frequencies):
@@ -187,6 +172,7 @@ def letter_information(frequencies):
     return frequencies * (np.log2(frequencies.shape[1]) - entropy)
 
 
+@drawing
 def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
     """Letters as tall as their numbers, those below 0 under the axis.
 
@@ -202,20 +188,13 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
         Label of the vertical axis.
     positions : array of int of shape (n_columns,), optional
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If `heights` is not finite and of two dimensions, or the alphabet or the positions do not
         have its lengths.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -248,6 +227,7 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
     return ax.figure
 
 
+@drawing
 def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positions=None, ax=None):
     """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
 
@@ -265,20 +245,13 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
         Label of the colour bar; by default "change of log-probability (nats)".
     positions : array of int of shape (n_columns,), optional
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If `effects` is not of two dimensions, or the alphabet, the sequence or the positions do
         not have its lengths.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------

@@ -26,7 +26,6 @@ CALLS = {
     "several targets": lambda: mf.SpikeSlabRegressor(**EP).fit(WIDE, Y),
     "pipeline": lambda: make_pipeline(mf.SpikeSlabRegressor(**EP)).fit(WIDE, Y[:, 0]),
     "existence": lambda: mf.FullyVisibleBoltzmannMachine().fit(SEPARATED),
-    "step": lambda: mf.FullyVisibleBoltzmannMachine(solver="bslm", step=1.5, l2=1).fit(SPINS),
     "Potts": lambda: mf.PottsMachine().fit(SEPARATED > 0),
     "annealing": lambda: mf.annealed_importance_sampling(RBM, 2, 1, rng=0),
 }

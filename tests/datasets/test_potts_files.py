@@ -258,8 +258,8 @@ def test_blocks_of_lines_are_read_as_one_file(tmp_path, monkeypatch):
         (lambda J, h: (J, h * np.nan, "rna"), "field must hold finite numbers"),
         (lambda J, h: (J + 1, h, "rna"), "with itself"),
         (lambda J, h: (np.triu(J.reshape(20, 20)).reshape(J.shape), h, "rna"), "symmetric"),
-        (lambda J, h: (J, h, "-ACGG"), "different letters"),
-        (lambda J, h: (J, h, "-ACGß"), "ASCII"),
+        (lambda J, h: (J, h, "-ACGG"), "different upper-case letters"),
+        (lambda J, h: (J, h, "-ACGß"), "letters or signs"),
     ],
 )
 def test_what_cannot_be_written(tmp_path, write, change, says):

@@ -83,9 +83,9 @@ def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
 
 def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     """Solvers and results."""
-    result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5, rng=0)
+    result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5)
     result = mf.tap(machine, clamp=np.array([1, np.nan, np.nan]), history=True)
-    result = mf.tap(machine, n_starts=5, rng=0)
+    result = mf.mixture(mf.tap, machine, n_starts=5, rng=0)
     result = mf.relaxed_bp(machine, result)
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
@@ -127,7 +127,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None], standardize=False).fit(X, y=Y)
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))
-    table = mf.FullyVisibleBoltzmannMachine(penalty="firth", existence_seconds=5.0).fit(X)
+    table = mf.FullyVisibleBoltzmannMachine(penalty="firth", max_iter=50).fit(X)
     cases = mf.FullyVisibleBoltzmannMachine(graph=[(0, 1)], missing="available").fit(X)
     print(cases.n_available_.sum())
     print(mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=0.5, verbose=True).fit(X).path_)

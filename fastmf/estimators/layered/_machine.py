@@ -242,7 +242,7 @@ class LayeredMachine(
         Parameters
         ----------
         how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
-            - "auto": `log_partition_`, exact or annealed, whose error is `log_partition_stderr_`.
+            - "auto": `log_partition_`, exact or annealed, whose error is `log_partition_error_`.
             - "exact": `fastmf.exact`, by enumeration of the smaller layer (of a deep machine, of
               the even or the odd layers).
             - "log_sum_exp": from the distinct mean-field solutions reached from `starts_`, the log
@@ -309,7 +309,7 @@ class LayeredMachine(
         return self._estimated_log_partition()[0]
 
     @property
-    def log_partition_stderr_(self):
+    def log_partition_error_(self):
         """Standard error of `log_partition_`, in nats: 0 if exact, NaN of units without samples."""
         return self._estimated_log_partition()[1]
 

@@ -108,7 +108,7 @@ class GeneralizedRBM(LayeredMachine):
         By epoch: "epoch", "learning_rate", "log_likelihood" and "validation_log_likelihood", in
         nats per unit, visible and hidden. With validation data they are by a short annealing, else
         by mean field: 1 to 2 nats a row too high. Of small machines of unbounded units exact.
-    log_partition_, log_partition_stderr_ : float
+    log_partition_, log_partition_error_ : float
         Log-partition of `model_` and its standard error, exact or annealed when first asked for.
     gradient_ : str
         The gradient that was chosen, or asked for.

@@ -91,11 +91,6 @@ class Network:
     def _check_errors(self):
         """Raise for fits that have no errors."""
 
-    @property
-    def _penalty_l1(self):
-        """Penalty of the fit; none after a selection of couplings."""
-        return 0.0 if isinstance(self.l1, str) else float(self.l1)
-
     def _without_l1(self):
         """The objective with the couplings that are not zero alone, and its maximum."""
         n, pairs = self._objective.n_fields, np.stack(self._objective.pairs, axis=1)
@@ -268,7 +263,6 @@ class Network:
             whole, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
             lambda parameters: self._coupling_factor * parameters[first:],
             np.arange(len(pairs[0])), pairs, self._penalty_l1, self._tol,
-            float(self.existence_seconds),
         )  # fmt: skip
 
     def _edge_estimates(self, errors, scale=None):

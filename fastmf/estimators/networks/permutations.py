@@ -59,8 +59,8 @@ class PooledRows(NamedTuple):
     starts : int array of shape (n_pairs,)
         First of the couplings of each pair of features.
     pairs : tuple of int arrays of shape (n_pairs,)
-    l1, tol, seconds : float
-        Penalty and tolerance of the fits, and limit of time of proofs that their maxima exist.
+    l1, tol : float
+        Penalty and tolerance of the fits.
     """
 
     objective: CompositeLikelihood
@@ -72,7 +72,6 @@ class PooledRows(NamedTuple):
     pairs: tuple
     l1: float
     tol: float
-    seconds: float
 
     def norms(self, couplings):
         """Norms of the couplings of each pair of features: moduli, where there is one."""
@@ -84,7 +83,7 @@ def permutation_test(rows, n, rng, verbose=False):
     whole, n_first = rows.objective, int(rows.of_first.sum())
     with few_blas_threads(whole.n_parameters):
         pooled = maximum(whole, whole.independent(), rows.tol).parameters
-        refits = Refits(whole, pooled, rows.l1, rows.tol, rows.seconds)
+        refits = Refits(whole, pooled, rows.l1, rows.tol)
 
         def differences(of_a):
             fits = [refits.maximum(k * rows.weight + 0.0) for k in (of_a, rows.counts - of_a)]

@@ -1,6 +1,7 @@
 """Errors, tests and edges of a Potts machine."""
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
@@ -17,15 +18,9 @@ from fastmf.estimators.networks.covariances import (
 from fastmf.estimators.networks.edge_inclusion import PairEstimates, checked_prior
 from fastmf.estimators.networks.network import ERRORS
 from fastmf.estimators.networks.permutations import PooledRows
-from fastmf.learning.pseudo_likelihood.available import target_labels
 from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
-from fastmf.learning.pseudo_likelihood.potts import fitting
-from fastmf.learning.pseudo_likelihood.potts.errors import (
-    DampedObjective,
-    IncompleteSandwich,
-    Sandwich,
-)
-from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.models._gauge import GAUGES
 
 
@@ -41,18 +36,13 @@ class PottsNetwork:
             )
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        edges = self._edges()
-        options = {"l2": float(self.l2), "l2_field": float(self.l2_field), "edges": edges}
-        if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
-            raise ValueError("standard errors are for up to 4000 parameters: take fewer positions.")
-        if self._completions is not None:
-            return IncompleteSandwich(
-                self._completions, self._couplings.dense(), self._field, self.sizes_, **options
-            )
-        return Sandwich(
-            self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
-            targets=self._targets(), **options,
-        )  # fmt: skip
+        objective = self._dense_objective(self._labels, self._weights)
+        objective.check_size()
+        parameters = objective.packed(self._couplings.dense(), self._field)
+        if self._completions is None:
+            return Godambe(objective, parameters, np.square(objective.weights))
+        sampling = sparse.diags_array(self._completions.row_weights / objective.total)
+        return IncompleteGodambe(objective, parameters, self._completions, sampling)
 
     def standard_errors(self, gauge="zero-sum"):
         """Standard errors by the sandwich (Godambe) covariance.
@@ -81,7 +71,8 @@ class PottsNetwork:
         weights of similar sequences; rows that were counted should be repeated instead.
         """
         one_of("gauge", gauge, (*GAUGES, None))
-        couplings, field = self._sandwich().standard_errors(gauge)
+        sandwich = self._sandwich()
+        couplings, field = sandwich.objective.errors_in_gauge(sandwich.covariance(), gauge)
         return self._by_position(couplings, 2), self._by_position(field, 1)
 
     def likelihood_ratio_test(self, pairs=None):
@@ -120,19 +111,11 @@ class PottsNetwork:
         sandwich = self._sandwich()
         if self.l2 or self.l2_field:
             raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
-        if self._completions is not None or self._targets() is not None:
+        if sandwich.objective.targets is not sandwich.objective.labels:
             raise ValueError("likelihood ratio tests are for complete rows.")
-        absent = self._absent_pairs()
-        pairs = checked_pairs(self._edges() if pairs is None else pairs, len(self.sizes_))
-        indices = sandwich.indices(pairs)
-        data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
-        options = fitting.Options(0.0, 0.0, "newton", True, min(float(self.tol), 1e-10))
-        with_all = fitting.fit(data, options, absent).history[-1]
-        excluded = pairs if absent is None else np.vstack([absent, pairs])
-        smaller = fitting.fit(data, options, excluded)
-        statistic = float(2 * max(with_all - smaller.history[-1], 0))
-        restricted = sandwich.objective.packed(smaller.couplings.dense(), smaller.field)
-        return sandwich.ratio_test(statistic, indices, sandwich.parameters, restricted)
+        if pairs is not None:
+            pairs = checked_pairs(pairs, len(self.sizes_))
+        return sandwich.likelihood_ratio_test(pairs)
 
     def edge_inclusion(
         self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"
@@ -201,17 +184,10 @@ class PottsNetwork:
         rows, own, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         labels, weights = rows[:, :-1].astype(np.int64), rows[:, -1]
         of_first = np.bincount(own.ravel()[of_self[kept]], minlength=len(rows))
-        edges = self._edges()
-        targets = None
-        if self._targets() is not None or other._targets() is not None:
-            targets = target_labels(labels, edges)
-        objective = DampedObjective(
-            labels, counts * weights, self.sizes_, float(self.l2), float(self.l2_field), edges,
-            targets,
-        )  # fmt: skip
+        objective = self._dense_objective(labels, counts * weights)
         contrasts, sets, pairs = objective.contrasts()
         starts = np.array([one[0] for one in sets])
-        options = 0.0, min(float(self.tol), 1e-5), float(self.existence_seconds)
+        options = 0.0, min(float(self.tol), 1e-5)
         return PooledRows(
             objective, counts, of_first, weights, contrasts.dot, starts, pairs, *options
         )

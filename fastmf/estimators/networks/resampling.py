@@ -143,13 +143,12 @@ class Resampling:
         check_is_fitted(self)
         if self._completions is not None:
             raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
-        if getattr(self, "penalty", None) or self.solver in ("naive_mean_field", "tap_inversion"):
+        if getattr(self, "penalty", None) or self.solver == "tap_inversion":
             raise ValueError(
                 f"{what} is for maxima without Firth's penalty: fit with penalty=None, and another "
                 "solver."
             )
-        seconds = float(self.existence_seconds)
-        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol, seconds)
+        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
 
     def bootstrap(self, n=1000, rng=0, verbose=False):
         """Estimates of rows that are drawn with replacement.

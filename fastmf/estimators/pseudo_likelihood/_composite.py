@@ -13,9 +13,8 @@ from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import Resampling
 from fastmf.estimators.pseudo_likelihood._machine import ItemMachine
 from fastmf.estimators.pseudo_likelihood._observed import KINDS_OF_WEIGHTS, MISSING
-from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, decided
+from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_NEWTON_PARAMETERS
-from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
@@ -74,34 +73,6 @@ class CompositeMachine(Resampling, Network, ItemMachine):
                 f"units), got {n}: take solver 'lbfgs'."
             )
         return solver
-
-    def _maximised(self, solve, start):
-        """`Fit` of the objective, by expectation and maximisation if rows are incomplete."""
-        if self._completions is None:
-            return solve(self._objective, start)
-
-        def from_last(objective, last):
-            return solve(objective, objective.independent() if last is None else last)
-
-        def exists(completions, parameters):
-            self._completions = completions
-            return self._existence(parameters).exists is not False
-
-        found, self._completions, self._objective = expectation_maximisation(
-            self._completions, self._objective.reweighted, from_last, exists
-        )
-        return found
-
-    def _likely_objective(self):
-        """The objective without completions of rows of negligible probability."""
-        if self._completions is None:
-            return self._objective
-        return self._objective.reweighted(self._completions.likely_weights)
-
-    def _existence(self, parameters):
-        """`Existence` of the maximum, from where a solver stopped."""
-        objective, seconds = self._likely_objective(), float(self.existence_seconds)
-        return decided(objective, parameters, self._penalty_l1, seconds)
 
     def _keep_fit(self, found, max_iter):
         """Attributes of a `Fit`, and a warning where it is no maximum."""

@@ -13,17 +13,11 @@ from fastmf.estimators.pseudo_likelihood._composite import CompositeMachine
 from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.estimators.pseudo_likelihood._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
-from fastmf.learning.pseudo_likelihood.binary import inverse_ising
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 
 CODINGS = ("01", "-1+1")
-# Solvers that need means and covariances only.
-INVERSIONS = {
-    "naive_mean_field": inverse_ising.naive_mean_field,
-    "tap_inversion": inverse_ising.tap_inversion,
-}
 
 
 class BaseFullyVisibleBoltzmannMachine(CompositeMachine):
@@ -232,7 +226,7 @@ class BaseFullyVisibleBoltzmannMachine(CompositeMachine):
         return states, Thresholds(np.full(states.shape[1], 2))
 
     def _check_errors(self):
-        if self.solver in INVERSIONS:
+        if self.solver == "tap_inversion":
             raise ValueError("standard errors are for maxima: fit with another solver.")
 
     # --- codings --------------------------------------------------------------------------------

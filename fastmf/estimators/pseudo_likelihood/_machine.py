@@ -12,8 +12,9 @@ from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.pseudo_likelihood._observed import saved_rows
 from fastmf.inference.sampling import categories
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.graph import edges_of
+from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
 
 
 class ItemMachine(Saved, BaseEstimator):
@@ -128,10 +129,44 @@ class ItemMachine(Saved, BaseEstimator):
         """Check options that all machines have, and these penalties."""
         for name in (*penalties, "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
-        number("existence_seconds", self.existence_seconds, 0, np.inf)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
         flag("verbose", self.verbose)
+
+    # --- fits ----------------------------------------------------------------------------------
+
+    @property
+    def _penalty_l1(self):
+        """Penalty `l1` of the fit; none after a selection of couplings."""
+        l1 = getattr(self, "l1", 0.0)
+        return 0.0 if isinstance(l1, str) else float(l1)
+
+    def _maximised(self, solve, start):
+        """`Fit` of the objective, by expectation and maximisation if rows are incomplete."""
+        if self._completions is None:
+            return solve(self._objective, start)
+
+        def from_last(objective, last):
+            return solve(objective, objective.independent() if last is None else last)
+
+        def exists(completions, parameters):
+            self._completions = completions
+            return self._existence(parameters).exists is not False
+
+        found, self._completions, self._objective = expectation_maximisation(
+            self._completions, self._objective.reweighted, from_last, exists
+        )
+        return found
+
+    def _likely_objective(self):
+        """The objective without completions of rows of negligible probability."""
+        if self._completions is None:
+            return self._objective
+        return self._objective.reweighted(self._completions.likely_weights)
+
+    def _existence(self, parameters):
+        """`Existence` of the maximum, from where a solver stopped."""
+        return decided(self._likely_objective(), parameters, self._penalty_l1)
 
     # --- files ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.available import target_labels
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_to_arrays
@@ -121,18 +122,21 @@ class BasePottsMachine(PottsNetwork, ItemMachine):
 
     # --- rows of the fit ------------------------------------------------------------------------
 
-    def _targets(self):
-        """Labels of the available terms of incomplete rows, -1 elsewhere; else None."""
-        if self.missing != "available" or not (self._labels < 0).any():
-            return None
-        return target_labels(self._labels, self.graph_)
+    def _dense_objective(self, labels, weights):
+        """Return the objective of rows as a function of all fields and couplings."""
+        edges, targets = self._edges(), None
+        if self.missing == "available" and (labels < 0).any():
+            targets = target_labels(labels, edges)
+        return DenseObjective(
+            labels, weights, self.sizes_, float(self.l2), float(self.l2_field), edges, targets,
+            bool(self.symmetric),
+        )  # fmt: skip
 
     @property
     def n_available_(self):
         """Weight of the rows that have a part in the conditional probability of each position."""
         check_is_fitted(self)
-        targets = self._targets()
-        return self._weights @ ((self._labels if targets is None else targets) >= 0)
+        return self._weights @ (self._dense_objective(self._labels, self._weights).targets >= 0)
 
     # --- probabilities --------------------------------------------------------------------------
 

@@ -5,19 +5,16 @@ from functools import partial
 import numpy as np
 
 from fastmf._common.arguments import number, one_of, row_weights
-from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import checked_table, declared_categories
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.pseudo_likelihood._fully_visible import (
-    INVERSIONS,
-    BaseFullyVisibleBoltzmannMachine,
-)
+from fastmf.estimators.pseudo_likelihood._fully_visible import BaseFullyVisibleBoltzmannMachine
 from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed
 from fastmf.estimators.pseudo_likelihood._spins import to_spins, two_categories
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
-from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
+from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows, distinct_rows
-from fastmf.learning.pseudo_likelihood.existence import Existence, unique_with_firth
+from fastmf.learning.pseudo_likelihood.binary.inverse_ising import tap_inversion
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.fit import (
     TOLERANCE_ROWS,
     few_blas_threads,
@@ -25,9 +22,8 @@ from fastmf.learning.pseudo_likelihood.fit import (
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
-_SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
+_SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "tap_inversion")
 _SOLVERS_OF_GRAPHS = ("auto", "newton", "lbfgs", "gradient")
-_STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
 _MAX_ITER_OF_SOLVER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ASCENT_ITER) | {
     "newton": newton.MAX_NEWTON_ITER,
     "lbfgs": lbfgs.MAX_LBFGS_ITER,
@@ -47,10 +43,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         - "newton": few steps to machine precision; "lbfgs": for many units, or with `l1`; "auto"
           chooses between the two.
         - "bslm": the coordinate updates of Nguyen & Wood (2016), in their order.
-        - "gradient": all coordinates at once, `step / n_features` times the updates of "bslm".
-        - "naive_mean_field", "tap_inversion": no maximisation, the mean-field formulas of
-          `fastmf.learning.pseudo_likelihood.binary.inverse_ising`, which need means and covariances
-          only (to whose diagonal `l2` is added).
+        - "gradient": all coordinates at once, 1 / n_features times the updates of "bslm".
+        - "tap_inversion": no maximisation, but the inversion of the TAP equations, which needs
+          means and covariances only (to whose diagonal `l2` is added).
     penalty : {None, "firth"}
         "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
         finite under separation, unless units depend on each other linearly, as in very few rows;
@@ -65,14 +60,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     l2 : float
         Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row, over pairs jk and units j. With it the
         maximum always exists.
-    init : {"auto", "independent", "minorant", "naive_mean_field", "tap"} or (couplings, field)
-        Where to start: uncoupled units, the maximum of a quadratic minorant that touches there, or
-        a mean-field inversion; "auto" is the better of "independent" and "tap" for "lbfgs", and
-        else "minorant". For coordinate updates from zero, as is usual with Nguyen & Wood's, give
-        `(np.zeros((d, d)), np.zeros(d))`.
-    step : float
-        Step of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
-        log-pseudo-likelihood never decreases; more warns, though it still does not.
+    init : "auto" or (couplings, field)
+        Where to start; "auto" is at uncoupled units. For coordinate updates from zero, as is usual
+        with Nguyen & Wood's, give `(np.zeros((d, d)), np.zeros(d))`.
     tol : float
         "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of 100,000
         rows by no more (the paper's tau for that many; not a bound on the distance to the maximum).
@@ -106,11 +96,6 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     weights : {"counts", "sampling"}
         Whether weights say how many rows each row stands for, or are those of a survey: each row is
         then one observation, whose score is multiplied by its weight.
-    existence_seconds : float
-        Seconds after which a search for a proof that the maximum exists, or does not, ends
-        undecided. Most fits are decided in the time of some iterations: only data near the border
-        between both, with many units, need as long, and then the logger "fastmf" reports progress
-        at level INFO. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels and of products of matrices; results do not depend on it.
         BLAS has one thread, if threadpoolctl is installed, but for Hessians of 3,000 parameters (77
@@ -186,9 +171,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     """
 
     def __init__(
-        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
+        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", tol=1e-5,
         max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
-        weights="counts", existence_seconds=10.0, n_threads=None, verbose=False,
+        weights="counts", n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 
@@ -241,8 +226,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             self._objective = self._objective_of(rows)
             if isinstance(self.l1, str):
                 self._select_couplings()
-            if solver in INVERSIONS:
-                self._invert(solver)
+            if solver == "tap_inversion":
+                self._invert()
             else:
                 self._maximise(solver)
             self._parameters = self._objective.packed(self.couplings_, self.field_)
@@ -286,10 +271,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             )
         if self.threshold is not None:
             number("threshold", self.threshold, -np.inf, np.inf)
-        if number("step", self.step, 0, 2, below=True) == 0:
-            raise ValueError("step must be positive, got 0.")
         if isinstance(self.init, str):
-            one_of("init", self.init, _STARTS)
+            one_of("init", self.init, ("auto",))
         if self.penalty == "firth" and (solver not in ("auto", "newton") or self.l1 or self.l2):
             raise ValueError("penalty='firth' needs solver 'auto' or 'newton', without l1 and l2.")
         if self.graph is not None and (self.penalty or solver not in _SOLVERS_OF_GRAPHS):
@@ -306,11 +289,6 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
                 f"l1={self.l1!r} needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, "
                 f"got {solver!r}."
             )
-        if self.step > 1 and solver in ("bslm", "gradient"):
-            warn_user(
-                f"step {self.step:g} is above 1, where the paper's theorem ends: the "
-                "log-pseudo-likelihood still does not decrease below 2.",
-            )
         return solver
 
     def _maximise(self, solver):
@@ -320,13 +298,11 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             "tol": self._tol,
             "max_iter": self.max_iter or _MAX_ITER_OF_SOLVER[solver],
         }
-        start = self._start(solver)
+        start = self._start()
         if solver == "bslm":
-            (found,) = solvers.bslm(
-                objective, [start], l1=self._penalty_l1, step=self.step, **options
-            )
+            (found,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
         elif solver == "gradient":
-            found = solvers.gradient_ascent(objective, start, step=self.step, **options)
+            found = solvers.gradient_ascent(objective, start, **options)
         elif self.penalty == "firth":
             found = firth.firth_scoring(objective, start, **options)
         else:
@@ -339,28 +315,25 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     def _existence(self, parameters):
         if self.penalty == "firth":
-            return unique_with_firth(self._likely_objective())
+            return firth.unique_with_firth(self._likely_objective())
         return super()._existence(parameters)
 
-    def _invert(self, solver):
+    def _invert(self):
         objective = self._objective
         covariance = objective.second - np.outer(objective.mean, objective.mean)
         covariance[np.diag_indices_from(covariance)] += self.l2
-        self.couplings_, self.field_ = INVERSIONS[solver](objective.mean, covariance)
+        self.couplings_, self.field_ = tap_inversion(objective.mean, covariance)
         parameters = objective.packed(self.couplings_, self.field_)
         value = objective.value_and_gradient(parameters, once=True)[0]
         self.history_ = np.array([objective.total * value])
         self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 
-    def _start(self, solver):
+    def _start(self):
         if isinstance(self.init, str):
-            # Inversions of strong couplings saturate units, whose gradients then are small: solvers
-            # other than L-BFGS take many iterations from there.
-            how = "minorant" if solver != "lbfgs" and self.init == "auto" else self.init
             n_rows = self._objective.total if self.penalty == "firth" else TOLERANCE_ROWS
-            return starts.starting_point(self._objective, how, n_rows)
+            return self._objective.independent(n_rows)
         if not isinstance(self.init, tuple) or len(self.init) != 2:
-            raise TypeError(f"init must be a name or (couplings, field), got {self.init!r:.40}.")
+            raise TypeError(f"init must be 'auto' or (couplings, field), got {self.init!r:.40}.")
         couplings, field = self.init
         d = self._objective.n_units
         field = np.asarray(field, float)

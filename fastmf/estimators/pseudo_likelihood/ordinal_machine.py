@@ -72,9 +72,6 @@ class OrdinalMachine(BaseOrdinalMachine):
         is below tol^2, L-BFGS below tol / 100.
     max_iter : int or None
         None: 100 for "newton", 1,000 for "lbfgs".
-    existence_seconds : float
-        Seconds after which a search for a proof that the maximum exists, or does not, ends
-        undecided. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
     verbose : bool
@@ -139,7 +136,7 @@ class OrdinalMachine(BaseOrdinalMachine):
     def __init__(
         self, *, n_categories=None, thresholds="free", reference=0, l1=0.0, l2=0.0, l2_field=0.0,
         missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
-        max_iter=None, existence_seconds=10.0, n_threads=None, verbose=False,
+        max_iter=None, n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 

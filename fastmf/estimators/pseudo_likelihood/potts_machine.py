@@ -1,5 +1,7 @@
 """Potts machines by maximum pseudo-likelihood (direct coupling analysis)."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
@@ -14,14 +16,14 @@ from fastmf.estimators.pseudo_likelihood._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.available import available
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
-from fastmf.learning.pseudo_likelihood.missing import Completions, expectation_maximisation
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.missing import Completions
+from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
-from fastmf.learning.pseudo_likelihood.potts.errors import DampedObjective
-from fastmf.learning.pseudo_likelihood.potts.existence import decided as decided_of_data
+from fastmf.learning.pseudo_likelihood.potts.dense import MAX_PARAMETERS
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+from fastmf.learning.pseudo_likelihood.rows import distinct
 
 _POTTS_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
 
@@ -47,7 +49,7 @@ class PottsMachine(BasePottsMachine):
         good start, as contacts are found worse where fields are hardly penalised.
     solver : {"auto", "lbfgs", "newton", "naive_mean_field"}
         - "lbfgs" ("auto" is the same): beyond 500,000 parameters in single precision.
-        - "newton": with conjugate gradients, in double precision, to high accuracy.
+        - "newton": in double precision, to high accuracy, for up to 4,000 parameters.
         - "naive_mean_field": no maximisation, the inverse of the covariance matrix (mean-field
           DCA), to whose diagonal `l2` is added. Missing labels are left out of each pair's
           frequencies.
@@ -81,9 +83,6 @@ class PottsMachine(BasePottsMachine):
         expectation and maximisation, which is right where labels are missing at random, and errors
         take what is missing into account: see `FullyVisibleBoltzmannMachine`. Rows with more than
         4,096 completions are left out, with a warning.
-    existence_seconds : float
-        Seconds after which a search for a proof that the maximum exists, or does not, ends
-        undecided; with `l2` there is nothing to decide. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
     verbose : bool
@@ -155,7 +154,7 @@ class PottsMachine(BasePottsMachine):
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
         pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
-        existence_seconds=10.0, n_threads=None, verbose=False,
+        n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 
@@ -198,7 +197,7 @@ class PottsMachine(BasePottsMachine):
         self._observe(labels, weights)
         self._model = None
         if self.solver == "naive_mean_field":
-            self._invert(self._data(self._labels, self._weights))
+            self._invert(PottsData(self._labels, self._weights, self.sizes_, self.n_threads))
         else:
             self._maximise()
         self.n_iter_ = len(self.history_)
@@ -256,91 +255,60 @@ class PottsMachine(BasePottsMachine):
             raise ValueError("solver 'newton' is for symmetric=True: take 'lbfgs'.")
 
     def _maximise(self):
-        l2, l2_field = float(self.l2), float(self.l2_field)
-        options = fitting.Options(
-            l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter,
-            report=reported(self.verbose),
-        )  # fmt: skip
-        absent, targets = self._absent_pairs(), self._targets()
-        if targets is not None:
-            found = self._maximise_available(targets)
-        elif self._completions is None:
-            data = likely = self._data(self._labels, self._weights)
-            found = fitting.fit(data, options, absent)
+        rows = self._labels, self._weights
+        if self._completions is None:
+            rows = distinct(*rows)[:2]
+        self._objective = self._dense_objective(*rows)
+        incomplete = self._objective.targets is not self._objective.labels
+        if self.solver == "newton" or incomplete or self._completions is not None:
+            stopped = self._by_newton()
         else:
-            found = self._maximise_expected(absent)
-            data, likely = self._data(self._labels, self._weights), self._likely_data()
-        self._couplings, self._field = found.couplings, found.field
-        self.history_ = found.history
-        if targets is None:
-            value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
-            self.log_pseudo_likelihood_ = value / data.total
-            self.existence_ = self._existence(likely, absent, (self._couplings, self._field))
-        self.converged_ = found.converged and self.existence_.exists is not False
-        self._warn(found.converged)
+            stopped = self._by_lbfgs(*rows)
+        self._objective = None
+        self.converged_ = stopped and self.existence_.exists is not False
+        self._warn(stopped)
 
-    def _data(self, labels, weights):
-        return PottsData(labels, weights, self.sizes_, self.n_threads)
+    def _by_newton(self):
+        """Fit by Newton's method in all parameters; return whether it stopped."""
+        self._objective.check_size()
+        solve = partial(
+            newton, tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or MAX_NEWTON_ITER
+        )
+        fit = self._maximised(solve, self._objective.independent())
+        if self._completions is not None:
+            self._weights = self._completions.weights
+        couplings, self._field = self._objective.unpacked(fit.parameters)
+        self._couplings = DenseCouplings(couplings, self.sizes_)
+        self.history_ = np.array(fit.history)
+        value = self._objective.log_likelihood(fit.parameters)
+        self.log_pseudo_likelihood_ = float(value / self._objective.total)
+        self.existence_ = self._existence(fit.parameters)
+        return fit.stopped
 
-    def _likely_data(self):
-        """Completions of rows that are not of negligible probability."""
-        weights = self._completions.likely_weights
-        kept = weights > 0
-        return self._data(self._labels[kept], weights[kept])
-
-    def _existence(self, data, absent, estimate):
-        """Whether there is a maximum."""
-        penalties, seconds = (float(self.l2), float(self.l2_field)), float(self.existence_seconds)
-        return decided_of_data(data, penalties, estimate, seconds, bool(self.symmetric), absent)
-
-    def _by_newton(self, objective, start=None):
-        """`Fit` of a `DampedObjective`, by default from uncoupled positions."""
-        return newton(
-            objective, objective.independent() if start is None else start,
-            tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or fitting.MAX_ITER["newton"],
+    def _by_lbfgs(self, labels, weights):
+        """Fit by L-BFGS in scaled coordinates; return whether it stopped."""
+        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+        options = fitting.Options(
+            float(self.l2), float(self.l2_field), bool(self.symmetric), float(self.tol),
+            self.max_iter, report=reported(self.verbose),
         )  # fmt: skip
+        absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
+        fit = fitting.fit(data, options, absent)
+        self._couplings, self._field, self.history_ = fit.couplings, fit.field, fit.history
+        value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
+        self.log_pseudo_likelihood_ = value / data.total
+        objective, point, refine = self._objective, None, None
 
-    def _estimate(self, objective, parameters):
-        """Couplings and field of parameters."""
-        couplings, field = objective.unpacked(parameters)
-        return DenseCouplings(couplings, self.sizes_), field
+        def better(_):
+            exact = options._replace(tol=1e-9, max_iter=None, single=False)
+            fit = fitting.fit(data, exact, absent)
+            return objective.packed(fit.couplings.dense(), fit.field)
 
-    def _maximise_available(self, targets):
-        """`PottsFit` of available terms."""
-        rows = self._labels, self._weights, self.sizes_
-        options = float(self.l2), float(self.l2_field), self.graph_, targets
-        objective = DampedObjective(*rows, *options)
-        found = self._by_newton(objective)
-        value = objective.log_likelihood(found.parameters)
-        self.log_pseudo_likelihood_ = float(value / objective.total)
-        seconds = float(self.existence_seconds)
-        self.existence_ = decided(objective, found.parameters, seconds=seconds)
-        estimate = self._estimate(objective, found.parameters)
-        return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
-
-    def _maximise_expected(self, absent):
-        """`PottsFit` of what incomplete rows may be, with their probabilities at the estimate."""
-        objective = DampedObjective(
-            self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field),
-            self._edges(),
-        )  # fmt: skip
-
-        def exists(completions, parameters):
-            self._completions = completions
-            estimate = self._estimate(objective, parameters)
-            return self._existence(self._likely_data(), absent, estimate).exists is not False
-
-        found, self._completions, _ = expectation_maximisation(
-            self._completions, objective.reweighted, self._by_newton, exists,
-        )  # fmt: skip
-        self._weights = self._completions.weights
-        estimate = self._estimate(objective, found.parameters)
-        return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
-
-    def _absent_pairs(self):
-        """The pairs of positions that `graph` does not couple, or None without it."""
-        edges = self._edges()
-        return None if edges is None else absent_pairs(edges, len(self.sizes_))
+        if not self.l2 and self.symmetric:
+            point = objective.packed(fit.couplings.dense(), fit.field)
+            refine = better if objective.n_parameters > MAX_PARAMETERS else None
+        self.existence_ = decided(objective, point, refine=refine)
+        return fit.converged
 
     def _warn(self, stopped):
         message = self.existence_.message

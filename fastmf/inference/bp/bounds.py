@@ -144,7 +144,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         field, clamp = of_visible(field), of_visible(clamp)
     whole, model = model, _with_finite_couplings(model)
     rng, layout = check.generator(rng), layout_of_checks(model)
-    state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp, None)
+    state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp)
     integrated, sides = is_integrated(model), sides_of(whole)
     rows = []
     for k in range(n_rows or 1):

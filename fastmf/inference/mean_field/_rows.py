@@ -29,7 +29,7 @@ def record_from(state, max_iter, history):
     )
 
 
-def start_and_tilt(model, layout, init, field, precision, clamp, rng):
+def start_and_tilt(model, layout, init, field, precision, clamp):
     """Starting state, external tilt, and number of rows (None without rows)."""
     sizes = [n_units(prior) for prior in model.layers]
     dtype = model.dtype
@@ -47,7 +47,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
 
     field, precision = arrays("field", field), arrays("precision", precision)
     clamp = arrays("clamp", clamp, missing=True)
-    mean, var = _start(model, init, arrays, rng)
+    mean, var = _start(model, init, arrays)
     for k in range(2, len(sizes)):
         if mean[k] is None:
             mean[k] = model.layers[k].moments(dtype.type(0), dtype.type(0))[0]
@@ -90,16 +90,12 @@ def drawn_starts(model, n_rows, rng):
     return draws.astype(dtype)
 
 
-def _start(model, init, arrays, rng):
+def _start(model, init, arrays):
     """Lists of starting means and variances, one entry per layer."""
     dtype = model.dtype
     if init is None:
         moments = [prior.moments(dtype.type(0), dtype.type(0)) for prior in model.layers]
         return [m for m, _ in moments], [np.where(np.isfinite(v), v, 0) for _, v in moments]
-    if isinstance(init, int | np.integer) and not isinstance(init, bool):
-        n_layers = len(model.layers)
-        drawn = drawn_starts(model, check.count("init", init), rng)
-        return [drawn] + [None] * (n_layers - 1), [None] * n_layers
     if isinstance(init, FixedPoint):
         init = (init.mean, init.var)
     if isinstance(init, tuple):

@@ -12,7 +12,7 @@ from fastmf._outcomes import CONVERGED, DIVERGED
 from fastmf.inference.fixed_point import Question, with_check
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
+from fastmf.inference.mean_field.mixture import mixture
 from fastmf.inference.mean_field.tap import TapOptions, solve, tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
@@ -28,7 +28,6 @@ def collapsed_tap(
     field=None,
     precision=None,
     clamp=None,
-    rng=None,
     variances=True,
     **options,
 ):
@@ -39,10 +38,10 @@ def collapsed_tap(
     strongly, is "sequential": a block of them would oscillate.
     """
     if not is_integrated(model):
-        return tap(model, init, field=field, precision=precision, clamp=clamp, rng=rng, **options)
+        return tap(model, init, field=field, precision=precision, clamp=clamp, **options)
     options = TapOptions(**options)._replace(schedule="sequential").checked()
     layout = layout_of(model, 1, "blocked")
-    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
+    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp)
     record = record_from(state, options.max_iter, options.history)
     record.status[:], record.n_iter[:] = CONVERGED, 1
     values = np.zeros(state.shape[1])
@@ -52,7 +51,7 @@ def collapsed_tap(
     answer = result(
         layout, record, values if options.log_partition else None, single=n_rows is None
     )
-    mixed = partial(mixture, partial(collapsed_tap, order=options.order), N_CHECKED_STARTS)
+    mixed = partial(mixture, partial(collapsed_tap, order=options.order))
     return with_check(answer, Question(model, tilt, init is None, mixed))
 
 

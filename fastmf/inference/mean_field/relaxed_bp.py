@@ -22,7 +22,7 @@ from fastmf.inference.fixed_point import Question, with_check
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
+from fastmf.inference.mean_field.mixture import mixture
 from fastmf.kernels.mean_field.relaxed_bp import (
     LayerView,
     RelaxedBPSettings,
@@ -49,7 +49,6 @@ def relaxed_bp(
     max_iter=1000,
     history=False,
     n_threads=None,
-    rng=None,
 ):
     """Marginals and Bethe log-partition by relaxed belief propagation, from many starts at once.
 
@@ -72,8 +71,6 @@ def relaxed_bp(
         Keep the residual of every sweep.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
-    rng : numpy.random.Generator or int, optional
-        For random starts.
 
     Returns
     -------
@@ -110,7 +107,7 @@ def relaxed_bp(
     model = dense_machine("relaxed_bp", model)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
-    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
+    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None)
 
     record = record_from(state, max_iter, history)
     first, second = _layer_views(model)
@@ -139,7 +136,7 @@ def relaxed_bp(
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
     found = result(layout, record, log_partition, single=n_rows is None)
-    mixed = partial(mixture, relaxed_bp, N_CHECKED_STARTS)
+    mixed = partial(mixture, relaxed_bp)
     return with_check(found, Question(model, tilt, init is None, mixed))
 
 

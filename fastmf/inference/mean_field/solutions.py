@@ -7,7 +7,7 @@ import scipy
 
 from fastmf._common import html
 from fastmf._common.arguments import number
-from fastmf.inference.fixed_point import FixedPoint, some_rows
+from fastmf.inference.fixed_point import some_rows
 from fastmf.inference.mean_field.free_energy import log_partition_of_tilts
 from fastmf.models._layered import is_integrated
 
@@ -110,24 +110,26 @@ class Solutions(NamedTuple):
         return html.section("Solutions", html.table(rows), html.table(largest, header))
 
 
-def distinct_solutions(reached, merge_tol=1e-2):
-    """The distinct ones among fixed points, as `Solutions`."""
-    rows, members = distinct(reached, merge_tol)
-    points = some_rows(reached, rows) if isinstance(reached, FixedPoint) else None
-    return solutions_of(reached, rows, members)._replace(fixed_points=points)
-
-
-def solutions_of(reached, rows, members):
-    """Some rows of fixed points as `Solutions`; `members` are as for `merge`."""
-    log_partition = np.asarray(reached.log_partition)[rows]
-    visible, *hidden = reached.mean if isinstance(reached.mean, tuple) else (reached.mean,)
+def distinct_solutions(reached, merge_tol=1e-2, usable=None):
+    """Select the distinct fixed points, of the `usable` rows alone if given; None if none is."""
+    members = np.full(len(reached.log_partition), -1)
+    some = slice(None)
+    if usable is not None:
+        some = np.flatnonzero(usable)
+        if not len(some):
+            return None
+        reached = some_rows(reached, some)
+    rows, members[some] = distinct(reached, merge_tol)
+    points = some_rows(reached, rows)
+    visible, *hidden = points.mean if isinstance(points.mean, tuple) else (points.mean,)
     return Solutions(
-        visible=visible[rows],
-        hidden=np.concatenate(hidden, axis=1)[rows] if hidden else None,
-        free_energy=-log_partition,
-        log_partition=log_partition,
-        converged=np.asarray(reached.converged)[rows],
+        visible=visible,
+        hidden=np.concatenate(hidden, axis=1) if hidden else None,
+        free_energy=-points.log_partition,
+        log_partition=points.log_partition,
+        converged=points.converged,
         members=members,
+        fixed_points=points,
     )
 
 

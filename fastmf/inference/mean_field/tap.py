@@ -29,11 +29,7 @@ from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field._sparse_sweeps import solve_sparse
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.inference.mean_field.mixture import (
-    N_CHECKED_STARTS,
-    mixture,
-    mixture_of_starts,
-)
+from fastmf.inference.mean_field.mixture import mixture
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
@@ -59,17 +55,14 @@ def tap(
     history=False,
     log_partition=True,
     n_threads=None,
-    n_starts=None,
-    rng=None,
 ):
     """Solve the mean-field equations of a machine: means, variances and log-partition.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-    init : None, int, array, pair (mean, var) or FixedPoint
-        Starting point. None: moments of the uncoupled units. An integer: this many samples of the
-        uncoupled units of the first layer, drawn with `rng`. An array (n_rows, n_units) of the
+    init : None, array, pair (mean, var) or FixedPoint
+        Starting point. None: moments of the uncoupled units. An array (n_rows, n_units) of the
         first layer: data, with variance 0, as labels for categorical units (negative if missing).
         A pair or a result: means and variances, for all layers as tuples.
     order : {1, 2, 3}, default 2
@@ -93,10 +86,6 @@ def tap(
         Compute the log-partition.
     n_threads : int, optional
         Number of threads; results do not depend on it.
-    n_starts : int, optional
-        Solve from this many samples of the uncoupled units and return the moments of the mixture
-        of the distinct stable solutions, which `solutions` holds.
-    rng : numpy.random.Generator or int, optional
 
     Returns
     -------
@@ -128,23 +117,17 @@ def tap(
     array([1., 1.])
     """
     check_machine(model)
-    if n_starts is not None:
-        options = {"order": order, "schedule": schedule, "damping": damping, "tol": tol,
-                   "max_iter": max_iter, "acceleration": acceleration, "n_threads": n_threads,
-                   "history": history, "log_partition": log_partition}  # fmt: skip
-        starts, tilts = (init, n_starts, rng), (field, precision, clamp)
-        return mixture_of_starts(tap, model, starts, tilts, options)
     options = TapOptions(
         order, schedule, damping, tol, max_iter, acceleration, history, log_partition, n_threads
     ).checked()
     model = finite_machine("tap", model)
     layout = layout_of(model, options.order, options.schedule)
-    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
+    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp)
     record, values = solve(model, layout, state, tilt, options)
     answer = result(layout, record, values, single=n_rows is None)
     if layout.sparse:
         tilt = tilt._make(layout.split(part) for part in tilt)
-    mixed = partial(mixture, partial(tap, order=order), N_CHECKED_STARTS)
+    mixed = partial(mixture, partial(tap, order=order))
     return with_check(answer, Question(model, tilt, init is None, mixed))
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import ndtr
 
 from fastmf._common import html
@@ -25,7 +26,7 @@ from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
-from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
@@ -244,17 +245,25 @@ class Godambe:
         with H that take the time of a gradient each.
         """
         objective, solutions = self.objective, []
-        solve = hessian_solver(objective, self.parameters)
+        coordinates = objective.coordinates(separate=False)
+        times = objective.hessian_product(self.parameters)
+        # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
+        size = len(coordinates.from_parameters(self.parameters))
+        matrix = LinearOperator(
+            (size, size), dtype=float,
+            matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
+        )  # fmt: skip
         for index in indices:
             unit = np.zeros(len(self.parameters))
             unit[index] = 1
-            found, solved = solve(unit, tol=1e-6, max_iter=1000)
-            if not solved:
+            with np.errstate(all="ignore"):
+                z, failed = cg(matrix, coordinates.gradient(unit), rtol=1e-6, maxiter=1000)
+            if failed or not np.isfinite(z).all():
                 raise ValueError(
                     f"the standard error of parameter {index} was not found in 1000 iterations of "
                     "conjugate gradients: the Hessian is nearly singular; fit with a penalty l2."
                 )
-            solutions.append(found)
+            solutions.append(coordinates.to_parameters(z))
         variances = objective.score_variances(self.parameters, solutions, self.sampling)
         return np.sqrt(variances / (objective.total if self.sampling is None else 1))
 
@@ -274,7 +283,9 @@ class Godambe:
                 f"likelihood ratio tests are for up to {MAX_HESSIAN_PARAMETERS} parameters (109 "
                 f"units), got {objective.n_parameters}: leave out units."
             )
-        indices = np.unique(self.indices(np.transpose(objective.pairs) if pairs is None else pairs))
+        indices = np.arange(objective.n_fields, objective.n_parameters)
+        if pairs is not None:
+            indices = np.unique(self.indices(pairs))
         if not len(indices) or (indices < objective.n_fields).any():
             raise ValueError(
                 "pairs must name couplings, each of two different units, at least one."
@@ -322,6 +333,7 @@ class _Restricted:
 
     def __init__(self, objective, free):
         self._objective, self._free, self.total = objective, free, objective.total
+        self.singular = objective.singular
 
     def whole(self, parameters):
         out = np.zeros(self._objective.n_parameters)

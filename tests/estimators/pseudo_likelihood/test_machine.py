@@ -15,7 +15,6 @@ KINDS = (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine)
     [
         ("l2", -1.0, ValueError),
         ("tol", np.nan, ValueError),
-        ("existence_seconds", -1.0, ValueError),
         ("max_iter", 0, ValueError),
         ("n_threads", 0, ValueError),
         ("verbose", 2, TypeError),

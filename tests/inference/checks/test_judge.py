@@ -114,7 +114,7 @@ def test_a_start_chooses_one_of_two_phases(solve):
 def test_mixtures_of_phases_are_reliable():
     model = curie_weiss(12, 4.0)
     for answer in (
-        mf.tap(model, n_starts=10, rng=0),
+        mf.mixture(mf.tap, model, 10),
         mf.belief_propagation(model, n_starts=10, rng=0),
     ):
         assert error(model, answer, 2.0) < 0.5 and answer.reliable

@@ -25,9 +25,8 @@ from fastmf._threads.workers import computed_once, for_each, in_parallel, worker
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
-from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
-from fastmf.learning.pseudo_likelihood.existence import Items, look
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.existence import Items
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
 from fastmf.special import sigmoid, softplus
 
 # Such blocks that threads share.
@@ -111,9 +110,11 @@ class PseudoLikelihood(CompositeLikelihood):
         """Parameters of pairs of units: couplings, or the field where both are the same."""
         return self.index[first, np.where(first == second, 0, second + 1)]
 
-    def independent(self):
-        """Parameters of uncoupled units."""
-        return starting_point(self, "independent")
+    def independent(self, n_rows=TOLERANCE_ROWS):
+        """Return the parameters of uncoupled units, with half a row more of each value."""
+        parameters = np.zeros(self.n_parameters)
+        parameters[: self.n_units] = np.arctanh(n_rows / (n_rows + 1) * self.mean)
+        return parameters
 
     def coordinates(self, separate):
         """`Coordinates`, or `SeparateCoordinates`."""
@@ -230,7 +231,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return Items(labels, targets, tables, tables, coupled, free, "units", remedies)
 
     def look(self, parameters):
-        """`Look` at parameters."""
+        """Return the smallest residual w p_b, and whether all margins are positive."""
         smallest, largest = np.inf, 0.0
         self._evaluate(parameters, once=True)
         for rows in self.row_blocks():
@@ -239,7 +240,7 @@ class PseudoLikelihood(CompositeLikelihood):
             residuals = abs(self._residuals_at(parameters, rows))
             smallest = min(smallest, residuals.min(initial=np.inf, where=there) / 2)
             largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
-        return look(self, parameters, smallest, largest < 1)
+        return smallest, largest < 1
 
     # --- second derivatives ---------------------------------------------------------------------
 
@@ -268,31 +269,16 @@ class PseudoLikelihood(CompositeLikelihood):
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        hessian = self.hessian_from_sech2(self.weighted_sech2(parameters))
-        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
-            hessian.flags.writeable = False
-            self._hessian = np.array(parameters), hessian
-        return hessian
-
-    def hessian_from_sech2(self, weighted_sech2):
-        """The same for given weight * sech^2 eta, (n_rows, n_units)."""
-        return self._hessian_from_sums(self._product_sums(weighted_sech2))
-
-    def common_hessian(self, curvature):
-        """The same if sech^2 eta_j were `curvature[j]` in all rows: moments are enough."""
-        mean = np.append(1.0, self.mean)
-        moments = np.outer(mean, mean)
-        moments[1:, 1:] = self.second
-        return self._hessian_from_sums(moments[:, :, None] * curvature)
-
-    def _hessian_from_sums(self, sums):
-        """Negative Hessian from sums of w_i s_ij z_ik z_il, (n_units + 1, n_units + 1, n_units)."""
+        sums = self._product_sums(self.weighted_sech2(parameters))
         hessian = np.zeros((self.n_parameters, self.n_parameters))
         in_hessian, in_sums = self._hessian_indices
         hessian.reshape(-1)[in_hessian] = sums.reshape(-1)[in_sums]
         fields = sums[0, 0]
         couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
         np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.l2)
+        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
+            hessian.flags.writeable = False
+            self._hessian = np.array(parameters), hessian
         return hessian
 
     def weighted_sech2(self, parameters, rows=slice(None)):

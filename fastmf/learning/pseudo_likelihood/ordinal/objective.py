@@ -19,7 +19,7 @@ import numpy as np
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
-from fastmf.learning.pseudo_likelihood.existence import Items, look
+from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
 
@@ -172,7 +172,7 @@ class OrdinalLikelihood(CompositeLikelihood):
                      (l2_field == 0, l2 == 0 and not l1), "items", remedies)  # fmt: skip
 
     def look(self, parameters):
-        """`Look` at parameters."""
+        """Return the smallest residual w p_b, and whether all margins are positive."""
         residual, separates = np.inf, True
         c = np.arange(self.thresholds.width)[:, None, None]
         for rows in self._blocks():
@@ -183,7 +183,7 @@ class OrdinalLikelihood(CompositeLikelihood):
             residual = min(residual, weighted.min(initial=np.inf, where=there))
             observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
             separates = separates and bool((observed > p_others).all())
-        return look(self, parameters, residual, separates)
+        return residual, separates
 
     # --- second derivatives ---------------------------------------------------------------------
 
