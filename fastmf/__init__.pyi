@@ -76,13 +76,16 @@ class FixedPoint:
 
 class Beliefs(FixedPoint):
     assignment: Any
-    objective: Any
+    score: Any
     local_maximum: Any
     messages: Array | None
     pairwise: Array | None
     damping: Any
-    spectral_radius: float | None
     method: str
+    @property
+    def objective(self) -> Any: ...
+    @property
+    def spectral_radius(self) -> float | None: ...
     @property
     def unique(self) -> bool | None: ...
     @property
@@ -101,12 +104,11 @@ class Beliefs(FixedPoint):
         history: Any = None,
         solutions: Any = None,
         assignment: Any = None,
-        objective: Any = None,
+        score: Any = None,
         local_maximum: Any = None,
         messages: Any = None,
         pairwise: Any = None,
         damping: Any = 0.0,
-        spectral_radius: Any = None,
         method: Any = "belief propagation",
     ) -> None: ...
 
@@ -129,12 +131,11 @@ class GraphBeliefs(Beliefs):
         history: Any = None,
         solutions: Any = None,
         assignment: Any = None,
-        objective: Any = None,
+        score: Any = None,
         local_maximum: Any = None,
         messages: Any = None,
         pairwise: Any = None,
         damping: Any = 0.0,
-        spectral_radius: Any = None,
         method: Any = "belief propagation",
         edges: Any = None,
         edge_probability: Any = None,
@@ -225,21 +226,33 @@ def belief_propagation(
     field: Layers | None = None,
     clamp: Layers | None = None,
     init: ArrayLike | Beliefs | None = None,
-    schedule: str | None = None,
     damping: float | None = None,
     tol: float = 1e-08,
     max_iter: int = 1000,
-    history: bool = False,
-    messages: bool = False,
     pairwise: bool | str = False,
-    log_partition: bool = True,
-    polish: bool | None = None,
-    n_restarts: int = 0,
-    starts: ArrayLike | None = None,
     n_starts: int | None = None,
     rng: Rng = None,
-    spectral_radius: bool = False,
     n_threads: int | None = None,
+) -> Beliefs: ...
+def most_probable(
+    model: RBM | BoltzmannMachine,
+    *,
+    sum_hidden: bool = False,
+    search: bool = True,
+    field: Layers | None = None,
+    clamp: Layers | None = None,
+    init: ArrayLike | Beliefs | None = None,
+    n_starts: int | None = None,
+    rng: Rng = None,
+    max_iter: int = 1000,
+    n_threads: int | None = None,
+) -> Beliefs: ...
+def tree_reweighted(
+    model: RBM | BoltzmannMachine,
+    *,
+    field: Layers | None = None,
+    clamp: Layers | None = None,
+    max_iter: int = 1000,
 ) -> Beliefs: ...
 def expectation_propagation(
     model: SparseLinearModel,

@@ -19,8 +19,8 @@ from timing import with_own_blas
 import fastmf as mf
 from fastmf.kernels.pseudo_likelihood.binary import bslm_addresses
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 from kernel_cases import case  # isort: skip  (found through timing)
 

@@ -210,8 +210,9 @@ def _graphs(dtype):
         if units is groups:  # none within a group
             matrix = csr_array(np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)).astype(dtype))
         model = mf.BoltzmannMachine(matrix, units)
-        for options in {}, {"algorithm": "max", "polish": True}, {"pairwise": True}:
+        for options in {}, {"pairwise": True}:
             mf.belief_propagation(model, max_iter=2, **options)
+        mf.most_probable(model, max_iter=2)
         mf.belief_propagation(model, field=np.zeros((2, 6), dtype), max_iter=2)
         mf.log_partition_bounds(model)
         mf.tap(model, max_iter=2)
@@ -253,17 +254,14 @@ def _of_type(dtype):
                 dtype, deep=shape == "deep"
             )  # fmt: skip
             yield f"tap, {shape}, {schedule}", lambda m=model, s=schedule: tap(m, schedule=s)
-    for algorithm in ("sum", "max", "mixed"):
-        yield (
-            f"belief_propagation, {algorithm}",
-            lambda a=algorithm: belief_propagation(dtype, algorithm=a),
-        )
+    yield "belief_propagation", lambda: belief_propagation(dtype)
     yield "belief_propagation, pairs", lambda: belief_propagation(dtype, pairwise=True)
     yield "belief_propagation, one large row", lambda: _one_large_row(dtype)
-    yield (
-        "belief_propagation, decoding",
-        lambda: belief_propagation(dtype, algorithm="max", polish=True, n_restarts=2, rng=0),
-    )
+    for mixed in (False, True):
+        yield (
+            f"most_probable, sum_hidden={mixed}",
+            lambda mixed=mixed: mf.most_probable(layered(dtype), sum_hidden=mixed),
+        )
     for schedule in ("parallel", "sequential", "convergent"):
         yield (
             f"expectation_propagation, {schedule}",

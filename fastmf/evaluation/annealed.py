@@ -38,7 +38,7 @@ from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed_estimate import AnnealedEstimate
-from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.lower_bound import (
@@ -346,7 +346,7 @@ def starts_of_bound(model, starts):
     couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
     n_pairs = couplings.nnz if issparse(couplings) else couplings.size
     if all(map(two_values, model.layers)) and n_pairs <= MAX_DECODED_PAIRS:
-        state = belief_propagation(model, algorithm="max", max_iter=MAX_TAP_SWEEPS).assignment
+        state = most_probable(model, max_iter=MAX_TAP_SWEEPS).assignment
         found.append(np.atleast_2d(state[0] if isinstance(state, tuple) else state))
     return found
 

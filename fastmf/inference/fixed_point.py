@@ -235,7 +235,9 @@ def replaced(found, **changes):
 
 
 def trace_of(record):
-    """Residual of every sweep; rows that ended earlier repeat their last one."""
+    """Residual of every sweep, or None; rows that ended earlier repeat their last one."""
+    if not record.history.size:
+        return None
     n_sweeps = int(record.n_iter.max())
     last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
     return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)

@@ -32,12 +32,12 @@ from sklearn.exceptions import ConvergenceWarning
 import fastmf as mf
 from fastmf.inference.sampling.spins import sample
 from fastmf.learning.pseudo_likelihood.binary import solvers
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.existence import decided
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 PAPER = {5: 2.09e-6, 10: 5.96e-7, 15: 4.64e-7, 20: 2.89e-7}
 

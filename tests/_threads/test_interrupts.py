@@ -82,11 +82,11 @@ CALLS = {
     "categorical": lambda: partial(mf.tap, categorical(50, 1.0), fields(9, 150), **LONG),
     "relaxed_bp": lambda: partial(mf.relaxed_bp, ising(100), fields(9, 100), **LONG),
     "max_product": lambda: partial(
-        mf.belief_propagation, bernoulli(100), algorithm="max", n_restarts=50, rng=0, **LONG
+        mf.most_probable, bernoulli(2000), max_iter=1, n_starts=501, rng=0
     ),
     "local_search": lambda: partial(
-        mf.belief_propagation,
-        bernoulli(2000), algorithm="mixed", polish=True, max_iter=1, n_restarts=500, rng=0,
+        mf.most_probable,
+        bernoulli(2000), sum_hidden=True, max_iter=1, n_starts=501, rng=0,
     ),
     "belief_propagation_of_groups": lambda: partial(
         mf.belief_propagation, categorical(50), **LONG

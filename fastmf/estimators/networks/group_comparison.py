@@ -12,7 +12,6 @@ from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.covariances import NodeCovariances
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.permutations import PermutationTest, permutation_test
-from fastmf.estimators.networks.potts_network import PottsNetwork
 
 
 class Omnibus(NamedTuple):
@@ -149,10 +148,7 @@ def compare_groups(
     n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)
     verbose = flag("verbose", verbose)
     kind = type(machine_a)
-    if not all(
-        isinstance(machine, Network | PottsNetwork) and type(machine) is kind
-        for machine in machines
-    ):
+    if not all(isinstance(machine, Network) and type(machine) is kind for machine in machines):
         named = ", ".join(type(machine).__name__ for machine in machines)
         raise TypeError(f"machines must be fitted machines of one class, got {named}.")
     estimates = [machine._edge_estimates(errors) for machine in machines]

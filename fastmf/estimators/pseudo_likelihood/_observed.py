@@ -7,9 +7,8 @@ from scipy import sparse
 
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import column_name, missing_entries
-from fastmf.learning.pseudo_likelihood.available import available
 from fastmf.learning.pseudo_likelihood.missing import MAX_OF_A_ROW, Completions, n_completions
-from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
+from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
 
 MISSING = ("error", "drop", "available", "em")
 KINDS_OF_WEIGHTS = ("counts", "sampling")

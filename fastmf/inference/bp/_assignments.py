@@ -27,6 +27,11 @@ MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 100
 N_RANDOM = 1 << 17
 # Products of all rows that bound the rounds, and numbers in the chains of some rows.
 MAX_ANNEALED_PRODUCTS, _CHAIN_NUMBERS = 2e9, 1 << 20
+# Chains with which a check looks for better assignments, the multiple of their rounds, and the
+# number of chains that must end at the best one for it to be reliable.
+CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
+BETTER = "another assignment is more probable, by {:.3g} nats; take n_starts=20"
+FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
 # Temperatures and random numbers of a local search alone.
 CLIMB_ONLY = np.empty(0), np.zeros(1)
 
@@ -174,3 +179,34 @@ def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=
     memory, queue = np.empty((n_workers, 3, m)), np.zeros(2, np.int64)
     in_parallel(climb, (settings, problem, memory, visible, objective, optimal, queue), n_workers)
     return objective, optimal
+
+
+class AssignmentCheck(NamedTuple):
+    """A search for more probable assignments than the decoded ones.
+
+    Parameters
+    ----------
+    units : BinaryUnits
+    joint : bool
+        Whether hidden units are maximised, too.
+    is_best : bool
+    """
+
+    units: object
+    joint: bool
+    is_best: bool
+
+    def __call__(self, found):
+        """Reason why each row is not reliable, "" if it is; None if the layers are large."""
+        bits = self.units.is_one(np.atleast_2d(found.assignment[0]))
+        if self.is_best:
+            return [""] * len(bits)
+        size = CHECKED_CHAINS, CHECK_EFFORT
+        others = best_assignments(self.units, self.joint, bits, *size, rng=1)
+        if others is None:
+            return None
+        given = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
+        rise, n = others.objective - given, others.n_agreeing
+        few = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+        better = rise > margin_of(given)
+        return [BETTER.format(x) if y else z for x, y, z in zip(rise, better, few, strict=True)]

@@ -11,7 +11,7 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
 from fastmf.inference.bp.graphs.moves import likely_state
-from fastmf.inference.bp.graphs.propagation import tree_reweighted
+from fastmf.inference.bp.graphs.propagation import solve_trees
 from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
@@ -246,7 +246,7 @@ def _above(units, max_iter):
             damping=BOUND_DAMPING,
             messages=True,
         )
-        solved, _ = tree_reweighted(options, units, 1, init)
+        solved, _ = solve_trees(options, units, 1, init)
         bounds.append(solved.log_partition[0])
         init = solved.messages
     return min(bounds)

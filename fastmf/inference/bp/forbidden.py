@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
-from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.mean_field._sparse_layout import columns_graph
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden
@@ -31,8 +31,8 @@ def forbidden_bound(couplings, prior, row, n_orders, rng):
     tilt, _, clamped, values = (part[0] for part in row)
     model, starts = BoltzmannMachine(couplings, prior), prior.starts
     labels = np.where(clamped[starts], prior.labels(values), np.nan)
-    found = belief_propagation(model, algorithm="max", field=tilt, clamp=labels)
-    if not np.isfinite(found.objective):
+    found = most_probable(model, field=tilt, clamp=labels)
+    if not np.isfinite(found.score):
         return -np.inf, -np.inf, 0.0
     one, field = prior.one_hot(found.assignment).astype(float), prior.field + tilt
     free = np.flatnonzero(~clamped[starts])

@@ -27,7 +27,7 @@ DISTANCE = 1e-2
 MIN_START_PROBABILITY = 1e-6
 
 
-class Ends(NamedTuple):
+class EndsOfStarts(NamedTuple):
     """Where the starts of one row have ended.
 
     Parameters
@@ -54,7 +54,7 @@ class Mixture(NamedTuple):
 
     Parameters
     ----------
-    ends : Ends
+    ends : EndsOfStarts
     rows : int array of shape (n_solutions,)
         The distinct fixed points among the ends, largest log-partition first.
     members : int array of shape (n_starts,)
@@ -63,7 +63,7 @@ class Mixture(NamedTuple):
         False: there is none, and the row is that of the first start.
     """
 
-    ends: Ends
+    ends: EndsOfStarts
     rows: np.ndarray
     members: np.ndarray
     stable: bool

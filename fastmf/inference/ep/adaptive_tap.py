@@ -11,16 +11,16 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._outcomes import CONVERGED, LOST, MESSAGES
+from fastmf._outcomes import LOST, MESSAGES
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
+from fastmf.inference.ep.parallel import proper_start
 from fastmf.inference.ep.result import (
     ExpectationPropagation,
     log_normaliser,
     result_of,
     stacked_rows,
 )
-from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, convergent, descent
+from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.fixed_point import Question, replaced, with_check
 from fastmf.inference.gaussian import gaussian_side
@@ -47,7 +47,7 @@ def adaptive_tap(
     history=False,
     n_threads=None,
 ):
-    """Solve the adaptive TAP equations of a machine, from many starts at once.
+    """Solve the adaptive TAP equations of a machine.
 
     Parameters
     ----------
@@ -80,13 +80,10 @@ def adaptive_tap(
     half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
     expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved
-    as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised; rows
-    are iterated in step, so that their Schur complements are computed together (the result of a row
-    is the same alone up to rounding). About one millisecond per start and iteration at 784 x 100.
-    Exact for Gaussian units. In well-trained machines so many units are correlated that the
-    parallel schedule does not converge, whatever the damping; then "auto" descends on the energy,
-    for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
-    cost per iteration, of which ten to fifty are needed.
+    as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised. Exact
+    for Gaussian units. In well-trained machines so many units are correlated that the parallel
+    schedule does not converge, whatever the damping; then "auto" descends on the energy, for binary
+    units by their means (`fastmf.inference.ep.mean_descent`).
 
     Examples
     --------
@@ -229,22 +226,8 @@ def _first_sites(problem, swept, of_prior):
 
 def _ends(problems, starts, schedule, damping, traces):
     """State, outcome code and schedule of every row."""
-    max_raises = MAX_DAMPING_RAISES if schedule == "auto" else None
-
-    def sweeps_from(start, problem, trace):
-        state = yield from proper_start(*start)
-        return (yield from parallel_sweeps(problem, state, damping, trace, max_raises))
-
-    rows = list(zip(starts, problems, traces, strict=True))
-    if schedule == "convergent":
-        return [
-            convergent(problem, run_one(problem, proper_start(*start)), damping, trace)
-            for start, problem, trace in rows
-        ]
-    ends = run_batch(problems, [sweeps_from(*row) for row in rows])
-    if schedule == "parallel":
-        return ends
+    run = SCHEDULES[schedule]
     return [
-        end if end[1] == CONVERGED else descent(problem, end[0], None, trace)
-        for end, problem, trace in zip(ends, problems, traces, strict=True)
+        run(problem, proper_start(problem, *start), damping, trace)
+        for problem, start, trace in zip(problems, starts, traces, strict=True)
     ]

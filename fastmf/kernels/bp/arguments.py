@@ -11,7 +11,7 @@ from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 BLOCK_UNITS = 256
 # Visible units whose beliefs are computed together, so that the exponentials vectorise.
 TILE_UNITS = 16
-# Visible units of one task of `pair_beliefs` and `add_segments`.
+# Visible units of one task of `pair_beliefs`.
 PAIR_BLOCK_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two where quarters of a row
 # are read side by side.
@@ -74,9 +74,8 @@ class BPSettings(NamedTuple):
     max_factors : int
         Number of messages to one visible unit whose product is a number in float64.
     flush_every, log_every : int
-        Number of messages whose product is a number of their type: of visible units after which
-        the products of messages to the hidden units are moved to float64, an even number. Number of
-        those after which their logarithm is taken, a multiple of the first.
+        Number of visible units after which the products of their messages to the hidden units are
+        moved to float64, and after which their logarithm is taken, a multiple of the first.
     block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
         Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 of those that are not called:

@@ -46,7 +46,6 @@ from fastmf.kernels.bp.messages import (
     set_to_halves,
     sum_to_hidden,
     sum_to_hidden_damped,
-    sum_to_hidden_of_two,
 )
 from fastmf.kernels.bp.products import log_products, pair_logs
 from fastmf.kernels.linear.copies import copy, set_to_zero
@@ -171,24 +170,19 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
                 )
                 beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
                 add_sum_changes(e, hidden, beliefs, s, changes)
-        k = np.int64(0)
-        while k < n_units:
-            at_once = 2 if damping == 0 and k + 1 < n_units else 1
-            e = row(problem.exponentials, (first + k, 0), at_once * n)
-            s = row(messages, (entry, first + k, 0), at_once * n)
+        for k in range(n_units):
+            e = row(problem.exponentials, (first + k, 0), n)
+            s = row(messages, (entry, first + k, 0), n)
             beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
-            if at_once == 2:
-                of_other = real(tile[worker, P, k + 1]), real(tile[worker, Q, k + 1])
-                sum_to_hidden_of_two(e, hidden, beliefs, of_other, s, product)
-            elif damping == 0:
+            if damping == 0:
                 sum_to_hidden(e, hidden, beliefs, s, product)
             else:
                 sum_to_hidden_damped(e, hidden, beliefs, old_fraction, new_fraction, s, product)
-            k, flush_in, log_in = k + at_once, flush_in - at_once, log_in - at_once
-            if first + k == last or flush_in == 0:
+            flush_in, log_in = flush_in - 1, log_in - 1
+            if first + k + 1 == last or flush_in == 0:
                 flush_products(product, product64)
                 flush_in = settings.flush_every
-            if first + k == last or log_in == 0:
+            if first + k + 1 == last or log_in == 0:
                 add_logs(product64, sums)
                 log_in = settings.log_every
     workspaces.change[w, block] = _largest_change(change, changes, settings.tol)

@@ -60,7 +60,7 @@ def _decode(problem, state, place, labels):
         for k in range(problem.starts[i], problem.starts[i + 1]):
             if problem.neighbours[k] < i:
                 back = problem.first_entry[problem.reverse[k]]
-                message = row(state.old, (index, back), n)
+                message = row(state.messages, (index, back), n)
                 _replace_message(problem, message, labels, k, belief, total)
         labels[i] = _best(total)
 

@@ -8,7 +8,7 @@ sweep, which may reorder their sums and products, but for `max_message`.
 
 import math
 
-from fastmf._jit.intrinsics import larger, row
+from fastmf._jit.intrinsics import larger
 from fastmf._jit.kernel import kernel
 from fastmf.special import log_of_normal
 
@@ -27,25 +27,6 @@ def sum_to_hidden(e, hidden, visible, s, product):
         new = (above + e[j] * below) / (above + below)
         s[j] = new
         product[j] *= new
-
-
-@kernel(mode="merged")
-def sum_to_hidden_of_two(e, hidden, visible, other, s, product):
-    """The same for two visible units, whose rows follow one another in `e` and `s`.
-
-    Vectors of the hidden units are read and written once, which takes 0.9 of the time.
-    """
-    (p, q), (high, low), (high2, low2), n = hidden, visible, other, product.shape[0]
-    s1, s2, e1, e2 = row(s, (0,), n), row(s, (n,), n), row(e, (0,), n), row(e, (n,), n)
-    for j in range(n):
-        t = s1[j] * q[j]
-        above, below = (t + e1[j] * p[j]) * low, (t + p[j]) * high
-        new = (above + e1[j] * below) / (above + below)
-        t = s2[j] * q[j]
-        above, below = (t + e2[j] * p[j]) * low2, (t + p[j]) * high2
-        new2 = (above + e2[j] * below) / (above + below)
-        s1[j], s2[j] = new, new2
-        product[j] *= new * new2
 
 
 @kernel(mode="merged")

@@ -337,8 +337,9 @@ def latent_start(model, start, blocks, options):
     (prior, latent), n = model.prior.parts, model.X.shape[1]
     mean, var = latent.moments(np.zeros(len(model.X)), np.ones(len(model.X)))
     sites = np.stack([mean / var, 1 / var - 1])
+    shares = isinstance(blocks, FoundBlocks) and blocks.shares
     if isinstance(blocks, FoundBlocks):
-        start, blocks = start or blocks.lead, blocks._replace(lead=None)
+        start, blocks = start or blocks.lead, blocks._replace(lead=None, shares=False)
     if start is not None:
         sites, start = start.sites[:, n:], replace(start, message="", sites=start.sites[:, :n])
     # Rows that stand for several equal ones are multiples of one by the root of their number.
@@ -371,6 +372,8 @@ def latent_start(model, start, blocks, options):
         residuals = [*residuals[-2:], off]
         if off <= options["tol"] / 2 or min(residuals) < off == max(residuals):
             break
+    if shares:
+        blocks = blocks._replace(shares=True)
     if start is None:
         return None, blocks
     return replace(start, message="", sites=np.concatenate([start.sites, sites], axis=1)), blocks

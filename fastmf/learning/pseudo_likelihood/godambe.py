@@ -155,15 +155,18 @@ class Godambe:
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 
-    def covariances_of(self, subsets):
-        """Blocks of both covariances, of some subsets of the parameters."""
+    def covariances_along(self, directions):
+        """Both covariances along the rows of each of some sparse matrices."""
         n = len(self.parameters)
         _check_memory(n, 3)
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
-            product = inverse @ scores
-            sandwich = [product[own] @ inverse[own].T for own in subsets]
-            return sandwich, [inverse[np.ix_(own, own)] / self.objective.total for own in subsets]
+            product, sandwich, naive = inverse @ scores, [], []
+            for rows in directions:
+                along = rows @ inverse
+                sandwich.append((rows @ product) @ along.T)
+                naive.append((along @ rows.T) / self.objective.total)
+            return sandwich, [(matrix + matrix.T) / 2 for matrix in naive]
 
     @property
     def effective_rows(self):

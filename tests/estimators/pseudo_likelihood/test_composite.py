@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.estimators.pseudo_likelihood import _composite
+from fastmf.estimators.pseudo_likelihood import _base
 
 X = np.random.default_rng(0).integers(0, 2, (200, 4))
 KINDS = (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine)
@@ -15,11 +15,11 @@ KINDS = (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_solver_follows_the_number_of_parameters(kind, monkeypatch):
     for solver, largest in (("newton", 10), ("lbfgs", 9)):
-        monkeypatch.setattr(_composite, "MAX_NEWTON_PARAMETERS", largest)
+        monkeypatch.setattr(_base, "MAX_NEWTON_PARAMETERS", largest)
         chosen, expected = kind().fit(X), kind(solver=solver).fit(X)
         assert chosen.history_.tolist() == expected.history_.tolist()
         np.testing.assert_array_equal(chosen.couplings_, expected.couplings_)
-    monkeypatch.setattr(_composite, "MAX_HESSIAN_PARAMETERS", 9)
+    monkeypatch.setattr(_base, "MAX_HESSIAN_PARAMETERS", 9)
     with pytest.raises(ValueError, match=r"up to 9 parameters .* got 10: take solver 'lbfgs'"):
         kind(solver="newton").fit(X)
 
@@ -34,7 +34,7 @@ def test_options_that_exclude_each_other(kind):
 
 @pytest.mark.parametrize("kind, what", [(KINDS[0], "units"), (KINDS[1], "items")])
 def test_warnings_name_the_first_items(kind, what, monkeypatch):
-    monkeypatch.setattr(_composite, "MAX_NAMED", 2)
+    monkeypatch.setattr(_base, "MAX_NAMED", 2)
     rows = pd.DataFrame(np.repeat(X[:, :1], 3, axis=1), columns=["a", "b", "c"])
     with pytest.warns(ConvergenceWarning, match=rf"\({what} a, b, \.\.\.\)"):
         kind().fit(rows)

@@ -80,7 +80,7 @@ def test_zeros_and_ones_are_converted_and_results_converted_back(fitted):
     missing = np.where(np.arange(5) == 2, np.nan, (X[:4] + 1) / 2)
     imputed = other.impute(missing)
     np.testing.assert_allclose(imputed[:, 2], other.conditional_proba((X[:4] + 1) / 2)[:, 2])
-    with pytest.raises(ValueError, match="as in fit"):
+    with pytest.raises(ValueError, match="values of fit"):
         other.score_samples(X)
 
 

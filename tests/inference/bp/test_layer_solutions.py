@@ -81,7 +81,7 @@ def test_strong_couplings_of_bernoulli_units():
 
 @pytest.mark.parametrize(
     "options",
-    [{"algorithm": "max"}, {"messages": True}, {"init": np.zeros((10, 10))}, {"n_starts": 0}],
+    [{"algorithm": "auto"}, {"init": np.zeros((10, 10))}, {"n_starts": 0}],
 )
 def test_what_several_starts_do_not_have_is_refused(options):
     with pytest.raises(ValueError, match="n_starts"):

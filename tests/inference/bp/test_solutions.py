@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.bp.solutions import Ends, fixed_points, random_probabilities
+from fastmf.inference.bp.solutions import EndsOfStarts, fixed_points, random_probabilities
 
 
 def solve(messages, last):
@@ -11,7 +11,7 @@ def solve(messages, last):
     x = np.where(messages == 0, 0, np.sign(messages))
     beliefs = (1 + x) / 2
     values = np.log(2 + x[:, 0])
-    return Ends(beliefs, values, abs(messages[:, 0]) < 5, np.zeros(len(x)), x, last)
+    return EndsOfStarts(beliefs, values, abs(messages[:, 0]) < 5, np.zeros(len(x)), x, last)
 
 
 def test_stable_fixed_points_are_weighted_by_their_log_partitions():

@@ -5,7 +5,6 @@ from scipy import stats
 from separated_units import features
 
 from fastmf.inference.sampling.spins import all_states, probabilities
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.firth import firth_scoring
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import (
@@ -16,6 +15,7 @@ from fastmf.learning.pseudo_likelihood.godambe import (
     wald_tests,
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 

@@ -3,10 +3,10 @@ import pytest
 from populations import population
 from potts_data import random_rows
 
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
+from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 
 def test_newton_finds_the_machine_that_made_the_data():

@@ -1,7 +1,7 @@
 """Two layers of units as a graph: what the kernels of RBMs do not have.
 
-These are clamped units, other schedules, tree-reweighted belief propagation, and pair beliefs of
-categorical visible units.
+These are clamped units, units of several values, tree-reweighted belief propagation, and pair
+beliefs of categorical visible units.
 """
 
 from dataclasses import fields as fields_of
@@ -16,28 +16,33 @@ from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.fixed_point import ending_of
 from fastmf.models import BoltzmannMachine
-from fastmf.priors._groups import as_states, column_is_group, column_sizes, only_groups
+from fastmf.priors import Categorical
+from fastmf.priors._groups import as_states, column_sizes, only_groups
+from fastmf.priors._protocol import has_log_prob
+from fastmf.priors._queries import two_values
 from fastmf.priors.concatenated import concatenate
 
 
 def needs_graph(options, model, clamp):
-    """Whether the kernels of RBMs lack what the options ask for."""
-    of_groups = options.pairwise and column_is_group(model.visible).any()
-    asked = clamp is not None or options.schedule is not None or of_groups
-    return bool(asked or options.algorithm in ("tree_reweighted", "auto"))
+    """Whether the kernels of RBMs lack the units, or what the options ask for."""
+    visible, hidden = model.layers
+    of_groups = isinstance(visible, Categorical)
+    has_kernel = all(
+        two_values(layer) and has_log_prob(layer)
+        for layer in ([] if of_groups else [visible]) + [hidden]
+    )
+    return clamp is not None or not has_kernel or bool(of_groups and options.pairwise)
 
 
-def propagate_on_layers(options, model, field, clamp, init):
-    """The `Beliefs` of an RBM, by belief propagation on its graph."""
-    if init is not None or options.messages:
-        raise ValueError(
-            "init and messages: not available here, where the RBM is solved as a graph."
-        )
+def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate_on_graph):
+    """The `Beliefs` of an RBM, by a solver of its graph."""
+    if init is not None:
+        raise ValueError("init: not available where the RBM is solved as a graph.")
     n, machine = len(model.weights), machine_of_layers(model.weights, model.layers)
     joined = [_joined(name, value, model) for name, value in (("field", field), ("clamp", clamp))]
     pairwise = options.pairwise
-    options = replace(options, pairwise=bool(pairwise))
-    found = propagate_on_graph(options, machine, *joined, None)
+    options = replace(options, pairwise=bool(pairwise), messages=False)
+    found = solve(options, machine, *joined)
     columns = len(column_sizes(model.visible))
 
     def split(x, at=n):
@@ -65,7 +70,8 @@ def propagate_on_layers(options, model, field, clamp, init):
         parts["solutions"] = several if found.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
     # Checks that are still to be made, and what is known from those that have been.
-    for name in ("_check", "_known_reasons", "_radius", "_loops", "_loop_terms"):
+    names = "_check", "_known_reasons", "_radius", "_spectral_radius", "_loops", "_loop_terms"
+    for name in names:
         if name in found.__dict__:
             beliefs.__dict__[name] = found.__dict__[name]
     return beliefs

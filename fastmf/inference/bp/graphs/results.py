@@ -1,6 +1,7 @@
 """From rows that have ended to the `GraphBeliefs` that users get."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
-MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take polish=None"
+MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take search=True"
 NO_STATE = "no state is possible"
 UNSURPASSED = "; no assignment is more probable, by elimination"
 
@@ -44,10 +45,7 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         return x[0] if single else x
 
     log_partition = solved.log_partition if solved.objective is None else solved.objective
-    if not options.log_partition and solved.objective is None:
-        log_partition = None
     kept = None if solved.messages is None else returned_messages(solved.messages, units)
-    radius = partial(spectral_radius, units)
     found = GraphBeliefs(
         mean=row(mean, True),
         var=row(var, True),
@@ -58,20 +56,19 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         n_iter=row(record["n_iter"]),
         residual=row(record["residual"]),
         message=row(message),
-        history=row(_trace(record) if options.history else None),
+        history=row(trace_of(SimpleNamespace(**record)) if "history" in record else None),
         assignment=row(units.values_of(labels)),
-        objective=row(solved.objective),
-        local_maximum=row(solved.optimal if options.polishes else None),
+        score=row(solved.objective),
+        local_maximum=row(solved.optimal if options.search else None),
         messages=row(kept),
         pairwise=np.asarray(pairs, dtype) if options.pairwise == "mean" else row(pairs, True),
         damping=row(record["damping"]),
-        spectral_radius=radius() if options.spectral_radius else None,
         edges=units.graph.edges,
         edge_probability=probability,
         n_states=units.graph.n_states,
     )
     if options.algorithm == "sum":
-        found.__dict__["_radius"] = radius
+        found.__dict__["_radius"] = partial(spectral_radius, units)
         if several is None:
             points, stable = state_beliefs(units, solved)[:, None], None
             of_pairs = None if solved.pairs is None else solved.pairs[:, None]
@@ -95,7 +92,7 @@ class ModeCheck(NamedTuple):
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
-        objective = np.atleast_1d(found.objective)
+        objective = np.atleast_1d(found.score)
         best = objective
         if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
             states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
@@ -152,7 +149,7 @@ def _messages(options, solved):
     """How rows have ended, in words, and whether they have converged."""
     status = solved.record["status"]
     converged, message = is_converged(status), messages_of(status)
-    if solved.optimal is not None and options.polishes:
+    if solved.optimal is not None and options.search:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
     if solved.is_best is not None:
         message = np.where(solved.is_best & ~converged, np.char.add(message, UNSURPASSED), message)
@@ -160,13 +157,6 @@ def _messages(options, solved):
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none
     return message, converged
-
-
-def _trace(record):
-    class Record:
-        n_iter, history = record["n_iter"], record["history"]
-
-    return trace_of(Record)
 
 
 def _units(units, solved):

@@ -11,10 +11,11 @@ from fastmf._outcomes import is_converged
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.results import fixed_points_of
 from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.graphs.units import checked_clamp
 from fastmf.inference.bp.layer_solutions import COLD, N_SWEEPS
 from fastmf.inference.bp.solutions import (
     MIN_START_PROBABILITY,
-    Ends,
+    EndsOfStarts,
     fixed_points,
     random_probabilities,
 )
@@ -113,7 +114,7 @@ def propagate_from_starts(options, units, n_rows, solver, beliefs=None):
 
 def _ends(units, solved):
     beliefs, means = fixed_points_of(units, solved)
-    return Ends(
+    return EndsOfStarts(
         beliefs=beliefs,
         log_partition=solved.log_partition,
         converged=is_converged(solved.record["status"]),
@@ -186,6 +187,21 @@ def _random_beliefs(units, n, rng):
     noise = rng.random((n, len(labels))) + preferred[:, labels]
     top = np.maximum.reduceat(noise, units.first_state[:-1], axis=1)
     return (noise == np.repeat(top, sizes, axis=1)).astype(np.float64)
+
+
+def messages_at(init, units):
+    """Log-messages of units in the states of an assignment, or of the one of an earlier result."""
+    init = getattr(init, "assignment", init)
+    prior = units.model.prior
+    values = np.atleast_2d(checked_clamp(prior, init, "init"))
+    if np.isnan(values).any():
+        raise ValueError("init must give a value to each unit, got NaN.")
+    unit, value, _ = units.states
+    beliefs = (values[:, unit] == value).astype(np.float64)
+    messages = returned_messages(
+        messages_of(units, np.maximum(beliefs, MIN_START_PROBABILITY)), units
+    )
+    return messages[0] if np.ndim(init) == 1 else messages
 
 
 def messages_of(units, beliefs):

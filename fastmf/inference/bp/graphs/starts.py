@@ -14,12 +14,10 @@ SMALLEST_START = -600.0
 
 
 def checked_messages(init, units):
-    """Checked log-messages to start from, or None."""
-    if init is None:
-        return None
+    """Checked log-messages to start from."""
     if isinstance(init, GraphBeliefs):
         if init.messages is None:
-            raise ValueError("init must have messages: ask for them with messages=True.")
+            raise ValueError("init must have messages: ask for them with pairwise=True.")
         init = init.messages
     init = np.asarray(init)
     if init.dtype.kind not in "fiub":

@@ -66,11 +66,11 @@ class GraphUnits:
         for part in parts_of(model.prior):
             if not has_log_prob(part) or (support(part) is None and not has_groups(part)):
                 raise TypeError(
-                    "belief propagation on a graph needs discrete units, got "
+                    "belief propagation needs discrete units, got "
                     f"{type(part).__name__}; fastmf.tap takes units of all kinds."
                 )
         field = check.rows("field", field, n, np.float64)
-        clamp = _checked_clamp(model.prior, clamp)
+        clamp = checked_clamp(model.prior, clamp)
         self.n_rows = check.common_rows([("field", field), ("clamp", clamp)])
         self.field = np.atleast_2d(np.zeros(n) if field is None else field)
         self.clamp = None if clamp is None else np.atleast_2d(clamp)
@@ -269,10 +269,10 @@ class GraphUnits:
         return np.where(column_is_group(self.model.prior), labels, values)
 
 
-def _checked_clamp(prior, clamp):
+def checked_clamp(prior, clamp, name="clamp"):
     """Values of clamped units, flat, NaN where free; None where there are none."""
-    clamp = as_states("clamp", prior, clamp)
-    clamp = check.rows("clamp", clamp, n_units(prior), np.float64, missing=True)
+    clamp = as_states(name, prior, clamp)
+    clamp = check.rows(name, clamp, n_units(prior), np.float64, missing=True)
     if clamp is None or np.isnan(clamp).all():
         return clamp
     held = ~np.isnan(clamp)

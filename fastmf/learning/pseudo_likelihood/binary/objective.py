@@ -11,7 +11,7 @@ to one (Nguyen & Wood 2016, Eq. 2.1):
 Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, in lexicographic
 order.
 
-Fits of available cases (`fastmf.learning.pseudo_likelihood.available`) leave out some terms (i, j).
+Fits of available cases (`fastmf.learning.pseudo_likelihood.rows`) leave out some terms (i, j).
 Their x_ij is set to 0 where it stands for the unit itself: the residual is then 0, and the value
 is -ln 2, which is taken off. Missing values are 0 where they stand for neighbours, too, but only
 in terms that are left out.

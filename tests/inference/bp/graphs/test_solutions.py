@@ -52,7 +52,7 @@ def test_layers_with_clamps_and_categorical_units():
     weights = np.full((10, 10), 0.2)
     model = mf.RBM(weights, mf.Ising(np.zeros(10)), mf.Ising(np.zeros(10)))
     clamp = np.full(10, np.nan), None
-    found = mf.belief_propagation(model, n_starts=8, rng=0, schedule="parallel", clamp=clamp)
+    found = mf.belief_propagation(model, n_starts=8, rng=0, clamp=clamp)
     again = mf.belief_propagation(model, n_starts=8, rng=0)
     assert found.log_partition == pytest.approx(again.log_partition, abs=1e-5)
     assert found.solutions.visible.shape == found.solutions.hidden.shape == (2, 10)

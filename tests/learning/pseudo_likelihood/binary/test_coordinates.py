@@ -5,8 +5,8 @@ from fastmf.learning.pseudo_likelihood.binary.coordinates import (
     Coordinates,
     SeparateCoordinates,
 )
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 def chain(agreement=0.9, d=7, n=500):

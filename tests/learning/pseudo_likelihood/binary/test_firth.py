@@ -4,9 +4,9 @@ import scipy
 from populations import population
 from separated_units import features
 
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.firth import MAX_CORRECTIONS, firth_scoring, penalty
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 @pytest.mark.parametrize("ones", [0, 3, 10])

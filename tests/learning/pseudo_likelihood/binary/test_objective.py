@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from fastmf.learning.pseudo_likelihood.binary import objective as module
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 def problem(d=5, n=200, l2=0.0, seed=0):

@@ -3,12 +3,12 @@ import pytest
 from populations import population
 
 from fastmf.inference.sampling.spins import all_states
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.firth import firth_scoring
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.solvers import bslm, gradient_ascent
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 @pytest.mark.parametrize("solver", ["bslm", "gradient", "lbfgs"])

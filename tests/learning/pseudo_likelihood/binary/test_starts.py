@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 @pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])

@@ -5,7 +5,6 @@ import ordinal_data
 import pytest
 from scipy import optimize
 
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
@@ -13,7 +12,7 @@ from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.ordinal import objective as module
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
-from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
+from fastmf.learning.pseudo_likelihood.rows import distinct, distinct_rows, sampling
 
 SIZES = [2, 3, 5, 4]
 TABLES = {
