@@ -197,8 +197,13 @@ def _categorical(dtype):
 
 
 def _graphs(dtype):
-    """Sparse graphs of units of two values and of more, and their bounds."""
-    couplings = csr_array(np.diag(np.full(5, 0.1, dtype), 1) + np.diag(np.full(5, 0.1, dtype), -1))
+    """Sparse graphs of units of two values and of more, and their bounds: a path and a cycle."""
+    path = np.diag(np.full(5, 0.1, dtype), 1)
+    cycle = path.copy()
+    cycle[0, 5] = 0.1
+    cycle = csr_array(cycle + cycle.T)
+    mf.belief_propagation(mf.BoltzmannMachine(cycle, prior("Ising", 6, dtype)))
+    couplings = csr_array(path + path.T)
     groups = mf.Categorical(np.zeros((2, 3), dtype))
     for units in (prior("Ising", 6, dtype), prior("Bernoulli", 6, dtype), groups):
         matrix = couplings

@@ -137,7 +137,7 @@ class Demo:
         page = Page("Digits learned, sampled and restored", introduction, _FOOT)
         page.add("What was trained", *self._trained())
         page.add("Learning", *self._learning())
-        page.add("Receptive fields", *self._fields())
+        page.add("Receptive fields", *self._receptive_fields())
         with self._timed("sampling", "sampling"):
             page.add("Samples", self._samples())
         with self._timed("log Z by all methods", "log Z"):
@@ -194,7 +194,7 @@ class Demo:
             *figures,
         )
 
-    def _fields(self):
+    def _receptive_fields(self):
         n = min(40, self.binary.n_components, self.real.n_components)
         draw = fastmf.plotting.receptive_fields
         return (

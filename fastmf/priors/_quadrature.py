@@ -21,7 +21,7 @@ import numpy as np
 
 from fastmf._jit.argument_types import Float64, argument_types
 from fastmf._jit.arrays import array_at
-from fastmf._jit.intrinsics import fma, gathered, row, scatter, smaller, widest_vectors
+from fastmf._jit.intrinsics import fma, row, smaller, widest_vectors
 from fastmf._jit.kernel import REORDER, address_of, calls, compilable, emitted, kernel
 from fastmf._jit.lazily import cgutils, types
 from fastmf._threads.interrupts import next_task
@@ -356,16 +356,16 @@ def block_address():
 @kernel(mode="by_address", views=True)
 def _integrate_block(memory, n):
     widest_vectors()
-    x, kept = (
-        row(memory, (ARGUMENTS,), 6 * PANEL_UNITS),
-        row(memory, (PANEL_SUMS,), 13 * PANEL_UNITS),
-    )
     u = PANEL_UNITS
+    x, y = row(memory, (ARGUMENTS,), 6 * u), row(memory, (PANEL_SUMS,), 13 * u)
     for i in range(n):
         p = panels(x[i], x[i + u], x[i + 2 * u], x[i + 3 * u], x[i + 4 * u], x[i + 5 * u])
-        scatter(p, kept, i, u)
+        y[i], y[i + u], y[i + 2 * u], y[i + 3 * u] = p[:4]
+        y[i + 4 * u], y[i + 5 * u], y[i + 6 * u], y[i + 7 * u] = p[4:8]
+        y[i + 8 * u], y[i + 9 * u], y[i + 10 * u], y[i + 11 * u] = p[8:12]
+        y[i + 12 * u] = p.exponent
     for panel in range(2):
-        linear, quadratic = row(kept, (2 * panel * u,), n), row(kept, ((2 * panel + 1) * u,), n)
+        linear, quadratic = row(y, (2 * panel * u,), n), row(y, ((2 * panel + 1) * u,), n)
         first = POINT_SUMS + 3 * panel * u
         m0, m1 = row(memory, (first,), n), row(memory, (first + u,), n)
         m2 = row(memory, (first + 2 * u,), n)
@@ -375,9 +375,13 @@ def _integrate_block(memory, n):
             _add_nodes(node, linear, quadratic, m0, m1, m2)
     sums, out = row(memory, (POINT_SUMS,), 6 * u), row(memory, (RESULTS,), 4 * u)
     for i in range(n):
-        p = gathered(Panels, kept, i, u)
-        merged = _merge(p, gathered(Sums, sums, i, u))
-        scatter((p.exponent, *merged), out, i, u)
+        p = Panels(
+            y[i], y[i + u], y[i + 2 * u], y[i + 3 * u], y[i + 4 * u], y[i + 5 * u], y[i + 6 * u],
+            y[i + 7 * u], y[i + 8 * u], y[i + 9 * u], y[i + 10 * u], y[i + 11 * u], y[i + 12 * u],
+        )  # fmt: skip
+        s = sums[i], sums[i + u], sums[i + 2 * u], sums[i + 3 * u], sums[i + 4 * u], sums[i + 5 * u]
+        out[i] = p.exponent
+        out[i + u], out[i + 2 * u], out[i + 3 * u] = _merge(p, s)
 
 
 @compilable(mode="inner", fastmath=REORDER)

@@ -77,7 +77,8 @@ def propagate(options, model, fields, n_rows):
             f"{2 * units.max_weight / units.scale:g}."
         )
     settings, record = _prepared(options, units, n_rows or 1)
-    n_workers = workers_for(len(record.hidden), record.hidden.size * 10, options.n_threads)
+    work = 10 * record.hidden.size * units.problem.weights.shape[0]
+    n_workers = workers_for(len(record.hidden), work, options.n_threads, options.max_iter)
     workspace = _workspace(units.problem, n_workers)
     arguments = settings, units.problem, record, workspace, np.zeros(2, np.int64)
     in_parallel(bp_groups.group_propagation, arguments, n_workers)

@@ -58,7 +58,8 @@ def message_layout(options, units, n_rows, has_init):
     """The `MessageLayout` of a solve."""
     n, m = units.model.weights.shape
     shared = n_rows == 1 and n * m > SHARED_ROW_SIZE
-    n_workers = workers_for(n_rows, n_rows * n * m * 10, options.n_threads)
+    work = 10 * n_rows * n * m
+    n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
     if options.algorithm == "mixed":
         return MessageLayout(shared, n_workers, (1 if shared else n_workers, n, 0), 0)
     for_each_row = options.messages or options.pairwise is True or has_init or shared

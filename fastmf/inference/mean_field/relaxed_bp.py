@@ -121,7 +121,7 @@ def relaxed_bp(
     )
     log_partition = np.full(len(record.status), -np.inf)
     work = 100 * len(log_partition) * layout.n_couplings
-    n_workers = workers_for(len(log_partition), work, n_threads)
+    n_workers = workers_for(len(log_partition), work, n_threads, max_iter)
     arguments = (
         first,
         second,

@@ -208,7 +208,8 @@ def solve(model, layout, state, tilt, options, *, half_sweep_done=False):
         resolution=float(np.finfo(dtype).eps),
         half_sweep_done=half_sweep_done,
     )
-    n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, options.n_threads)
+    work = 10 * n_rows * layout.n_couplings
+    n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
     if layout.sparse:
         n_workers = solve_sparse(layout, record, tilt, settings, options.n_threads)
     else:

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from fastmf._jit.argument_types import Int64, Workers, argument_types
-from fastmf._jit.intrinsics import copy_row, fetch_and_increment, larger, row, smaller
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf._threads.interrupts import next_task, stopped
@@ -52,6 +52,7 @@ from fastmf.kernels.mean_field.rows import (
     A,
     ActiveRows,
     assess_row,
+    copy_row,
     move_on,
 )
 from fastmf.kernels.mean_field.units import refresh_variances, update_units

@@ -27,7 +27,7 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
         *pl_kernels.bslm_addresses(),
     )  # fmt: skip
     work = len(starts) * 100 * objective.rows.states.size * objective.n_units
-    n_workers = workers_for(len(starts), work, objective.n_threads)
+    n_workers = workers_for(len(starts), work, objective.n_threads, max_iter)
     workspaces = bslm_workspaces(n_workers, *data.states.shape)
     queue = np.zeros(2, np.int64)
     arguments = data, settings, workspaces, queue, couplings, field, history, n_iter
