@@ -2,9 +2,10 @@
 
 To eliminate a unit is to sum over its states: what remains is a table over its neighbours, its
 separator, which are neighbours of one another from then on. The order decides how large these
-tables become, and to find the best one is NP-hard. The cheaper of two orders is taken: reverse
-Cuthill-McKee, which is best for grids and chains of layers; and weighted minimum fill, which
-eliminates next the unit whose neighbours need the fewest new pairs of states (Kjaerulff 1990).
+tables become, and to find the best one is NP-hard. The cheapest of three orders is taken: that of
+the numbers, which takes no search; reverse Cuthill-McKee, for grids and chains of layers; and
+weighted minimum fill, which eliminates next the unit whose neighbours need the fewest new pairs of
+states (Kjaerulff 1990).
 """
 
 import heapq
@@ -17,8 +18,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 # Neighbours that are looked at until the search for an order ends: some seconds.
 MAX_NEIGHBOURS = 3 * 10**7
-# Entries of a table, on average over units, up to which the second order is not looked for: the
-# search would take longer than the sums.
+# Entries of a table, on average over units, up to which no further order is looked for: the search
+# would take longer than the sums.
 MAX_MEAN_ENTRIES = 512
 # No machine has memory for tables of more entries.
 MAX_BITS = 60
@@ -159,15 +160,19 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
         neighbours[i].add(j)
         neighbours[j].add(i)
     bits, max_bits = bits.tolist(), max_bits + 1e-9  # rounding of sums of logarithms
-    order = _band_order(edges, n)
-    banded = _plan(n_states, _cliques_of(order, neighbours, bits, max_bits), neighbours)
-    if banded.complete:
-        if 2.0**banded.log2_total <= MAX_MEAN_ENTRIES * n:
-            return banded
-        max_bits = banded.log2_total
-    filled = _plan(n_states, _MinFill(neighbours, n_states).cliques(max_bits), neighbours)
-    is_better = filled.complete and filled.cost < banded.cost
-    return banded if banded.complete and not is_better else filled
+    best = None
+    cliques = (
+        lambda: _cliques_of(range(n), neighbours, bits, max_bits),
+        lambda: _cliques_of(_band_order(edges, n), neighbours, bits, max_bits),
+        lambda: _MinFill(neighbours, n_states).cliques(max_bits),
+    )
+    for of_order in cliques:
+        if best is not None and 2.0**best.log2_total <= MAX_MEAN_ENTRIES * n:
+            break
+        plan = _plan(n_states, of_order(), neighbours)
+        if plan.complete and (best is None or plan.cost < best.cost):
+            best, max_bits = plan, min(plan.log2_total, max_bits)
+    return best or plan
 
 
 def _has_core(edges, n_units, k):

@@ -119,10 +119,11 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
     one unit leaves a table over its neighbours. Units with at most two neighbours come first, many
-    at once: a chain of a million spins takes some seconds. For the other units the cheaper of two
-    orders is taken, reverse Cuthill-McKee or weighted minimum fill. The memory grows exponentially
-    with the width, the number of neighbours in the largest table: 1 for trees, 2 for rings, about
-    the shorter side for grids, and the number of units less one if all are coupled.
+    at once: a chain of a million spins takes some seconds. For the other units the cheapest of
+    three orders is taken: as numbered, reverse Cuthill-McKee, or weighted minimum fill. The memory
+    grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
+    2 for rings, about the shorter side for grids, and the number of units less one if all are
+    coupled.
 
     Examples
     --------
