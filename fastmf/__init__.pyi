@@ -230,8 +230,6 @@ def belief_propagation(
     tol: float = 1e-08,
     max_iter: int = 1000,
     pairwise: bool | str = False,
-    n_starts: int | None = None,
-    rng: Rng = None,
     n_threads: int | None = None,
 ) -> Beliefs: ...
 def most_probable(

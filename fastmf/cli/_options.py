@@ -27,7 +27,7 @@ class NumberOrPair(argparse.Action):
 def add_parameters(parser, function, names, **defaults):
     """Add an option for each named parameter of a function or class.
 
-    Kind and help are those of its numpydoc. An option that is not given is None, so that the
+    Its numpydoc gives kind and help. An option that is not given is None, so that the
     function's own default holds, unless there is one in `defaults`.
     """
     texts, signature = _documented(function), inspect.signature(function).parameters

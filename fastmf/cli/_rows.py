@@ -94,7 +94,7 @@ def n_rows(arguments):
 
 
 def warn_of_codes(X, names):
-    """Warn of numbers such as -9 or 999 that may stand for missing values."""
+    """Warn of numbers such as -9 or 999 that may be codes of missing values."""
     from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 
     table = SimpleNamespace(feature_names_in_=names)
@@ -160,7 +160,7 @@ def keep_alignment(machine, alignment):
 
 
 def alphabet_of(machine, arguments):
-    """Letters of the states of a machine: its own, or those of the option."""
+    """Letters of the states of a machine: its own, or the option's."""
     from fastmf.datasets.alignments import ALPHABETS
 
     alphabet = getattr(machine, "alphabet_", None) or arguments.alphabet

@@ -98,7 +98,7 @@ def main(argv=None):
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments after the name of the command; by default those of the process.
+        Arguments after the name of the command; by default the process's.
 
     Returns
     -------

@@ -107,7 +107,7 @@ def run(arguments):
 
 
 def read_alignment(name, arguments):
-    """Read an alignment, and say what is left out of it."""
+    """Read an alignment, and tell of rows and columns left out."""
     from fastmf.datasets.alignments import load_and_compare
 
     options = _options.given(arguments, *_READING)

@@ -30,7 +30,7 @@ Needs scikit-learn and matplotlib: pip install 'fastmf[sklearn,plot,progress]'
 # Training rows; the other 397 of the 1797 digits are test data.
 N_TRAIN = 1400
 FLIP_PROBABILITY = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-# Probabilities of which images are shown.
+# Probabilities at which images are shown.
 SHOWN_AT = (0.1, 0.2, 0.3)
 NOISE_VARIANCE = 0.09
 # Weight decay and size were chosen by the scores with seed 0; other seeds are an unbiased test.

@@ -131,7 +131,9 @@ def _scores(items, columns):
         scores.append([place[cell] for cell in cells])
         categories.append(values)
     for values in dict.fromkeys(map(tuple, categories)):
-        names = [n for n, own in zip(items, categories, strict=True) if tuple(own) == values]
+        names = [
+            n for n, of_item in zip(items, categories, strict=True) if tuple(of_item) == values
+        ]
         _warn_of_order(names, values)
     return np.array(scores, float).T, categories
 

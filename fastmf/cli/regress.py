@@ -164,14 +164,14 @@ def _place(name, names, n=None):
     """Place of a column, by its name or its number from 1."""
     n = len(names) if n is None else n
     if names and names.count(name) > 1:
-        places = ", ".join(str(j + 1) for j, other in enumerate(names) if other == name)
+        places = ", ".join(str(j + 1) for j, column in enumerate(names) if column == name)
         raise ValueError(f"columns {places} are all named {name!r}: give the number of one.")
     if names and name in names:
         return names.index(name)
     if name.isdecimal() and 1 <= int(name) <= n:
         return int(name) - 1
-    some = f": {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
-    raise ValueError(f"there is no file or column {name!r} among {n} columns{some}.")
+    examples = f": {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
+    raise ValueError(f"there is no file or column {name!r} among {n} columns{examples}.")
 
 
 def _write(path, model, names):

@@ -70,7 +70,7 @@ def warmup(everything=False, n_processes=None, verbose=True):
         Both floating-point types, all priors and options, in place of what the README, `fastmf
         demo` and the estimators use.
     n_processes : int, optional
-        Processes that compile; default as many as there are cores.
+        Processes that compile; default the number of cores.
     verbose : bool, default True
         Show a line for each task on stderr.
 

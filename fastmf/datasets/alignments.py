@@ -23,8 +23,6 @@ _STOP = ord("*")
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
 _SPACES = b" \t\r\n\v\f"
 _TEXT = bytes(range(33, 127)) + _SPACES
-# Lines are read in pieces of so many bytes, so that a line without end needs no memory.
-_PIECE_BYTES = 2**20
 # What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
 _LINE_BYTES = 32
 _ROW_BYTES = 100
@@ -35,9 +33,6 @@ _CONSERVED = re.compile(rb"[*:. ]*")
 # In Stockholm's files these are gaps, too.
 _GAPS_OF_STOCKHOLM = bytes.maketrans(b"~_", b"..")
 _COUNT = re.compile(rb"\s+[0-9]+$")
-# Rounding error of the product of a fraction and a number of columns, which may be just above an
-# integer.
-_COLUMN_ROUNDING = 1e-9
 
 
 class Alignment(NamedTuple):
@@ -108,7 +103,7 @@ def load_alignment(
         The file, compressed by gzip or not; its content tells its format.
     alphabet : {"protein", "rna", "dna"}, str or None, default "protein"
         ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or letters and signs in the order of the
-        states. None: the smallest of the three that holds nearly as many letters as any other,
+        states. None: the smallest of the three that holds nearly the most letters,
         where N may be an unknown base.
     focus : str, optional
         Title, or its beginning, of a sequence: keep the columns of its upper-case letters (plmc's
@@ -192,7 +187,7 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     Notes
     -----
     Exact: all pairs of rows are compared, some 10^8 a second on one core for 150 columns. Their sum
-    is what is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
+    is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
     analysis of residue coevolution captures native contacts across many protein families", PNAS 108
     (2011).
 
@@ -207,7 +202,8 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     n_rows, n_columns = codes.shape
     identity = number("identity", identity, 0, 1)
     n_threads = count("n_threads", n_threads, optional=True)
-    most = n_columns - math.ceil(identity * n_columns - _COLUMN_ROUNDING)
+    # By rounding, the product of a fraction and a number may be just above an integer.
+    most = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
     labels = hamming.padded(codes)
     n_tasks = -(-n_rows // hamming.QUERY_ROWS)
     # A vector is compared in the time of some two multiply-adds.
@@ -272,7 +268,7 @@ def load_and_compare(
     path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
     max_gaps=1.0, max_bytes=2**29,
 ):  # fmt: skip
-    """The result of `load_alignment`, and what is in the file beside it: `LeftOut`."""
+    """The result of `load_alignment`, and a `LeftOut` of the rest of the file."""
     _check_choice("gaps", gaps, ("state", "missing"))
     _check_choice("inserts", inserts, ("drop", "keep"))
     _check_choice("outside", outside, ("drop", "gap", "missing"))
@@ -299,7 +295,7 @@ def load_and_compare(
             f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
             f"{' '.join(strange[:5])}. Pass another alphabet, or outside='gap'."
         )
-    names = [name for name, kept in zip(text.names, valid.tolist(), strict=True) if kept]
+    names = [name for name, is_valid in zip(text.names, valid.tolist(), strict=True) if is_valid]
     alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
     left_out = LeftOut(int((~valid).sum()), width - len(columns), strange)
     return _without_gappy(alignment, left_out, max_gaps, text.path)
@@ -308,7 +304,7 @@ def load_and_compare(
 def residues_of(path, name, alignment, inserts="drop"):
     """Letter and number of a sequence's residue in each column of an alignment, as "K12".
 
-    Numbers go on from that in the title, as in NAME/12-80, otherwise from 1; inserts count. An
+    Numbers begin with the title's, as in NAME/12-80, otherwise with 1; inserts count. An
     empty text for gaps.
     """
     text = _read(Path(path), 2**29)
@@ -336,7 +332,7 @@ def is_alignment(path):
 
 
 def gap_state(alphabet):
-    """The state that stands for a gap, None if there is none."""
+    """The state of the gap, None if there is none."""
     return next((state for state, letter in enumerate(alphabet) if letter in "-."), None)
 
 
@@ -384,14 +380,16 @@ def _without_gappy(alignment, left_out, max_gaps, path):
     for state, sign in enumerate(alphabet):
         if sign.encode() in _GAPS:
             gaps |= X == state
-    few = gaps.mean(1) <= max_gaps[0]
-    kept = gaps[few].mean(0) <= max_gaps[1] if few.any() else few[:0]
-    if not kept.any():
-        what = "column" if few.any() else "sequence"
+    row_mask = gaps.mean(1) <= max_gaps[0]
+    column_mask = gaps[row_mask].mean(0) <= max_gaps[1] if row_mask.any() else row_mask[:0]
+    if not column_mask.any():
+        what = "column" if row_mask.any() else "sequence"
         raise ValueError(f"{path}: no {what} is left with as few gaps as max_gaps={max_gaps}.")
-    names = [name for name, keep in zip(names, few.tolist(), strict=True) if keep]
-    alignment = Alignment(X[few][:, kept], names, rows[few], columns[kept], alphabet)
-    numbers = int((~few).sum()), int((~kept).sum())
+    names = [name for name, keep in zip(names, row_mask.tolist(), strict=True) if keep]
+    alignment = Alignment(
+        X[row_mask][:, column_mask], names, rows[row_mask], columns[column_mask], alphabet
+    )
+    numbers = int((~row_mask).sum()), int((~column_mask).sum())
     return alignment, left_out._replace(n_gappy_rows=numbers[0], n_gappy_columns=numbers[1])
 
 
@@ -449,7 +447,7 @@ def _read(path, max_bytes):
 
 
 class _TextLines:
-    """Lines of a file, long ones in pieces, which count what is read against the limit."""
+    """Lines of a file, long ones in pieces; text is counted against the limit."""
 
     def __init__(self, file, max_bytes):
         self.file, self.max_bytes = file, max_bytes
@@ -457,7 +455,7 @@ class _TextLines:
 
     def __iter__(self):
         """Yield (whether a line begins, the piece without spaces at its ends)."""
-        while piece := self.file.readline(_PIECE_BYTES):
+        while piece := self.file.readline(BLOCK_BYTES):
             self.count(max(len(piece), _LINE_BYTES))
             begins, self.ended = self.ended, piece.endswith(b"\n")
             self.number += begins
@@ -477,7 +475,7 @@ class _TextLines:
     def whole(self):
         """Raise if the piece is not a whole line."""
         if not self.ended and self.file.peek(1):
-            raise ValueError(f"line {self.number} is longer than {_PIECE_BYTES} bytes.")
+            raise ValueError(f"line {self.number} is longer than {BLOCK_BYTES} bytes.")
 
     def letters(self, piece):
         """The letters of a piece of a sequence."""
@@ -539,7 +537,7 @@ def _fasta(lines, first):
 
 def _in_blocks(lines, clustal=False):
     """Sequences of Stockholm or Clustal, whose blocks may each hold a part of every sequence."""
-    found: dict[bytes, bytearray] = {}
+    sequences_by_name: dict[bytes, bytearray] = {}
     block: set[bytes] = set()
     closed = False
     for _, piece in lines:
@@ -556,15 +554,19 @@ def _in_blocks(lines, clustal=False):
         if not letters or name in block:
             what = "holds no letters" if not letters else "repeats a name of its block"
             raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")
-        if name not in found:
+        if name not in sequences_by_name:
             lines.count(_ROW_BYTES)
         block.add(name)
         text = _COUNT.sub(b"", letters[0]) if clustal else letters[0].translate(_GAPS_OF_STOCKHOLM)
-        found.setdefault(name, bytearray()).extend(lines.letters(text))
+        sequences_by_name.setdefault(name, bytearray()).extend(lines.letters(text))
     if not closed and not clustal:
         raise ValueError("it ends without the line '//': it is truncated.")
-    lengths = [len(letters) for letters in found.values()]
-    return [_name(name) for name in found], bytearray().join(found.values()), lengths
+    lengths = [len(letters) for letters in sequences_by_name.values()]
+    return (
+        [_name(name) for name in sequences_by_name],
+        bytearray().join(sequences_by_name.values()),
+        lengths,
+    )
 
 
 # --- rows and columns ---------------------------------------------------------------------------
@@ -589,9 +591,9 @@ def _aligned(text, inserts):
         if (lengths == lengths[0]).all() and lengths[0] > 0:
             text = text._replace(letters=text.letters[matches], lengths=lengths)
     width = int(text.lengths[0])
-    other = np.flatnonzero(text.lengths != width)
-    if len(other):
-        k = other[0]
+    ragged = np.flatnonzero(text.lengths != width)
+    if len(ragged):
+        k = ragged[0]
         raise ValueError(
             f"{text.path} is no alignment: sequence {k + 1} ({text.names[k]:.60}) has "
             f"{text.lengths[k]} columns, the first one {width}; align them first."
@@ -607,9 +609,9 @@ def _aligned_in(alphabet, text, inserts):
         return _aligned(text, inserts)
     last = np.cumsum(text.lengths) - 1
     stops = (text.lengths > 0) & (text.letters[last] == _STOP)
-    kept = np.ones(len(text.letters), bool)
-    kept[last[stops]] = False
-    without = text._replace(letters=text.letters[kept], lengths=text.lengths - stops)
+    mask = np.ones(len(text.letters), bool)
+    mask[last[stops]] = False
+    without = text._replace(letters=text.letters[mask], lengths=text.lengths - stops)
     try:
         text, width = _aligned(without if stops.all() else text, inserts)
     except ValueError:
@@ -697,15 +699,15 @@ def _blocks(letters, width):
 
 def _encoded(rows, columns, table):
     """States of the rows within the alphabet, which rows these are, and counts of other letters."""
-    kept, valid, outside = [], [], np.zeros(256, int)
+    encoded, valid, outside = [], [], np.zeros(256, int)
     for block in _blocks(rows, rows.shape[1]):
         letters = block[:, columns]
         states = table[letters]
         strange = states == _OUTSIDE
         valid.append(~strange.any(axis=1))
-        kept.append(states[valid[-1]])
+        encoded.append(states[valid[-1]])
         outside += np.bincount(letters[strange], minlength=256)
-    return np.concatenate(kept), np.concatenate(valid), outside
+    return np.concatenate(encoded), np.concatenate(valid), outside
 
 
 def _codes(X):

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import check_file, is_compressed, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, check_file, is_compressed, open_decompressed
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
-_BLOCK_BYTES = 2**20
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -83,8 +82,8 @@ def read_array(path, *, max_bytes=None):
 
 
 def _split_key(path):
-    head, found, key = str(path).rpartition(".npz:")
-    return (Path(head + ".npz"), key) if found else (Path(path), None)
+    head, separator, key = str(path).rpartition(".npz:")
+    return (Path(head + ".npz"), key) if separator else (Path(path), None)
 
 
 def _attempt(read, path, format, max_bytes):
@@ -98,7 +97,7 @@ def _attempt(read, path, format, max_bytes):
 
 
 def _limit(path, max_bytes):
-    """Largest memory of the array of a compressed file; that of any other has about its size."""
+    """Largest memory of the array of a compressed file; other arrays have about the file's size."""
     if not is_compressed(path) and max_bytes is None:
         return math.inf
     return memory_limit(path.stat().st_size, max_bytes)
@@ -179,7 +178,7 @@ def read_text(path):
 
 
 def is_text(path):
-    """Whether the name of a file is that of a table of text."""
+    """Whether a file has the name of a table of text."""
     return str(path).lower().removesuffix(".gz").endswith(TEXT_SUFFIXES)
 
 
@@ -203,9 +202,9 @@ def _read_idx(path, max_bytes):
         _check_memory(expected, _limit(path, max_bytes))
         # No more than what the header announces is decompressed.
         content, n_read = np.empty(expected - start, np.uint8), 0
-        while got := file.readinto(memoryview(content)[n_read : n_read + _BLOCK_BYTES]):
+        while got := file.readinto(memoryview(content)[n_read : n_read + BLOCK_BYTES]):
             n_read += got
         if n_read < len(content) or file.read(1):
-            found = n_read + start
-            raise ValueError(f"{needs}{'more' if found == expected else found}")
+            n_found = n_read + start
+            raise ValueError(f"{needs}{'more' if n_found == expected else n_found}")
     return content.view(dtype).reshape(shape)

@@ -10,9 +10,6 @@ import numpy as np
 from fastmf.datasets.files import read_array
 from fastmf.models._archive import reason
 
-# A file with more is none of the data set, and might not fit into memory.
-MAX_SILHOUETTES = 10_000
-
 
 class Images(NamedTuple):
     """Images, one per row.
@@ -100,7 +97,7 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     FileNotFoundError
         If a file is missing and `download` is False.
     ValueError
-        If a file is not what it should be, or `split` is unknown.
+        If a file is damaged, or `split` is unknown.
 
     Notes
     -----
@@ -185,13 +182,11 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
     try:
         shapes = {key: shape for key, shape, _ in whosmat(path)}
         shape, of_labels = shapes[f"{name}_data"], shapes[f"{name}_labels"]
-        if shape[1:] != (784,) or max(shape[0], math.prod(of_labels)) > MAX_SILHOUETTES:
+        if shape[1:] != (784,) or math.prod(of_labels) != shape[0]:
             raise ValueError(f"images have the shape {shape}, and labels {of_labels}")
         arrays = loadmat(path, variable_names=[f"{name}_data", f"{name}_labels"])
         pixels, labels = arrays[f"{name}_data"], arrays[f"{name}_labels"].ravel()
         objects = pixels.reshape(-1, 28, 28).transpose(0, 2, 1) == 0
-        if len(labels) != len(objects):
-            raise ValueError(f"{len(objects)} images, but {len(labels)} labels")
     except Exception as error:  # on damaged files loadmat raises errors of many types
         raise ValueError(
             f"{path} is not the Caltech 101 Silhouettes file: {reason(error)}"

@@ -12,7 +12,6 @@ from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
 
-_MAX_FIRST_LINE_BYTES = 200
 # Memory of a line of adabmDCA: at most four indices and a value.
 _ADABM_ROW_BYTES = 40
 
@@ -359,7 +358,7 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
     pairs = [f"{a} {b}" for a, b in product(alphabet, repeat=2)]
 
     def line(begin, value):
-        # A float32 prints its own shortest digits, not those of the float64 nearest to it.
+        # A float32 prints its own shortest digits, fewer than the nearest float64.
         return f"{begin} {value!s}\n" if value else ""
 
     with replacing(path) as file:
@@ -373,21 +372,21 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
 
 
 def _line_blocks(path):
-    """Lists of the lines of a file, of which none may be long."""
-    rest = b""
+    """Lists of the lines of a file; lines longer than a block are refused."""
+    line = b""
     with open_decompressed(path) as file:
         while chunk := file.read(BLOCK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(max((rest, *lines), key=len)) > _MAX_FIRST_LINE_BYTES:
-                raise ValueError(f"it has a line of more than {_MAX_FIRST_LINE_BYTES} bytes.")
+            *lines, line = (line + chunk).split(b"\n")
+            if len(line) > BLOCK_BYTES:
+                raise ValueError(f"it has a line of more than {BLOCK_BYTES} bytes.")
             yield lines
-    yield [rest]
+    yield [line]
 
 
 def _read_lines(path, alphabet, max_bytes):
     """Parts of both kinds of lines: indices (n, 2 or 4) and values (n,)."""
     n_words = {b"h": 4, b"J": 6}
-    found = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
+    parts = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
     n_before = n_lines = 0
     for lines in _line_blocks(path):
         rows = [line.split() for line in lines]
@@ -396,14 +395,14 @@ def _read_lines(path, alphabet, max_bytes):
                 raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
         n_before, n_lines = n_before + len(rows), n_lines + sum(map(bool, rows))
         _check_memory(n_lines * _ADABM_ROW_BYTES, max_bytes)
-        for kind, (indices, values) in found.items():
+        for kind, (indices, values) in parts.items():
             words = np.array([row for row in rows if row and row[0] == kind])
             if len(words):
                 n = n_words[kind] // 2
                 states = _state_numbers(words[:, n:-1], alphabet)
                 indices.append(np.hstack([words[:, 1:n].astype(int), states]))
                 values.append(words[:, -1].astype(float))
-    return {kind: tuple(map(np.concatenate, lists)) for kind, lists in found.items()}
+    return {kind: tuple(map(np.concatenate, lists)) for kind, lists in parts.items()}
 
 
 def _state_numbers(words, alphabet):
@@ -420,7 +419,7 @@ def _state_numbers(words, alphabet):
 
 
 def _turn_upwards(index):
-    """Write couplings of columns i > j as those of j and i."""
+    """Swap the columns of couplings with i > j."""
     if (index[:, 0] == index[:, 1]).any():
         raise ValueError("it holds a coupling of a column with itself.")
     downwards = index[:, 0] > index[:, 1]
@@ -428,7 +427,7 @@ def _turn_upwards(index):
 
 
 def _placed(index, value, shape, dtype):
-    """An array of zeros with values at some places, each of which is there at most once."""
+    """An array of zeros with values at some places, each given at most once."""
     if (index < 0).any() or (index >= shape).any():
         raise ValueError(f"a column is not one of the {shape[0]} that have fields, from 0.")
     if not np.isfinite(value).all():

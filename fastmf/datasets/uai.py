@@ -24,7 +24,6 @@ from fastmf.models.boltzmann import BoltzmannMachine
 _NETWORKS = (b"MARKOV", b"BAYES")
 # Memory for each unit, factor and entry of a table while a file is read.
 _UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
-_MAX_WORD_BYTES = 1000
 
 
 class UAIModel(NamedTuple):
@@ -38,7 +37,7 @@ class UAIModel(NamedTuple):
         Evidence: labels of observed variables, NaN for the others; the `clamp` of solvers.
     log_factor : float
         Logarithm of the product of the factors without variables. The file's partition function is
-        exp(log_factor) times that of `model`.
+        exp(log_factor) times the model's.
 
     Examples
     --------
@@ -96,9 +95,9 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
 
     Notes
     -----
-    Factors become logarithms: those of one variable fields, those of two couplings, and zeros
-    -inf. Factors of the same variables are multiplied. A variable with one state gets a second one
-    that never occurs. Tables run with the last variable fastest.
+    Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. Factors of
+    the same variables are multiplied. A variable with one state gets a second one that never
+    occurs.
 
     Examples
     --------
@@ -237,8 +236,8 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
 
     Notes
     -----
-    Numbers have the digits that give the same float when they are read again. The logarithm of a
-    table of which an exponential would overflow or become 0 is divided among several factors.
+    Numbers have the digits that give the same float when they are read again. Tables whose
+    exponentials would overflow or become 0 are divided among several factors.
 
     Examples
     --------
@@ -290,7 +289,7 @@ class Words:
         self._words, self.line = _numbered_words(path), 1
 
     def take(self, n, what):
-        """Take the next n words; the error for fewer says what they are."""
+        """Take the next n words; `what` names them in errors."""
         pairs = list(islice(self._words, n))
         self.line = pairs[-1][0] if pairs else self.line
         if len(pairs) < n:
@@ -345,19 +344,19 @@ class Words:
 
 def _numbered_words(path):
     """Yield each word of a file with the number of its line; lines may be of any length."""
-    line, rest = 1, b""
+    line, begun = 1, b""
     with open_decompressed(path) as file:
         while piece := file.readline(BLOCK_BYTES):
             text = piece.removeprefix(b"\xef\xbb\xbf") if line == 1 else piece
-            words = (rest + text).split()
-            rest = b"" if text[-1:].isspace() or not words else words.pop()
-            if len(rest) > _MAX_WORD_BYTES:
-                raise ValueError(f"it has a word of more than {_MAX_WORD_BYTES} bytes.")
+            words = (begun + text).split()
+            begun = b"" if text[-1:].isspace() or not words else words.pop()
+            if len(begun) > BLOCK_BYTES:
+                raise ValueError(f"it has a word of more than {BLOCK_BYTES} bytes.")
             for word in words:
                 yield line, word
             line += piece.endswith(b"\n")
-    if rest:
-        yield line, rest
+    if begun:
+        yield line, begun
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -409,9 +408,9 @@ def _read_result(words, n_most):
         values = words.rest(n_most, "a number", float, low=-np.inf)
     # Older files begin with the number of samples, 1.
     for numbers in (values, values[1:] if len(values) and values[0] == 1 else values[:0]):
-        found = _result(kind, numbers)
-        if found is not None:
-            return found
+        result = _result(kind, numbers)
+        if result is not None:
+            return result
     raise ValueError(f"the numbers of its {kind.decode()} part do not fit together.")
 
 

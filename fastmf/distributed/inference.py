@@ -204,15 +204,15 @@ def _by_blocks(solver, model, arguments, n_threads, options):
 
 
 def _rows_of(solver, arguments):
-    """The first Dask array among the arguments, whose blocks of rows are those of the result."""
-    found = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
-    if not found:
+    """The first Dask array among the arguments, whose blocks of rows the result has."""
+    arrays = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
+    if not arrays:
         names = " or ".join(arguments)
         raise TypeError(f"{names} must be a Dask array of rows; fastmf.{solver.__name__} is for "
                         "NumPy arrays.")  # fmt: skip
-    if np.isnan(found[0].shape[0]):
+    if np.isnan(arrays[0].shape[0]):
         raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
-    return found[0]
+    return arrays[0]
 
 
 def _check_fields_have_rows(options):

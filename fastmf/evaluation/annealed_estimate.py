@@ -93,7 +93,7 @@ class AnnealedEstimate(NamedTuple):
     @property
     def message(self):
         """How it ended, and what to raise."""
-        found = (
+        text = (
             f"forward and reverse estimates are {abs(self.gap):.3g} nats apart, with standard "
             f"errors of {self.error:.2g} and {self.reverse_error:.2g} (tolerance "
             f"{self.tolerance:g}), from effectively {self.effective_size:.1f} and "
@@ -101,20 +101,20 @@ class AnnealedEstimate(NamedTuple):
         )
         if self.converged:
             return (
-                f"converged: {found}; certain is that the log-partition is at least "
+                f"converged: {text}; certain is that the log-partition is at least "
                 f"{self.lower_bound:.6g}, as phases that neither chains nor mean field visit are "
                 "missing from both estimates"
             )
         n_steps = SUGGESTED_FACTOR * self.n_steps
         if self.lacking > self.tolerance:
-            found += (
+            text += (
                 f", and {self.lacking:.3g} nats below {self.lower_bound:.6g}, a certain lower "
                 "bound of the log-partition: chains miss the states of most weight, as happens "
                 "where training has diverged. Pass rows of these states as data, or train with a "
                 "smaller learning rate; otherwise"
             )
         return (
-            f"not converged: {found}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
+            f"not converged: {text}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
             f"double the {self.n_steps} steps until the ends close, and if that does not close "
             f"them n_chains={SUGGESTED_FACTOR * len(self.log_weights)}"
         )

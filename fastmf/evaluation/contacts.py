@@ -17,7 +17,7 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
     gauge : {"zero-sum", None}, default "zero-sum"
         None: the couplings as they are.
     ignore : int, optional
-        State that is left out of the norms: that of gaps.
+        State that is left out of the norms, such as gaps.
     apc : bool, default True
         Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
     sizes : int array of shape (n_groups,), optional
@@ -140,7 +140,7 @@ def ranked_pairs(scores, separation=5, allowed=None):
     Returns
     -------
     first, second : int array of shape (n_pairs,)
-        ``first < second``; of equal scores, those of the first columns come first.
+        ``first < second``; equal scores are in the order of columns.
 
     Raises
     ------

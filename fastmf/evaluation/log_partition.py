@@ -249,11 +249,11 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
     for name, solve in solvers.items():
         start = entries.begin(name)
         solutions = solve(model, starts, n_threads=n_threads)
-        found, members = distinct(solutions)
+        chosen, members = distinct(solutions)
         seconds = clock() - start
-        values = solutions.log_partition[found]
+        values = solutions.log_partition[chosen]
         values = values[np.isfinite(values)]
-        remark = f"distinct solutions: {len(found)} of {len(solutions.converged)} starts"
+        remark = f"distinct solutions: {len(chosen)} of {len(solutions.converged)} starts"
         if not solutions.converged.all():
             remark += f", {np.sum(~solutions.converged)} not converged"
         if not len(values):
@@ -272,7 +272,7 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
         if name == "TAP2" and _has_correction(model):
             start = entries.begin("TAP2, corrected")
             n_single = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
-            value = _corrected(model, solutions, found[: len(values)], n_single / (n_chains + 1))
+            value = _corrected(model, solutions, chosen[: len(values)], n_single / (n_chains + 1))
             remark = f"alone in their solution: {n_single} of {n_chains} samples"
             seconds = clock() - start
             entries.add(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
@@ -298,7 +298,7 @@ def _exact_value(model, include_exact):
 
 
 def _are_left_out(model, n_sweeps):
-    """Whether estimates are left out of which an exact value is known."""
+    """Whether estimates are left out beside an exact value."""
     if isinstance(model, Layered):
         return False
     return n_sweeps * model.n_units > MAX_DRAWS or has_forbidden(model.couplings)
@@ -319,8 +319,8 @@ def _has_correction(model):
 def _corrected(model, solutions, found, missed):
     """Log-sum-exp over distinct solutions, the largest first, with the terms neglected by TAP.
 
-    Solutions that were not found are taken to have a fraction `missed` of the weight: that of the
-    samples each of which is the only one to lead to its solution (Good 1953).
+    Solutions that were not found are taken to have a fraction `missed` of the weight: the share
+    of samples that are alone in their solution (Good 1953).
     """
     largest = found[:MAX_CORRECTED]
     moments = (tuple(part[largest] for part in parts) for parts in (solutions.mean, solutions.var))

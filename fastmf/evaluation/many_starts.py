@@ -23,7 +23,8 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False
     ----------
     model : RBM, DBM or BoltzmannMachine
     starts : int or array of shape (n_starts, n_units)
-        Data, or so many samples of the uncoupled units of the first layer (by `rng`, default 0).
+        Data, or the number of random starts of the first layer's uncoupled units (by `rng`,
+        default 0).
     solver : {"tap", "relaxed_bp", "adaptive_tap"}, default "tap"
         Adaptive TAP converges in spin glasses below their critical temperature, where TAP does not
         or has solutions that are wrong.

@@ -70,7 +70,7 @@ def pseudo_log_likelihood(model, X):
 
 @one_blas_thread()
 def _sums_of_columns(model, columns, X):
-    """The same with groups of states, of which all states change together."""
+    """The same with groups, whose states change together."""
     check_values("X", model.visible, X)
     total, first, zero = np.zeros(len(X)), 0, model.dtype.type(0)
     fields = X @ model.weights
@@ -78,13 +78,13 @@ def _sums_of_columns(model, columns, X):
     for values in columns:
         units = slice(first, first + values.shape[1])
         prior, first = take(model.visible, units), units.stop
-        own = prior.log_prob(X[:, units]).sum(1, dtype=np.float64)
+        log_prob = prior.log_prob(X[:, units]).sum(1, dtype=np.float64)
         ratios = np.empty((len(values), len(X)))
         for ratio, value in zip(ratios, values.astype(model.dtype), strict=True):
             changed = fields + (value - X[:, units]) @ model.weights[units]
             ratio[:] = model.hidden.log_partition(changed, zero).sum(-1, dtype=np.float64)
             ratio += prior.log_prob(value).sum(dtype=np.float64)
-        total += own + current - np.logaddexp.reduce(ratios, axis=0)
+        total += log_prob + current - np.logaddexp.reduce(ratios, axis=0)
     return total
 
 
@@ -92,11 +92,11 @@ def _which_values(prior, values, X):
     """Index of each entry of X among the values of its unit."""
     which = np.empty(X.shape, np.intp)
     for i, column in enumerate(values.T):
-        own = column[~np.isnan(column)]
-        order = np.argsort(own)
-        place = np.searchsorted(own, X[:, i], sorter=order).clip(max=len(own) - 1)
+        unit_values = column[~np.isnan(column)]
+        order = np.argsort(unit_values)
+        place = np.searchsorted(unit_values, X[:, i], sorter=order).clip(max=len(unit_values) - 1)
         which[:, i] = order[place]
-        if not np.array_equal(own[which[:, i]], X[:, i]):
+        if not np.array_equal(unit_values[which[:, i]], X[:, i]):
             raise ValueError(
                 "X must have values in the support of the visible units: expected column "
                 f"{i} to be {describe_support(prior, i)}."
@@ -117,10 +117,10 @@ def _row_sums(model, values, X, which):
     # Log of the sum, over all values of a unit, of their probabilities relative to its value in X.
     log_sum = np.zeros(X.shape)
     for k in range(1, len(values)):
-        other = values[(which + k) % len(values), units]
-        missing = np.isnan(other)  # the padding of units with fewer values
-        other = np.where(missing, X, other)
-        changed = fields[:, None, :] + (other - X)[:, :, None] * model.weights
-        ratio = model.visible.log_prob(other) - log_prob + log_partition(changed) - current
+        changed_value = values[(which + k) % len(values), units]
+        missing = np.isnan(changed_value)  # the padding of units with fewer values
+        changed_value = np.where(missing, X, changed_value)
+        changed = fields[:, None, :] + (changed_value - X)[:, :, None] * model.weights
+        ratio = model.visible.log_prob(changed_value) - log_prob + log_partition(changed) - current
         log_sum = np.logaddexp(log_sum, np.where(missing, -np.inf, ratio))
     return -log_sum.sum(1)

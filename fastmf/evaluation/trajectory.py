@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation.annealed import Exploration
+from fastmf.evaluation.annealed import CLEAR_ERRORS, Exploration
 from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound
@@ -27,15 +27,13 @@ from fastmf.models._layered import check_layered
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
 
-# Standard errors by which an estimate is clearly higher than another.
-CLEAR = 3
 MIN_SQUARED_ERROR = 1e-12
 
 
 class TrajectoryAnnealing:
     """A callback for training that records the log-partition, and log-likelihoods, by epoch.
 
-    Chains are annealed from the parameters of one record to those of the next, over models whose
+    Chains are annealed from the parameters of one record to the next, over models whose
     parameters are between the two. Fresh chains are annealed from independent units, in few steps.
     Where both estimates agree they are averaged; otherwise the higher one is taken.
 
@@ -74,7 +72,7 @@ class TrajectoryAnnealing:
     seconds : list of float
         Wall time of each record.
     chains : array of shape (n_chains, n_visible)
-        Samples of the visible units at the last record; of a DBM those of all even layers.
+        Samples of the visible units at the last record; of a DBM of all even layers.
 
     Raises
     ------
@@ -186,16 +184,16 @@ class TrajectoryAnnealing:
     def _anneal_from_units(self, model):
         """Fill the chains by annealing from independent units; the effective number of them."""
         path, _, values = self._path(model)
-        found = Exploration(path, bool(values), None, self.n_first_steps)
-        estimate = found.estimate(self.n_first_steps, np.inf, reverse=False)
-        self._leg = found.leg
+        exploration = Exploration(path, bool(values), None, self.n_first_steps)
+        estimate = exploration.estimate(self.n_first_steps, np.inf, reverse=False)
+        self._leg = exploration.leg
         self._restart(values, estimate.log_partition, estimate.error)
         return estimate.effective_size
 
     def _compare_with_fresh(self, model):
         """Anneal from units with the means of the chains, and average, or take the higher estimate.
 
-        Returns how much higher that of the fresh chains is.
+        Return how much higher the fresh chains' estimate is.
         """
         path, chains, values = self._path(model, self.chains)
         base = base_between(path, neutral_base(path.model, bool(values)), chains)
@@ -205,9 +203,9 @@ class TrajectoryAnnealing:
         # Errors of a few chains may be 0 by chance.
         variances = np.maximum([self._variance, error**2], MIN_SQUARED_ERROR)
         in_errors = difference / np.sqrt(variances.sum())
-        if in_errors > CLEAR:
+        if in_errors > CLEAR_ERRORS:
             self._restart(values, fresh, error)
-        elif in_errors > -CLEAR:
+        elif in_errors > -CLEAR_ERRORS:
             self._value += variances[0] / variances.sum() * difference
             self._variance = variances.prod() / variances.sum() * max(1, in_errors**2)
         return difference
@@ -224,7 +222,7 @@ class TrajectoryAnnealing:
         return Path.of(problem, shift, self.n_chains, self._rng, self.n_threads), chains, values
 
     def _restart(self, values, log_partition, error):
-        """Go on with the ends of chains that were annealed from independent units."""
+        """Continue with the ends of chains annealed from independent units."""
         chains = self._leg.ends
         if values:
             chains = np.where(chains == 1, *(chains.dtype.type(x) for x in values[::-1]))

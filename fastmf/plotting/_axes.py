@@ -1,10 +1,10 @@
-"""Axes and their style, and checks of what is drawn."""
+"""Axes and their style, and checks of data."""
 
 from collections.abc import Mapping
 
 from fastmf._common.arguments import count
 
-# Ends of the section of parameters, and what is returned.
+# Last parameter and result.
 _AX = """ax : matplotlib.axes.Axes, optional
         Where to draw; by default in a new figure.
 
@@ -22,7 +22,7 @@ def drawing(function):
 
 
 def axes(ax, size):
-    """The caller's axes, or those of a new figure of this width and height in inches."""
+    """The caller's axes, or new ones in a figure of this width and height in inches."""
     try:
         from matplotlib.axes import Axes
         from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def bare(ax):
 
 
 def names_of(names, n, what):
-    """As many names as needed, by default numbers."""
+    """Names for all, by default numbers."""
     if names is None:
         return [str(k) for k in range(n)]
     if not hasattr(names, "__len__"):

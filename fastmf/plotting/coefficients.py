@@ -26,7 +26,7 @@ def coefficient_forest(
         The darker a point, the more probable it is that the coefficient is not zero; the most
         probable are on top. Default: the largest in absolute value are on top.
     names : sequence of str of length n_features, optional
-        Default: those of the data frame that an estimator was fitted to, or numbers.
+        Default: names of the estimator's data frame, or numbers.
     n_top : int, default 20
         How many are drawn.
     %(ax)s
@@ -110,7 +110,7 @@ def coefficient_paths(
         The larger a dot, the more probable it is that the coefficient is not zero; the coloured
         are then the most probable. A dot of probability 1 is in the legend.
     names : sequence of str of length n_features, optional
-        Default: those of the data frame that estimators were fitted to, or numbers.
+        Default: names of the estimators' data frame, or numbers.
     n_named : int, default 8
         The largest in absolute value are coloured and named, all others are grey.
     label : str, optional

@@ -29,7 +29,7 @@ def coupling_network(
     level : float, default 0.05
         Couplings of tests with an adjusted p-value below are drawn.
     names : sequence of str of length n_features, optional
-        Default: those of the machine, or numbers.
+        Default: the machine's names, or numbers.
     groups : sequence of str of length n_features, optional
         Groups of the features, which have a colour each.
     layout : {"auto", "spring", "circle"}, default "auto"
@@ -91,7 +91,7 @@ def coupling_network(
 
 
 class _Edges:
-    """Edges that are drawn: ends, couplings, opacities, and what is said of them."""
+    """Edges that are drawn: ends, couplings, opacities, and title."""
 
     def __init__(self, ends, coupling, alpha, names, title, signed=True):
         (self.first, self.second), self.coupling, self.alpha = ends, coupling, alpha
@@ -125,8 +125,8 @@ def _of_inclusion(found, minimum):
     """Edges by their probabilities; of pairs of positions, with the norms of their couplings."""
     p, n = np.asarray(found.probability), len(found.probability)
     pairs = np.triu_indices(n, 1)
-    kept = p[pairs] >= max(minimum, np.finfo(float).tiny)
-    first, second = pairs[0][kept], pairs[1][kept]
+    mask = p[pairs] >= max(minimum, np.finfo(float).tiny)
+    first, second = pairs[0][mask], pairs[1][mask]
     signed = np.shape(found.mean) == p.shape and hasattr(found, "std")
     coupling = found.mean[first, second] if signed else _norms(found, first, second)
     certainty = p[first, second]
@@ -174,7 +174,7 @@ def _positions(edges, layout):
 
 
 def _explain(ax, edges, strongest, kinds):
-    """A legend of what is drawn."""
+    """Draw a legend."""
     from matplotlib.lines import Line2D
 
     lines = []
@@ -203,13 +203,13 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     Parameters
     ----------
     machine : fitted FullyVisibleBoltzmannMachine or OrdinalMachine
-        Couplings are in {0, 1} coding, in which those of binary units are log-odds ratios.
+        Couplings are in {0, 1} coding: log-odds ratios of binary units.
     level : float
         Probability of the intervals, by the sandwich formula.
     n_top : int, default 30
         How many are drawn.
     names : sequence of str of length n_features, optional
-        Default: those of the machine.
+        Default: the machine's names.
     %(ax)s
 
     Raises

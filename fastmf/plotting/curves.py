@@ -98,7 +98,7 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
     Raises
     ------
     ValueError
-        If there is no method, or one has not as many scores as there are probabilities.
+        If there is no method, or scores and probabilities differ in number.
 
     Examples
     --------

@@ -85,23 +85,23 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     'free energy per unit (nats)'
     """
     epoch = np.atleast_1d(real_array("epoch", epoch))
-    for found in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
-        with_attributes("solutions", found, "sequence of Solutions", "free_energy", "visible")
+    for one in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
+        with_attributes("solutions", one, "sequence of Solutions", "free_energy", "visible")
     if len(epoch) != len(solutions) or not len(epoch):
         raise ValueError(
             f"solutions must have one entry an epoch, got {len(solutions)} for {len(epoch)} epochs."
         )
     ax = axes(ax, (6, 4))
-    for when, found in zip(epoch, solutions, strict=True):
-        per_unit = found.free_energy / _n_units(found)
+    for when, one in zip(epoch, solutions, strict=True):
+        per_unit = one.free_energy / _n_units(one)
         ax.scatter(
-            np.full(len(per_unit), when), per_unit, s=_area(found.counts), color="C0", alpha=0.35,
+            np.full(len(per_unit), when), per_unit, s=_area(one.counts), color="C0", alpha=0.35,
             linewidths=0,
         )  # fmt: skip
     ax.xaxis.get_major_locator().set_params(integer=True)
     tidy(ax, "epoch", "free energy per unit (nats)")
     second = ax.twinx()
-    second.plot(epoch, [len(found.free_energy) for found in solutions], color="C1")
+    second.plot(epoch, [len(one.free_energy) for one in solutions], color="C1")
     second.set_ylabel("distinct solutions", color="C1")
     second.set_yscale("log")
     second.spines[["top"]].set_visible(False)
@@ -208,9 +208,9 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
         data = X[solutions.members == k][:n_data]
         blank = np.full((n_data - len(data), X.shape[1]), np.nan)
         rows.append(np.vstack([solutions.visible[k], data, blank]))
-    whole = mosaic(np.concatenate(rows), shape, n_data + 1)
-    ax = axes(ax, (9, 9 * whole.shape[0] / whole.shape[1]))
-    ax.imshow(whole, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    tiles = mosaic(np.concatenate(rows), shape, n_data + 1)
+    ax = axes(ax, (9, 9 * tiles.shape[0] / tiles.shape[1]))
+    ax.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     ax.axvline(shape[1] + 0.25, color="C1")
     bare(ax)
     ax.set_xlabel("solution, and data that lead to it")
@@ -227,7 +227,7 @@ def _n_units(solutions):
 
 
 def _area(counts):
-    """Area of a dot, in points, for so many starts."""
+    """Area of a dot, in points, for a number of starts."""
     return 8 + 8 * np.sqrt(counts)
 
 

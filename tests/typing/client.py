@@ -89,7 +89,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     result = mf.relaxed_bp(machine, result)
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.most_probable(rbm, sum_hidden=True, n_starts=2, rng=0)
-    beliefs = mf.belief_propagation(rbm, n_starts=5, rng=0)
+    result = mf.mixture(mf.belief_propagation, rbm, 5)
     beliefs = mf.belief_propagation(rbm, algorithm="auto")
     print(result.reliable, beliefs.unique, beliefs.loop_correction, beliefs.method)
     graph = mf.tree_reweighted(machine, clamp=np.array([1, np.nan, np.nan]))

@@ -59,16 +59,16 @@ class Assignments(NamedTuple):
 def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, rng=0):
     """Assignments that are as probable as given ones, or more."""
     weights, fields = problem_of(units, len(visible))
-    n_rows, own = len(visible), objective_of(weights, fields, joint, visible)
-    found = _enumerated(weights, fields, joint)
-    if found is not None:
+    n_rows, given = len(visible), objective_of(weights, fields, joint, visible)
+    result = _enumerated(weights, fields, joint)
+    if result is not None:
         # Where they are as probable, the given ones stay.
-        same = found.objective <= own + margin_of(own) / 1000
-        return found._replace(visible=np.where(same[:, None], visible, found.visible))
+        same = result.objective <= given + margin_of(given) / 1000
+        return result._replace(visible=np.where(same[:, None], visible, result.visible))
     rounds = _rounds(weights, joint, chains * n_rows, effort)
     if rounds < MIN_ANNEALED_ROUNDS:
         return None
-    best, objective, n_agreeing = visible.copy(), own.copy(), np.zeros(n_rows, int)
+    best, objective, n_agreeing = visible.copy(), given.copy(), np.zeros(n_rows, int)
     step = max(1, _CHAIN_NUMBERS // (chains * sum(weights.shape)))
     for first in range(0, n_rows, step):
         rows = slice(first, first + step)
@@ -125,8 +125,8 @@ def _enumerated(weights, fields, joint):
     sums = states @ (weights.T if by_hidden else weights)
     best = np.empty((n_rows, n), bool)
     for k in range(n_rows):
-        own, other = (f[k] for f in (fields[::-1] if by_hidden else fields))
-        top = (states @ own + _of_hidden(sums + other, joint)).argmax()
+        given, other = (f[k] for f in (fields[::-1] if by_hidden else fields))
+        top = (states @ given + _of_hidden(sums + other, joint)).argmax()
         best[k] = sums[top] + other > 0 if by_hidden else states[top] > 0
     return Assignments(best, objective_of(weights, fields, joint, best), True)
 
@@ -196,9 +196,9 @@ class AssignmentCheck(NamedTuple):
     joint: bool
     is_best: bool
 
-    def __call__(self, found):
+    def __call__(self, result):
         """Reason why each row is not reliable, "" if it is; None if the layers are large."""
-        bits = self.units.is_one(np.atleast_2d(found.assignment[0]))
+        bits = self.units.is_one(np.atleast_2d(result.assignment[0]))
         if self.is_best:
             return [""] * len(bits)
         size = CHECKED_CHAINS, CHECK_EFFORT

@@ -50,10 +50,10 @@ class GroupUnits:
         low, high = two_values(hidden)
         self.model, self.offset, self.scale = model, low, high - low
         weights = model.weights.astype(np.float64)
-        own, constants = binary_field(hidden)
+        hidden_field, constants = binary_field(hidden)
         b, c = (
             np.atleast_2d(np.asarray(x, np.float64) + (0 if f is None else f))
-            for x, f in zip((visible.field, own), fields, strict=True)
+            for x, f in zip((visible.field, hidden_field), fields, strict=True)
         )
         b = b + low * weights.sum(1)
         self.constant = low * c.sum(1) + constants.sum(dtype=np.float64)
@@ -125,13 +125,13 @@ def _polish(settings, problem, record):
         moved = np.zeros(len(moving), bool)
         for i, first in enumerate(starts):
             group, state = slice(first, problem.starts[i + 1]), best[moving, i]
-            w, here = problem.weights[group], np.arange(len(moving))
+            w, index = problem.weights[group], np.arange(len(moving))
             rest = sums[moving] - w[state]
             values = fields[moving, group] + positive(rest[:, None] + w).sum(2)
             new = values.argmax(1)
             # A gain of rounding could be found for ever.
-            limit = 1e-12 * (1 + abs(values[here, state]))
-            better = values[here, new] - values[here, state] > limit
+            limit = 1e-12 * (1 + abs(values[index, state]))
+            better = values[index, new] - values[index, state] > limit
             best[moving, i] = np.where(better, new, state)
             sums[moving] = rest + w[best[moving, i]]
             moved |= better

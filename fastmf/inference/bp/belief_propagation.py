@@ -35,8 +35,6 @@ def belief_propagation(
     tol=1e-8,
     max_iter=1000,
     pairwise=False,
-    n_starts=None,
-    rng=None,
     n_threads=None,
 ):
     """Compute marginals and the log-partition by sum-product belief propagation.
@@ -67,10 +65,6 @@ def belief_propagation(
     pairwise : bool or "mean", default False
         Compute expected products <v_i h_j>, of each row or their average; on a graph those of the
         edges, or tables of probabilities. True also keeps the messages.
-    n_starts : int, optional
-        Run from this many starts and return the mixture of the distinct stable fixed points.
-    rng : numpy.random.Generator or int, optional
-        Random numbers of the starts, needed with `n_starts`.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -89,7 +83,7 @@ def belief_propagation(
     Notes
     -----
     Ping and Ihler (2017), Eqs. 8-18, with messages as ratios; the guide to graphs and the page on
-    the theory of belief propagation describe starts, mixtures and memory.
+    the theory of belief propagation describe starts and memory. `mixture` takes several starts.
 
     Examples
     --------
@@ -104,25 +98,37 @@ def belief_propagation(
         if pairwise or damping is not None:
             raise ValueError("pairwise and damping: not available with algorithm='max'.")
         return most_probable(
-            model, field=field, clamp=clamp, init=init, n_starts=n_starts, rng=rng,
-            max_iter=max_iter, n_threads=n_threads,
-        )  # fmt: skip
+            model, field=field, clamp=clamp, init=init, max_iter=max_iter, n_threads=n_threads
+        )
     options = BPOptions(
         damping=damping,
         tol=tol,
         max_iter=max_iter,
         pairwise=pairwise,
         messages=pairwise is True,
-        n_starts=n_starts,
-        rng=rng,
         n_threads=n_threads,
     )
-    is_auto = algorithm == "auto"
-    if init is not None and (n_starts is not None or is_auto):
-        raise ValueError("init: not available with n_starts or algorithm='auto'.")
-    if n_starts is not None and is_auto:
-        raise ValueError("n_starts: not available with algorithm='auto'.")
-    on_graph = automatic if is_auto else propagate_on_graph
+    if algorithm == "auto":
+        if init is not None:
+            raise ValueError("init: not available with algorithm='auto'.")
+        return _solved(options, model, field, clamp, on_graph=automatic)
+    return _solved(options, model, field, clamp, init)
+
+
+def mixture_of_messages(model, n_starts, rng, *, field=None, clamp=None, init=None, **options):
+    """The `Beliefs` of the mixture of the distinct stable fixed points from several messages."""
+    if init is not None:
+        raise ValueError("init: not available in mixtures.")
+    options = BPOptions(n_starts=n_starts, rng=rng, **options)
+    return _solved(options, model, field, clamp)
+
+
+# What `mixture` calls in the place of the solver, which has starts of its own.
+belief_propagation.mixture = mixture_of_messages  # type: ignore[attr-defined]
+
+
+def _solved(options, model, field, clamp, init=None, on_graph=propagate_on_graph):
+    """The `Beliefs` of a model, by the kernels that it has."""
     if isinstance(model, BoltzmannMachine):
         return on_graph(options, model, field, clamp, init)
     if not isinstance(model, RBM):
@@ -132,14 +138,15 @@ def belief_propagation(
             "categorical units."
         )
     is_grouped = isinstance(model.layers[0], Categorical)
-    if is_auto or needs_graph(options, model, clamp) or (is_grouped and n_starts is not None):
+    kernel_lacks = is_grouped and options.n_starts is not None
+    if on_graph is automatic or kernel_lacks or needs_graph(options, model, clamp):
         return propagate_on_layers(options, model, field, clamp, init, on_graph)
     fields, n_rows = checked_fields(model, field)
     if is_grouped:
         if init is not None:
             raise ValueError("init: not available with categorical visible units.")
         return _checked(propagate(options, model, fields, n_rows), model, fields)
-    if n_starts is not None:
+    if options.n_starts is not None:
         return _from_starts(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
     if init is not None:
@@ -148,10 +155,12 @@ def belief_propagation(
     return _checked(beliefs_of(options, units, ends, n_rows is None), model, fields)
 
 
-def _checked(found, model, fields, stable=None):
+def _checked(result, model, fields, stable=None):
     """The same `Beliefs` with the loop series and the question of `reliable`."""
-    mixed = partial(belief_propagation, n_starts=N_CHECKED_STARTS, max_iter=MAX_CHECK_SWEEPS, rng=0)
-    found.__dict__["_loops"] = LayerLoops(model)
+    mixed = partial(
+        mixture_of_messages, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS
+    )
+    result.__dict__["_loops"] = LayerLoops(model)
     sizes = model.weights.shape
     parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
     n_rows = max(len(np.atleast_2d(part)) for part in parts)
@@ -160,12 +169,12 @@ def _checked(found, model, fields, stable=None):
         field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool)
     )
     mixed = mixed if stable is None else None
-    return with_check(found, Question(model, tilt, True, mixed, stable))
+    return with_check(result, Question(model, tilt, True, mixed, stable))
 
 
 def _from_starts(options, model, fields, n_rows):
     """The `Beliefs` of an RBM of binary units with several starts."""
     units, ends, solutions, stable = propagate_from_starts(options, model, fields, n_rows)
-    found = beliefs_of(options, units, ends, n_rows is None)
-    with_solutions(found, solutions, n_rows is None)
-    return _checked(found, model, fields, stable)
+    result = beliefs_of(options, units, ends, n_rows is None)
+    with_solutions(result, solutions, n_rows is None)
+    return _checked(result, model, fields, stable)

@@ -149,10 +149,10 @@ def beliefs_of(options, units, ends, single, local_maximum=None):
     }
     others = {}
     (others if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
-    found = of_record(record, single, dtype, layers, rows, **others)
+    result = of_record(record, single, dtype, layers, rows, **others)
     if score is None:
-        found.__dict__["_radius"] = partial(_radius, units)
-    return found
+        result.__dict__["_radius"] = partial(_radius, units)
+    return result
 
 
 def _radius(units):
@@ -201,10 +201,10 @@ def decoded(units, record):
 
 def log_messages(options, units, messages):
     """Log-messages without padding, in the type of the model."""
-    kept = messages[:, :, : units.model.weights.shape[1]].copy()
+    logs = messages[:, :, : units.model.weights.shape[1]].copy()
     if options.algorithm == "sum":
-        np.log(kept, out=kept)
-    return kept.astype(units.model.dtype, copy=False)
+        np.log(logs, out=logs)
+    return logs.astype(units.model.dtype, copy=False)
 
 
 def pair_products(options, units, problem, messages, record, sums):

@@ -142,10 +142,10 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         alone = np.zeros((model.n_visible, model.n_visible), model.dtype)
         model = BoltzmannMachine(alone, model.visible)
         field, clamp = of_visible(field), of_visible(clamp)
-    whole, model = model, _with_finite_couplings(model)
+    given_model, model = model, _with_finite_couplings(model)
     rng, layout = check.generator(rng), layout_of_checks(model)
     state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp)
-    integrated, sides = is_integrated(model), sides_of(whole)
+    integrated, sides = is_integrated(model), sides_of(given_model)
     rows = []
     for k in range(n_rows or 1):
         row = [part[[min(k, len(part) - 1)]] for part in (*tilt, state[0])]
@@ -157,7 +157,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
                 continue
             layout, sides = layout_of_checks(of_row), sides_of(of_row)
         units = _graph_of(sides, row)
-        if model is not whole:
+        if model is not given_model:
             below = forbidden_bound(sides.couplings, sides.priors[0], row, n_starts, rng)
         else:
             starts = random_starts(of_row, n_starts, rng)
@@ -194,15 +194,16 @@ def _certified(constant, lower, estimate, size, upper):
 def _below(model, layout, sides, starts, row):
     """Largest variational bound, its estimate from all solutions, and the size of its terms."""
     tilt, values = Tilt(*row[:3]), row[3]
-    found = naive_solutions(tap, model, layout, starts, tilt, values)
+    result = naive_solutions(tap, model, layout, starts, tilt, values)
     b = layout.join(
-        found.b if isinstance(found.b, tuple) else (found.b,), np.zeros((len(starts), row[0].size))
+        result.b if isinstance(result.b, tuple) else (result.b,),
+        np.zeros((len(starts), row[0].size)),
     )
     # A product of untilted units, too: its bound is finite.
     b = np.vstack([np.where(np.isfinite(b), b, 0), row[0]])
     bounds, sizes = naive_bound(sides, b, tilt, values)
     best = bounds.argmax()
-    rows, _ = distinct(replace(found, log_partition=bounds[:-1]))
+    rows, _ = distinct(replace(result, log_partition=bounds[:-1]))
     estimate = np.logaddexp.reduce(bounds[:-1][rows])
     return bounds[best], estimate, sizes[best]
 

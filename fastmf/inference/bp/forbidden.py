@@ -31,10 +31,10 @@ def forbidden_bound(couplings, prior, row, n_orders, rng):
     tilt, _, clamped, values = (part[0] for part in row)
     model, starts = BoltzmannMachine(couplings, prior), prior.starts
     labels = np.where(clamped[starts], prior.labels(values), np.nan)
-    found = most_probable(model, field=tilt, clamp=labels)
-    if not np.isfinite(found.score):
+    result = most_probable(model, field=tilt, clamp=labels)
+    if not np.isfinite(result.score):
         return -np.inf, -np.inf, 0.0
-    one, field = prior.one_hot(found.assignment).astype(float), prior.field + tilt
+    one, field = prior.one_hot(result.assignment).astype(float), prior.field + tilt
     free = np.flatnonzero(~clamped[starts])
     graph = columns_graph(csr_array(couplings), prior.sizes)[free][:, free]
     parts = finite_and_forbidden(couplings)

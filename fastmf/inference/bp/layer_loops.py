@@ -25,31 +25,31 @@ class LayerLoops(NamedTuple):
         # Smaller ones are the rounding errors of means.
         return np.where(p < 4 * np.finfo(self.model.dtype).eps, 0, p)
 
-    def __call__(self, found):
+    def __call__(self, result):
         """Next term of the loop series for the log-partition of each row, or None."""
         if None in map(two_values, self.model.layers):
             return None
-        out = np.full(np.size(found.converged), np.nan)
-        for row in np.flatnonzero(np.atleast_1d(found.converged)):
+        out = np.full(np.size(result.converged), np.nan)
+        for row in np.flatnonzero(np.atleast_1d(result.converged)):
             terms = []
-            for spins in self._spins(found, row):
+            for spins in self._spins(result, row):
                 correlations, edges = spin_correlations(*spins), spins[-1]
                 sizes = np.ones(len(spins[0]), int)
                 terms.append(loop_correction(sizes, edges, correlations))
             if None in terms:
                 return None
-            out[row] = logsumexp(log_weights_of(found, row) + np.array(terms))
+            out[row] = logsumexp(log_weights_of(result, row) + np.array(terms))
         return out
 
-    def _spins(self, found, row):
+    def _spins(self, result, row):
         """Arguments of `spin_correlations` at each fixed point of a row."""
         model = self.model
         edges = np.stack(np.nonzero(model.weights), 1)
         scales = [high - low for low, high in map(two_values, model.layers)]
         exponents = model.weights[tuple(edges.T)].astype(np.float64) * scales[0] * scales[1]
         edges[:, 1] += len(model.weights)
-        points = [[np.atleast_2d(mean)[row] for mean in found.mean]]
-        if found.solutions is not None:
-            several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+        points = [[np.atleast_2d(mean)[row] for mean in result.mean]]
+        if result.solutions is not None:
+            several = result.solutions[row] if np.ndim(result.converged) else result.solutions
             points = zip(several.visible, several.hidden, strict=True)
         return [(*self._probabilities(point), exponents, edges) for point in points]

@@ -51,7 +51,7 @@ def _ends_of_starts(units, ends):
         converged=is_converged(record.status),
         damping=record.damping,
         messages=ends.messages,
-        found=ends,
+        result=ends,
     )
 
 
@@ -79,7 +79,7 @@ def _joined(parts):
     """The `Ends` of all rows one after another, and their solutions."""
     records, pairs, solutions = [], [], []
     for units, mixture in parts:
-        record, products, _ = mixture.ends.found
+        record, products, _ = mixture.ends.result
         m = units.model.weights.shape[1]
         means, _ = units.means((record.visible, record.hidden[:, :m]))
         means = [x.astype(units.model.dtype) for x in means]

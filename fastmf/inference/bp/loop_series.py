@@ -48,9 +48,9 @@ def loop_correction(sizes, edges, covariances):
         values.append(blocks.ravel())
 
     for q, r in np.unique(shapes, axis=0):
-        here = np.flatnonzero((shapes == (q, r)).all(1))
-        i, j = edges[here].T
-        m = covariances[offsets[here][:, None] + np.arange(q * r)].reshape(-1, q, r)
+        index = np.flatnonzero((shapes == (q, r)).all(1))
+        i, j = edges[index].T
+        m = covariances[offsets[index][:, None] + np.arange(q * r)].reshape(-1, q, r)
         transposed = m.swapaxes(1, 2)
         products = m @ transposed
         squares = products if q == 1 else np.linalg.eigvalsh(products)
@@ -117,9 +117,9 @@ def state_covariances(beliefs, pairs, edges, sizes):
     return np.where(both > SMALLEST_DEVIATION, pairs / np.maximum(both, 1e-300) - both, 0.0)
 
 
-def log_weights_of(found, row):
+def log_weights_of(result, row):
     """Logarithms of the weights of the fixed points of a row."""
-    if found.solutions is None:
+    if result.solutions is None:
         return np.zeros(1)
-    several = found.solutions[row] if np.ndim(found.converged) else found.solutions
+    several = result.solutions[row] if np.ndim(result.converged) else result.solutions
     return np.log(several.weights)

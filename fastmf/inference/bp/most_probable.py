@@ -12,8 +12,10 @@ from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._groups import propagate
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.beliefs import Beliefs, beliefs_of
-from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
+from fastmf.inference.bp.graphs.layers import graph_of_layers, needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
+from fastmf.inference.bp.graphs.results import ModeCheck
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.rbm import checked_fields, checked_init, propagated
 from fastmf.inference.fixed_point import ending_of, replaced, with_check
 from fastmf.kernels.bp.arguments import BPRecord
@@ -116,7 +118,10 @@ def most_probable(
         _refuse_starts(options)
         if init is not None:
             raise ValueError("init: not available with categorical visible units.")
-        return propagate(options, model, fields, n_rows)
+        result = propagate(options, model, fields, n_rows)
+        if sum_hidden:
+            return result
+        return with_check(result, ModeCheck(GraphUnits(*graph_of_layers(model, field)), None))
     units = BinaryUnits(model, fields)
     if init is not None:
         init = init.assignment[0] if isinstance(init, Beliefs) else init
@@ -148,14 +153,14 @@ def _decoded(options, units, n_rows, init):
         if better is not None:
             record.best[:], is_best = better.visible, better.is_best
             optimal = _polish(options, units, record)
-    found = beliefs_of(options, units, ends._replace(record=record), n_rows is None, optimal)
+    result = beliefs_of(options, units, ends._replace(record=record), n_rows is None, optimal)
     if not options.search:
-        return found
+        return result
     if is_best:
-        ending = ending_of(found)
-        ending = np.where(found.converged, ending, np.char.add(ending, IS_BEST))
-        found = replaced(found, message=ending[()])
-    return with_check(found, AssignmentCheck(units, joint, is_best))
+        ending = ending_of(result)
+        ending = np.where(result.converged, ending, np.char.add(ending, IS_BEST))
+        result = replaced(result, message=ending[()])
+    return with_check(result, AssignmentCheck(units, joint, is_best))
 
 
 def _polish(options, units, record):

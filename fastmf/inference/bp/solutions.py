@@ -37,8 +37,8 @@ class EndsOfStarts(NamedTuple):
     log_partition, converged, damping : array of shape (n_starts,)
     messages : array of shape (n_starts, ...)
         Logarithms.
-    found : object
-        All else.
+    result : object
+        The results of which these are parts.
     """
 
     beliefs: np.ndarray
@@ -46,7 +46,7 @@ class EndsOfStarts(NamedTuple):
     converged: np.ndarray
     damping: np.ndarray
     messages: np.ndarray
-    found: object
+    result: object
 
 
 class Mixture(NamedTuple):
@@ -116,9 +116,9 @@ def fixed_points(solve, starts, rng):
         usable = ends.converged & np.isfinite(ends.log_partition)
         # Messages that leave a fixed point without damping make it one that is hardly a state.
         undamped = usable & (ends.damping == 0)
-        kept, then = _distinct(ends, undamped if undamped.any() else usable)
-        if len(kept):
-            return Mixture(ends, kept, np.where(members < 0, -1, then[members]), True)
+        distinct_rows, then = _distinct(ends, undamped if undamped.any() else usable)
+        if len(distinct_rows):
+            return Mixture(ends, distinct_rows, np.where(members < 0, -1, then[members]), True)
     ends = solve(starts[:1], True)
     return Mixture(ends, np.zeros(1, int), np.full(len(starts), -1), False)
 
@@ -128,8 +128,8 @@ def _distinct(ends, usable):
     rows, members = np.flatnonzero(usable), np.full(len(usable), -1)
     if len(rows):
         order = np.argsort(-ends.log_partition[rows], kind="stable")
-        kept, members[rows] = merge(ends.beliefs[rows], order, MERGE_TOL)
-        rows = rows[kept]
+        distinct_rows, members[rows] = merge(ends.beliefs[rows], order, MERGE_TOL)
+        rows = rows[distinct_rows]
     return rows, members
 
 

@@ -1,6 +1,5 @@
 """Mixtures of the distinct solutions that several starts lead to."""
 
-import inspect
 from functools import partial
 
 import numpy as np
@@ -73,8 +72,8 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
     """
     check_machine(model)
     n_starts, rng = check.count("n_starts", n_starts), check.generator(rng, optional=True)
-    if "n_starts" in inspect.signature(solver).parameters:
-        return solver(model, n_starts=n_starts, rng=rng, **options)
+    if hasattr(solver, "mixture"):  # it has starts of its own
+        return solver.mixture(model, n_starts, rng, **options)
     if not options.get("log_partition", True) or options.get("history"):
         raise ValueError("mixture: needs log_partition=True and history=False.")
     if options.get("init") is not None:

@@ -395,10 +395,10 @@ def addresses(algorithm, dtype, log_partition=True, pairs=False):
     of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
     messages = Real[3], Float64[2], Float64[2]
     of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 5
-    line, wide, found = Real[1], Float64[1], {}
+    line, wide, functions = Real[1], Float64[1], {}
 
     def include(name, function, *arguments):
-        found[name] = address_of(function, *argument_types(dtype, *arguments))
+        functions[name] = address_of(function, *argument_types(dtype, *arguments))
 
     include("visible_beliefs", _set_beliefs, *(wide,) * 5, float)
     include("hidden_beliefs", _set_beliefs, wide, *(line,) * 3, wide, float)
@@ -417,4 +417,4 @@ def addresses(algorithm, dtype, log_partition=True, pairs=False):
         include("objective", _objective, *of_row, int, int)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}
     include("block", blocks[algorithm], *of_tile, float)
-    return found
+    return functions

@@ -116,8 +116,8 @@ def _terms_of(problem, state, index, i, pairs):
         total += log(e) / 2 + log(ratio)
         if pairs.shape[0] > 0:
             both, none = e * p * other, e * q * back * other_q * sent
-            whole = both + none + p * other_q * sent + q * back * other
-            pairs[index, problem.edges[k]] = both / whole
+            norm = both + none + p * other_q * sent + q * back * other
+            pairs[index, problem.edges[k]] = both / norm
     return total
 
 

@@ -108,8 +108,8 @@ class _ProductEmitter:
             for u in range(self.n_units):
                 offset = builder.add(k, builder.mul(integer(u), n))
                 pair = load(e, offset), load(s, offset)
-                found = self.factors(*pair, *hidden, weights[u])
-                for product, factor in zip((above[u], below[u]), found, strict=True):
+                result = self.factors(*pair, *hidden, weights[u])
+                for product, factor in zip((above[u], below[u]), result, strict=True):
                     builder.store(builder.fmul(builder.load(product), factor), product)
 
         def multiply_some(first, _):
@@ -123,8 +123,8 @@ class _ProductEmitter:
 
         step = builder.mul(n_factors, integer(self.vectors.n_lanes))
         loop(builder, integer(0), n, step, multiply_some)
-        found = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
-        return self.joined(builder.fmul, found[0]), self.joined(builder.add, found[1])
+        result = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
+        return self.joined(builder.fmul, result[0]), self.joined(builder.add, result[1])
 
     def weights(self, high, low, unit):
         """Vectors of P and Q of a unit."""
@@ -133,10 +133,10 @@ class _ProductEmitter:
             numbers = (self.builder.fptrunc(number, self.vectors.number) for number in numbers)
         return tuple(map(self.vectors.in_all_lanes, numbers))
 
-    def store(self, found, targets):
+    def store(self, result, targets):
         """Store mantissas and exponents as float64 numbers."""
         wide = ir.VectorType(ir.DoubleType(), self.n_units)
-        mantissas, exponents = found
+        mantissas, exponents = result
         if self.vectors.n_bits == 32:
             mantissas = self.builder.fpext(mantissas, wide)
         exponents = self.builder.sitofp(exponents, wide)
@@ -171,8 +171,8 @@ def _products(n_units, weighted):
             ]
             emitter = _ProductEmitter(Vectors(context, builder, signature.args[0].dtype), n_units)
             *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
-            found = emitter.emit(inputs, n, arguments[4], weighted)
-            emitter.store(found, (mantissas, exponents))
+            result = emitter.emit(inputs, n, arguments[4], weighted)
+            emitter.store(result, (mantissas, exponents))
             return context.get_dummy_value()
 
         return signature, generate

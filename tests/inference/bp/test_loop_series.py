@@ -100,5 +100,5 @@ def test_rows_and_several_starts():
     assert found.loop_correction.shape == (2,)
     alone = mf.belief_propagation(graph.machine(), field=fields[1])
     assert np.isclose(found.loop_correction[1], alone.loop_correction)
-    several = mf.belief_propagation(graph.machine(), field=fields[1], n_starts=4, rng=0)
+    several = mf.mixture(mf.belief_propagation, graph.machine(), 4, field=fields[1])
     assert np.isclose(several.loop_correction, alone.loop_correction, rtol=1e-5)

@@ -23,7 +23,7 @@ def test_stable_fixed_points_are_weighted_by_their_log_partitions():
     p = 0.75 / (1 + np.exp(-2)) + 0.25 / (1 + np.exp(2))
     assert mixture.average_log_odds(log_odds)[0, 0] == pytest.approx(np.log(p / (1 - p)))
     assert mixture.members.tolist()[1:] == [0, 1, 0, -1]
-    assert mixture.stable and mixture.ends.found is True
+    assert mixture.stable and mixture.ends.result is True
 
 
 def test_a_row_without_fixed_points_is_that_of_the_first_start():

@@ -89,6 +89,6 @@ def test_results_without_checks_say_none():
 
 def test_rows_and_mixtures_have_the_same_loop_corrections():
     model = random_machine(0.3)
-    rows = mf.belief_propagation(model, field=np.zeros((2, 10)), n_starts=5, rng=0)
-    alone = mf.belief_propagation(model, n_starts=5, rng=0)
+    rows = mf.mixture(mf.belief_propagation, model, 5, field=np.zeros((2, 10)))
+    alone = mf.mixture(mf.belief_propagation, model, 5)
     assert np.allclose(rows.loop_correction, alone.loop_correction, equal_nan=True)

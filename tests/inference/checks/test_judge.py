@@ -115,7 +115,7 @@ def test_mixtures_of_phases_are_reliable():
     model = curie_weiss(12, 4.0)
     for answer in (
         mf.mixture(mf.tap, model, 10),
-        mf.belief_propagation(model, n_starts=10, rng=0),
+        mf.mixture(mf.belief_propagation, model, 10),
     ):
         assert error(model, answer, 2.0) < 0.5 and answer.reliable
 

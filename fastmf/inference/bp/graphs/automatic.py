@@ -32,8 +32,7 @@ def automatic(options, model, field, clamp, init=None):
     if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
         return one
     sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
-    rng = 0 if options.rng is None else options.rng
-    options = replace(options, n_starts=N_CHECKED_STARTS, rng=rng, max_iter=sweeps, messages=False)
+    options = replace(options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=sweeps, messages=False)
     several = propagate_units(options, units)
     if not np.any(several.converged & ~np.atleast_1d(one.reliable)):
         return one
@@ -59,9 +58,9 @@ def _exact(units, n_rows):
     return Solved(record, beliefs, values, pairs, None, None, None, None)
 
 
-def _certain(found):
+def _certain(result):
     """The same beliefs, which need no check."""
-    message = np.where(found.converged, "exact, by elimination", found.message)
-    found = replaced(found, method="elimination", message=message[()])
-    found.__dict__["_loops"] = lambda found: np.zeros(np.size(found.converged))
-    return with_check(found, all_right)
+    message = np.where(result.converged, "exact, by elimination", result.message)
+    result = replaced(result, method="elimination", message=message[()])
+    result.__dict__["_loops"] = lambda result: np.zeros(np.size(result.converged))
+    return with_check(result, all_right)

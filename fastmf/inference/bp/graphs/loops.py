@@ -30,17 +30,17 @@ class LoopTerms(NamedTuple):
     beliefs: list
     pairs: list | None
 
-    def __call__(self, found):
+    def __call__(self, result):
         """Next term of the loop series for the log-partition of each row."""
         if self.units.is_forest:
-            return np.zeros(np.size(found.converged))
-        out = np.full(np.size(found.converged), np.nan)
-        for row in np.flatnonzero(np.atleast_1d(found.converged)):
+            return np.zeros(np.size(result.converged))
+        out = np.full(np.size(result.converged), np.nan)
+        for row in np.flatnonzero(np.atleast_1d(result.converged)):
             n = len(self.beliefs[row])
             terms = [self._correction(row, k) for k in range(n)]
             if None in terms:
                 return None
-            out[row] = logsumexp(log_weights_of(found, row) + terms)
+            out[row] = logsumexp(log_weights_of(result, row) + terms)
         return out
 
     def _correction(self, row, k):

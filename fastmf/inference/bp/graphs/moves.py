@@ -56,16 +56,16 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
             now, values, noise = labels.copy(), objective.copy(), np.zeros_like(noise)
         if not cold:
             noise = hot * (1 - k / n_annealed) * rng.gumbel(size=noise.shape)
-        found, new, order = now.copy(), np.empty(n_rows), rng.permutation(n_units)
-        arguments = problem, order, noise, found, new, memory, np.zeros(2, np.int64)
+        result, new, order = now.copy(), np.empty(n_rows), rng.permutation(n_units)
+        arguments = problem, order, noise, result, new, memory, np.zeros(2, np.int64)
         in_parallel(forest_move, arguments, n_workers)
         # Equal ones are taken, too: they lead on.
         taken = np.isfinite(new) & ((new >= values) | (not cold))
-        now[taken], values[taken] = found[taken], new[taken]
+        now[taken], values[taken] = result[taken], new[taken]
         margin = np.where(np.isfinite(objective), 1e-11 * (1 + abs(objective)), 0)
         better = values > objective + margin
-        kept = values >= objective
-        labels[kept], objective[kept] = now[kept], values[kept]
+        no_worse = values >= objective
+        labels[no_worse], objective[no_worse] = now[no_worse], values[no_worse]
         n_in_vain = 0 if better.any() or not cold else n_in_vain + 1
         if n_in_vain == N_IN_VAIN:
             return

@@ -201,8 +201,8 @@ class _GraphStates(_GraphRows):
             values[record.status == INFEASIBLE] = -np.inf
         beliefs = units.beliefs(state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
-        kept = messages if options.messages else None
-        decoded, is_best = (None, None, None) if best is None else best.found(), None
+        returned = messages if options.messages else None
+        decoded, is_best = (None, None, None) if best is None else best.result(), None
         if best is not None and options.search:
             is_best = self._take_best(rows, decoded)
             unsettled = ~is_converged(record.status)
@@ -210,7 +210,7 @@ class _GraphStates(_GraphRows):
                 unsettled |= _has_ties(units, beliefs)
             unsettled &= ~is_best & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
-        return Solved(record._asdict(), beliefs, values, pairs, kept, *decoded, is_best)
+        return Solved(record._asdict(), beliefs, values, pairs, returned, *decoded, is_best)
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
@@ -259,7 +259,7 @@ class _Assignments:
         self.labels[better], self.objective[better] = labels[better], objective[better]
         self.optimal[better] = optimal[better]
 
-    def found(self):
+    def result(self):
         """Assignments in the given order of units, local maxima or not, and their exponents."""
         labels = np.empty_like(self.labels)
         labels[:, self.order] = self.labels

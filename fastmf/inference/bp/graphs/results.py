@@ -45,8 +45,8 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         return x[0] if single else x
 
     log_partition = solved.log_partition if solved.objective is None else solved.objective
-    kept = None if solved.messages is None else returned_messages(solved.messages, units)
-    found = GraphBeliefs(
+    returned = None if solved.messages is None else returned_messages(solved.messages, units)
+    result = GraphBeliefs(
         mean=row(mean, True),
         var=row(var, True),
         b=row(b, True),
@@ -60,7 +60,7 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         assignment=row(units.values_of(labels)),
         score=row(solved.objective),
         local_maximum=row(solved.optimal if options.search else None),
-        messages=row(kept),
+        messages=row(returned),
         pairwise=np.asarray(pairs, dtype) if options.pairwise == "mean" else row(pairs, True),
         damping=row(record["damping"]),
         edges=units.graph.edges,
@@ -68,20 +68,20 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         n_states=units.graph.n_states,
     )
     if options.algorithm == "sum":
-        found.__dict__["_radius"] = partial(spectral_radius, units)
+        result.__dict__["_radius"] = partial(spectral_radius, units)
         if several is None:
             points, stable = state_beliefs(units, solved)[:, None], None
             of_pairs = None if solved.pairs is None else solved.pairs[:, None]
         else:
             points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
-            with_solutions(found, several.solutions, single)
-        found.__dict__["_loops"] = LoopTerms(units, points, of_pairs)
+            with_solutions(result, several.solutions, single)
+        result.__dict__["_loops"] = LoopTerms(units, points, of_pairs)
         if units.is_forest:  # exact
-            return with_check(found, all_right)
-        return with_check(found, Question(units.model, _tilt_of(units), True, mixed, stable))
+            return with_check(result, all_right)
+        return with_check(result, Question(units.model, _tilt_of(units), True, mixed, stable))
     if options.algorithm == "max":
-        return with_check(found, ModeCheck(units, solved.is_best))
-    return found
+        return with_check(result, ModeCheck(units, solved.is_best))
+    return result
 
 
 class ModeCheck(NamedTuple):
@@ -90,9 +90,9 @@ class ModeCheck(NamedTuple):
     units: object
     is_best: np.ndarray | None
 
-    def __call__(self, found):
+    def __call__(self, result):
         """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
-        objective = np.atleast_1d(found.score)
+        objective = np.atleast_1d(result.score)
         best = objective
         if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
             states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
@@ -167,16 +167,16 @@ def _units(units, solved):
         (low, high), (p, q) = pair, _probabilities(units, solved)
         scale = high - low
         log_odds = np.log(solved.beliefs)
-        own = log_odds / scale - _field_of(prior)
-        return low * q + high * p, scale**2 * p * q, own, (p > q).astype(np.int64)
+        tilt = log_odds / scale - _field_of(prior)
+        return low * q + high * p, scale**2 * p * q, tilt, (p > q).astype(np.int64)
     mean, var = units.moments(solved.beliefs)
     labels = np.zeros((len(mean), n_vertices), np.int64)
     starts = units.first_state
     widths = np.unique(units.graph.n_states)
     for width in widths:
-        here = np.flatnonzero(units.graph.n_states == width)
-        states = starts[here][:, None] + np.arange(width)
-        labels[:, here] = solved.beliefs[:, states].argmax(2)
+        index = np.flatnonzero(units.graph.n_states == width)
+        states = starts[index][:, None] + np.arange(width)
+        labels[:, index] = solved.beliefs[:, states].argmax(2)
     return mean, var, _tilts(units, solved.beliefs), labels
 
 

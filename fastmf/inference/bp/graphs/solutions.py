@@ -33,7 +33,7 @@ class Solved(NamedTuple):
     Parameters
     ----------
     record : dict of arrays
-        Arrays of a `SweepRecord`.
+        Arrays of a `ConvergenceRecord`.
     beliefs : array of shape (n_rows, n_units or n_states)
         Odds of two-valued units, or probabilities of states; as given.
     log_partition : array of shape (n_rows,) or None
@@ -88,22 +88,22 @@ class Several(NamedTuple):
     stable: list
 
 
-def propagate_from_starts(options, units, n_rows, solver, beliefs=None):
+def propagate_from_starts(options, units, n_rows, solver):
     """Rows of mixtures of fixed points."""
     rng = check.generator(options.rng)
     last = replace(options, n_starts=None, messages=True)
     first = replace(last, pairwise=False)
     parts, several = [], Several([], [], [], [])
     for row in range(n_rows):
-        here = units.row(row)
+        row_units = units.row(row)
 
-        def solve(messages, is_last, here=here):
-            kind = solver(last if is_last else first, here)
-            return _ends(here, kind.solve(np.zeros(len(messages), int), messages))
+        def solve(messages, is_last, row_units=row_units):
+            kind = solver(last if is_last else first, row_units)
+            return _ends(row_units, kind.solve(np.zeros(len(messages), int), messages))
 
-        mixture = fixed_points(solve, _starts(here, options.n_starts, rng, beliefs), rng)
-        solved, means = mixture.ends.found
-        parts.append(_mixed(mixture, solved, here.binary is not None))
+        mixture = fixed_points(solve, _starts(row_units, options.n_starts, rng), rng)
+        solved, means = mixture.ends.result
+        parts.append(_mixed(mixture, solved, row_units.binary is not None))
         several.solutions.append(mixture.solutions(means))
         several.beliefs.append(mixture.ends.beliefs[mixture.rows])
         several.stable.append(mixture.stable)
@@ -120,7 +120,7 @@ def _ends(units, solved):
         converged=is_converged(solved.record["status"]),
         damping=solved.record["damping"],
         messages=returned_messages(solved.messages, units),
-        found=(solved, means),
+        result=(solved, means),
     )
 
 
@@ -139,8 +139,8 @@ def _mixed(mixture, solved, is_binary):
     return Solved(record, beliefs, np.array([value]), pairs, None, None, None, None)
 
 
-def _starts(units, n_starts, rng, more=None):
-    """Log-messages of the given number of starts, those without preference first, and of more."""
+def _starts(units, n_starts, rng):
+    """Log-messages of the given number of starts, those without preference first."""
     unit, value, weight = units.states
     field = np.clip((weight + value * units.field[:, unit])[0], -FORBIDDEN, FORBIDDEN)
     p = _random_beliefs(units, n_starts - 1, rng)
@@ -156,8 +156,6 @@ def _starts(units, n_starts, rng, more=None):
     p[random] += (uniform - p[random]) * rng.random((random.sum(), 1))
     cold = np.flatnonzero(kinds == 2)[-1:]
     p[cold] = _annealed(units, p[cold])
-    if more is not None:
-        p = np.concatenate([p, more])
     messages = messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
     messages = returned_messages(messages, units)
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])

@@ -110,6 +110,6 @@ def _uniform(edges, n_vertices, component):
     laplacian[np.diag_indices(n_vertices)] = -laplacian.sum(1)
     # One on each pair of a component: the null space of the Laplacian, and no other change.
     inverse = np.linalg.inv(laplacian + (component[:, None] == component))
-    own, both = inverse.diagonal(), inverse[first, second]
-    child = np.stack([own[first] - both, own[second] - both], 1)
+    diagonal, both = inverse.diagonal(), inverse[first, second]
+    child = np.stack([diagonal[first] - both, diagonal[second] - both], 1)
     return Trees(np.clip(child, 1e-12, 1), 1 / np.bincount(component)[component])

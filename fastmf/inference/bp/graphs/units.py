@@ -111,17 +111,17 @@ class GraphUnits:
             return None
         layout, (low, high) = self.layout, pair
         middle, scale = (low + high) / 2, high - low
-        own, constant = (x.astype(np.float64) for x in binary_field(self.model.prior))
-        field, values = own + self.field, self.graph.values
-        sums = sums_at_ends(self.graph.edges, values, len(own)) if middle else 0.0
-        sizes = sums_at_ends(self.graph.edges, abs(values), len(own)) * scale**2 / 2
+        prior_field, constant = (x.astype(np.float64) for x in binary_field(self.model.prior))
+        field, values = prior_field + self.field, self.graph.values
+        sums = sums_at_ends(self.graph.edges, values, len(prior_field)) if middle else 0.0
+        sizes = sums_at_ends(self.graph.edges, abs(values), len(prior_field)) * scale**2 / 2
         with np.errstate(over="ignore", invalid="ignore"):  # such sums are too large
             log_odds = scale * (field + middle * sums)
         largest = float((abs(log_odds) + sizes).max())
         if not max(largest, 2 * sizes.max()) < MAX_LOG_PRODUCT:
             return None
         constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
-        clamped = np.zeros((0, len(own)), np.int8)
+        clamped = np.zeros((0, len(prior_field)), np.int8)
         if self.clamp is not None:
             clamped = np.where(np.isnan(self.clamp), FREE, self.clamp > middle).astype(np.int8)
         problem = BinaryProblem(

@@ -264,7 +264,6 @@ def test_bad_arguments_are_refused_by_name():
     n = model.n_units
     for name, error, options in (
         ("algorithm", ValueError, {"algorithm": "mixed"}),
-        ("n_starts", ValueError, {"algorithm": "max", "n_starts": 2, "rng": 0}),
         ("init", ValueError, {"algorithm": "max", "init": np.full(3, np.nan)}),
         ("field", ValueError, {"field": np.zeros(n + 1)}),
         ("field", ValueError, {"field": np.full(n, np.nan)}),
