@@ -53,7 +53,7 @@ def sweep(which, objective, n=10):
         BSLMData(
             states, states.astype(np.int8), objective.weights, objective.mean, objective.second, 1.0
         ),
-        BSLMSettings(1.0, 0.0, 0.0, -np.inf, n, *bslm_addresses()),
+        BSLMSettings(0.0, 0.0, -np.inf, n, *bslm_addresses()),
         bslm_workspaces(1, *states.shape), np.zeros(2, np.int64),
         np.zeros((1, d, d)), np.zeros((1, d)), np.zeros((1, n + 1)), np.zeros(1, np.int64),
     )  # fmt: skip
