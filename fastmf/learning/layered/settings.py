@@ -25,7 +25,7 @@ FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2":
 
 # Rows of a step for each unit of variance of a hidden unit times that of the first principal
 # component of the data, which power iteration finds in this many products.
-ROWS_PER_VARIANCE, N_POWERS = 14, 12
+ROWS_PER_VARIANCE, N_POWERS = 14, 5
 
 
 @dataclass(frozen=True, kw_only=True)
