@@ -40,6 +40,16 @@ def layout_of(model, order, schedule):
     return layout
 
 
+def handed_over(layout, model, in_place):
+    """Let the latest layout be that of a model after a step of learning, which moved couplings there.
+
+    Parameters of the units, too, have moved, unless they are not `in_place`.
+    """
+    if not in_place:
+        layout.set_units(model.layers)
+    _latest.model = weakref.ref(model)
+
+
 def _kind_of(model):
     if issparse(model.couplings):
         return SparseLayout

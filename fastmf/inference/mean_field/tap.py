@@ -12,6 +12,7 @@ W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the ord
 
 import math
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -186,28 +187,58 @@ def tap_of_means(model, init, *, order=2, max_iter=1000, **options):
     return gaussian_layers.solve(model, tap, init, none, None, variances=False, **options)
 
 
+class Moments(NamedTuple):
+    """Means and variances of the units of each layer, and the tilts of which they are the moments.
+
+    Parameters
+    ----------
+    mean, var, b, a : tuple of arrays of shape (n_rows, n_units)
+    """
+
+    mean: tuple
+    var: tuple
+    b: tuple
+    a: tuple
+
+
 def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
-    """The result of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
+    """The `Moments` of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
     """
-    layout = _layout(model, order, "blocked")
-    state = np.zeros((4, len(X), layout.n_units), model.dtype)
-    fields, mean, var = hidden
-    for k, parts in enumerate([(X, mean), (None, var), (None, fields)]):
-        layout.join(parts, state[k])
-    none = np.zeros((1, layout.n_units), model.dtype)
-    record = record_from(state, n_sweeps, False)
+    layout, n_rows = _layout(model, order, "blocked"), len(X)
+    n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads)
+    key = n_rows, n_sweeps, n_workers
+    if layout.sweeps is None or layout.sweeps[0] != key:
+        layout.sweeps = key, _memory_of_sweeps(layout, order, *key)
+    settings, tilt, workers = layout.sweeps[1]
+    state = np.zeros((4, n_rows, layout.n_units), model.dtype)
+    visible, units = layout.bounds
+    state[0, :, visible] = X
+    state[2, :, units], state[0, :, units], state[1, :, units] = hidden
+    record, queue = record_from(state, n_sweeps, False), np.zeros(2, np.int64)
+    in_parallel(solve_rows, (layout.sweep, settings, tilt, workers, queue, record), n_workers)
+    return Moments(*((part[:, visible], part[:, units]) for part in state))
+
+
+def _memory_of_sweeps(layout, order, n_rows, n_sweeps, n_workers):
+    """Settings, tilt and memory of `sweeps_from_data`."""
+    dtype = layout.layers.of_model[0].couplings.dtype
+    none = np.zeros((1, layout.n_units), dtype)
     settings = TapSettings(
         order=order,
         tol=1e-8,
         max_iter=n_sweeps,
         **layout.addresses(order),
         late_residual=0.0,
+        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
+        resolution=float(np.finfo(dtype).eps),
         half_sweep_done=True,
     )
-    _solve(layout, record, Tilt(none, none, none.astype(bool)), settings, n_threads)
-    return result(layout, record, None, single=False)
+    shapes = worker_shapes(settings, layout.n_units, layout.max_columns, layout.n_group_fields)
+    slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
+    workers = ActiveRows(slots, *(np.empty((n_workers, *shape), dtype) for shape in shapes))
+    return settings, Tilt(none, none, none.astype(bool)), workers
 
 
 def _layout(model, order, schedule):
@@ -236,7 +267,7 @@ def _solve(layout, record, tilt, settings, n_threads):
         return n_workers
     settings = settings._replace(
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
-        zero_variance=not (settings.half_sweep_done or layout.grouped or record.state[1].any()),
+        zero_variance=not (layout.grouped or record.state[1].any()),
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
     sizes = [n_workers * math.prod(shape) for shape in shapes]

@@ -18,8 +18,6 @@ from fastmf.priors._groups import groups, has_groups
 
 def group_effects(weights, below, above):
     """The products with fields of single groups, averaged over rows."""
-    if not (has_groups(below[0]) or has_groups(above[0])):
-        return 0
     total, mean, others = np.zeros(weights.shape, weights.dtype), below[1], groups(above[0])
     for group in groups(below[0]):
         s = mean[:, group] @ weights[group]
