@@ -147,7 +147,6 @@ def learned_fields(prior):
 
 def map_parameters(function, prior, *others):
     """The prior whose learned fields are function(its own, those of the others), part by part."""
-
     if is_concatenated(prior):
         return map_parts(partial(map_parameters, function), prior, *others)
     fields = {

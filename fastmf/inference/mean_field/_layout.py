@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from fastmf._threads.workers import computed_once
 from fastmf.kernels.linear.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
 from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
 from fastmf.kernels.mean_field.rows import assess_address
 from fastmf.kernels.mean_field.tap import update_address, update_block
 from fastmf.kernels.mean_field.units import units_address
-from fastmf._threads.workers import computed_once
 from fastmf.models._layered import Layered
 from fastmf.priors._protocol import precomputed
 

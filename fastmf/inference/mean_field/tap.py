@@ -18,7 +18,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._common.memory import borrowed
+from fastmf._common.memory import Scratch, borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question, with_check
@@ -201,7 +201,7 @@ class Moments(NamedTuple):
     a: tuple
 
 
-def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
+def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None, scratch=None):
     """The `Moments` of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
@@ -212,7 +212,8 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
     if layout.sweeps is None or layout.sweeps[0] != key:
         layout.sweeps = key, _memory_of_sweeps(layout, order, *key)
     settings, tilt, workers = layout.sweeps[1]
-    state = np.zeros((4, n_rows, layout.n_units), model.dtype)
+    state = (scratch or Scratch()).take("state", (4, n_rows, layout.n_units), model.dtype)
+    state[1:] = 0
     visible, units = layout.bounds
     state[0, :, visible] = X
     state[2, :, units], state[0, :, units], state[1, :, units] = hidden

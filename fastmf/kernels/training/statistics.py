@@ -6,6 +6,7 @@ on the same cores cost each other more than the products themselves.
 
 import numpy as np
 
+from fastmf._common.memory import Scratch
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task
@@ -15,11 +16,13 @@ from fastmf.kernels.linear.work import new_work
 from fastmf.priors._compiled import tilted_moments
 
 
-def work_of(packed, n_workers=1):
-    """Work memory of the kernels here for so many threads."""
+def work_of(packed, n_workers=1, scratch=None):
+    """Work memory of the kernels in this file for a number of threads."""
     n_panels, _, width = packed.shape
     shape = n_workers, TASK_ROWS + 1, n_panels * width
-    return new_work(np.zeros(shape, packed.dtype))
+    memory = (scratch or Scratch()).take("work", shape, packed.dtype)
+    memory[:, TASK_ROWS] = 0
+    return new_work(memory)
 
 
 @kernel(views=True)

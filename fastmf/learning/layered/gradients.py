@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.memory import Scratch
 from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
@@ -28,7 +29,7 @@ from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.linear.product import fill_panels, panel_width, product_address
 from fastmf.kernels.training import statistics
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.layered.group_gradients import group_effects
@@ -46,17 +47,20 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def pair_averages(weights, terms, n_threads=None):
+def pair_averages(weights, terms, n_threads=None, scratch=None, name="pairs"):
     """Sum of products of two layers, averaged over rows and weighted."""
-    dtype = weights.dtype
+    dtype, scratch, (n_left, n_right) = weights.dtype, scratch or Scratch(), weights.shape
     sparse = [term for term in terms if is_sparse(term[0])]
     if sparse:
         terms = [term for term in terms if not is_sparse(term[0])]
-    out = np.empty_like(weights)
+    out = scratch.take(name, weights.shape, dtype)
     if terms:
         terms = sorted(terms, key=_minus_power)
-        lefts = np.concatenate([visible for visible, *_ in terms], dtype=dtype)
-        rights = np.concatenate([hidden for _, hidden, *_ in terms], dtype=dtype)
+        n_rows = sum(len(visible) for visible, *_ in terms)
+        lefts = scratch.take("lefts", (n_rows, n_left), dtype)
+        rights = scratch.take("rights", (n_rows, n_right), dtype)
+        np.concatenate([visible for visible, *_ in terms], out=lefts, casting="same_kind")
+        np.concatenate([hidden for _, hidden, *_ in terms], out=rights, casting="same_kind")
         table, first = [], 0
         for visible, _, scale, power in terms:
             n_rows = len(visible)
@@ -65,12 +69,14 @@ def pair_averages(weights, terms, n_threads=None):
             if table and table[-1][1] == power:
                 n_rows += table.pop()[0]
             table.append((n_rows, power))
-        packed = pack(rights)
+        width = panel_width(dtype)
+        packed = scratch.take("packed", (-(-n_right // width), len(rights), width), dtype)
+        fill_panels(rights, packed)
         n_workers = workers_for(
             len(weights) // statistics.TASK_ROWS + 1, len(lefts) * weights.size, n_threads
         )
         arguments = product_address(dtype), np.array(table), lefts, packed, weights
-        work = statistics.work_of(packed, n_workers)
+        work = statistics.work_of(packed, n_workers, scratch)
         in_parallel(statistics.pair_averages, (*arguments, work, out), n_workers)
     else:
         out[:] = 0
@@ -83,7 +89,7 @@ def _minus_power(term):
     return -term[3]
 
 
-def conditional_moments(model, X, order=2, n_threads=None):
+def conditional_moments(model, X, order=2, n_threads=None, scratch=None, name="given"):
     """Fields, means and variances of the hidden units given the visible ones."""
     weights = model.couplings[0]
     if is_sparse(X):
@@ -92,25 +98,26 @@ def conditional_moments(model, X, order=2, n_threads=None):
     if has_groups(model.layers[1]):
         b = X @ weights
         return b, *model.layers[1].moments(b, b.dtype.type(0))
-    b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
+    scratch = scratch or Scratch()
+    b, mean, var = scratch.take(name, (3, len(X), weights.shape[1]), model.dtype)
     n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
     layers = layout_of(model, order, "blocked").layers
     couplings, address = layers.of_model[1].couplings, product_address(model.dtype)
-    work = statistics.work_of(couplings, n_workers)
+    work = statistics.work_of(couplings, n_workers, scratch)
     arguments = layers.units[1], address, couplings, X, work, b, mean, var
     in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
 
 
 def row_mean(rows):
-    """Average over rows, (n_units,), in float64: long sums of float32 would lose digits."""
+    """Average over rows, (n_units,); long sums, in which float32 would lose digits, in float64."""
     if is_sparse(rows):
         return column_sums(rows) / rows.shape[0]
-    # Short ones lose none that count, and take a quarter of the time.
-    total = np.add.reduce(rows[:100])
-    for first in range(100, len(rows), 100):
-        total = total + np.add.reduce(rows[first : first + 100], dtype=np.float64)
-    return total / np.float64(len(rows))
+    n_rows = len(rows)
+    if n_rows <= 100:
+        return np.add.reduce(rows) / n_rows
+    total = sum(np.add.reduce(rows[k : k + 100]).astype(np.float64) for k in range(0, n_rows, 100))
+    return total / n_rows
 
 
 class Kinds(NamedTuple):
@@ -242,10 +249,10 @@ def _of_integrated(model, solutions, parts, order, kinds):
     return Averages(pairs, covariances, of_priors, means)
 
 
-def _of_samples(model, even, order, n_threads, kinds):
+def _of_samples(model, even, order, n_threads, kinds, scratch):
     """The same for the even layers of a machine, whose odd layers are independent given these."""
     machine = model.bipartite()
-    odd = conditional_moments(machine, even, order, n_threads)
+    odd = conditional_moments(machine, even, order, n_threads, scratch, "odd")
     units, averages = [], []
     starts = [0, 0]
     layers = zip(model.layers, kinds.field_alone, model.sizes, strict=True)
@@ -278,7 +285,7 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
 
 
 def gradient_and_moments(
-    model, X, of_model, order=2, n_threads=None, hidden=None, kinds=None, **options
+    model, X, of_model, order=2, n_threads=None, hidden=None, kinds=None, scratch=None, **options
 ):
     """`gradient`, means of each layer over the data, and `products_of_units` of free scale.
 
@@ -289,14 +296,14 @@ def gradient_and_moments(
     if isinstance(of_model, ExactAverages):
         less = Averages([[]], list(of_model.pairwise), list(of_model.layers), [])
     elif isinstance(of_model, np.ndarray):  # first, with the packed couplings of sampling
-        less = _of_samples(model, of_model, order, n_threads, kinds)
+        less = _of_samples(model, of_model, order, n_threads, kinds, scratch)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
     data, moments = _of_data(model, X, order, n_threads, kinds, hidden, **options)
     weights = []
     for k, w in enumerate(model.couplings):
         minus = [(below, above, -scale, power) for below, above, scale, power in less.terms[k]]
-        g = pair_averages(w, data.terms[k] + minus, n_threads)
+        g = pair_averages(w, data.terms[k] + minus, n_threads, scratch, f"pairs {k}")
         for effect in (data.effects[k], -less.effects[k]):
             if isinstance(effect, np.ndarray):
                 g += effect

@@ -13,7 +13,7 @@ with v r in place of m r for units below that are no groups.
 import numpy as np
 
 from fastmf.inference.mean_field._grouped_free_energy import covariance_times, second_moments
-from fastmf.priors._groups import groups, has_groups
+from fastmf.priors._groups import groups
 
 
 def group_effects(weights, below, above):

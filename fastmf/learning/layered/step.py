@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from fastmf._common.memory import Scratch
 from fastmf._common.rows import is_sparse
 from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import few_iterations
@@ -80,6 +81,11 @@ def settle(state):
         w.flags.writeable = False
 
 
+def fields_of(layers):
+    """The arrays that learning changes, of all layers."""
+    return [array for prior in layers for array in learned_fields(prior)]
+
+
 class Plan:
     """The properties of a machine and its settings that do not change in a run, and its steps.
 
@@ -109,7 +115,7 @@ class Plan:
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
         )
-        self._model = None
+        self._model, self.scratch = None, Scratch()
 
     def __call__(self, state, X, rate, rng):
         """Move a state one step up the log-likelihood of a batch.
@@ -130,10 +136,18 @@ class Plan:
         X = sparse_or_states(model.layers[0], X, model.dtype)
         hidden = None
         if not model.deep:
-            hidden = conditional_moments(model, X, self.order, self.n_threads)
+            hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
         of_model = self.states_of_model(state, X, rng, hidden)
         return gradient_and_moments(
-            model, X, of_model, self.order, self.n_threads, hidden, self.kinds, **self.options
+            model,
+            X,
+            of_model,
+            self.order,
+            self.n_threads,
+            hidden,
+            self.kinds,
+            self.scratch,
+            **self.options,
         )
 
     def states_of_model(self, state, X, rng, hidden=None):
@@ -157,7 +171,7 @@ class Plan:
             if n_starts < len(X):
                 X, hidden = X[:n_starts], [part[:n_starts] for part in hidden]
             return sweeps_from_data(
-                model, X, hidden, self.order, settings.n_sweeps, self.n_threads
+                model, X, hidden, self.order, settings.n_sweeps, self.n_threads, self.scratch
             )
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
@@ -217,25 +231,23 @@ class Plan:
         moves = ascend_matrices(matrices, state.epoch, self.n_threads, layout)
         if settings.centred:
             layers = centring.with_moved_fields(layers, moves, self.tilts)
-
-        def step(x, velocity, gradient):
+        fields, velocities = fields_of(old), fields_of(state.velocity.layers)
+        for velocity, of_parameter in zip(velocities, fields_of(layers), strict=True):
             velocity *= momentum
-            velocity += rate * gradient
-            return finite_sum(x, velocity, state.epoch)
-
-        parts = zip(old, state.velocity.layers, layers, strict=True)
-        new = tuple(map_parameters(step, *of_layer) for of_layer in parts)
+            velocity += rate * of_parameter
+        new = [finite_sum(*pair, state.epoch) for pair in zip(fields, velocities, strict=True)]
         if not self.bounded:
-            parameters = ModelParameters(couplings=model.couplings, layers=new)
+            values = iter(new)
+            moved = tuple(map_parameters(lambda x: next(values), prior) for prior in old)
+            parameters = ModelParameters(couplings=model.couplings, layers=moved)
             moved = after_step(before, parameters, state.velocity)
-            new = moved.layers
+            new = fields_of(moved.layers)
             if moved.couplings[0] is not model.couplings[0]:
                 layout = None
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
-        for prior, moved in zip(old, new, strict=True):
-            for parameter, value in zip(learned_fields(prior), learned_fields(moved), strict=True):
-                parameter[...] = value
+        for parameter, value in zip(fields, new, strict=True):
+            parameter[...] = value
         # A new machine of the same arrays: a machine knows some functions of its parameters.
         self._model = state.model = model.moved(model.couplings, old)
         if layout is not None:
@@ -279,7 +291,12 @@ class Plan:
             )
         # Fields are accounted for.
         sides = [tuple(side * [[1], [0]] for side in pair) for pair in sides]
-        return directions, layers, steps, [
-            tuple(side.astype(w.dtype) for side in pair)
-            for w, pair in zip(weights, sides, strict=True)
-        ]
+        return (
+            directions,
+            layers,
+            steps,
+            [
+                tuple(side.astype(w.dtype) for side in pair)
+                for w, pair in zip(weights, sides, strict=True)
+            ],
+        )

@@ -133,7 +133,7 @@ def ascend_matrices(matrices, epoch, n_threads=None, layout=None):
 def finite_sum(x, step, epoch):
     """Parameters after a step; fields of -inf stay."""
     new = x + step
-    if not np.isfinite(new).all() and not np.isfinite(new)[np.isfinite(x)].all():
+    if not (np.isfinite(np.add.reduce(new, axis=None)) or np.isfinite(new[np.isfinite(x)]).all()):
         raise diverged(epoch)
     return new
 

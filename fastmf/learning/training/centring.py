@@ -11,13 +11,11 @@ field is no tilt, its neighbours have no offsets. Compiled steps do the same by
 (2016).
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from fastmf.priors._queries import field_is_tilt
-
-
-# Factors of offsets, and of derivatives by fields, of units next to fields that are no tilts.
-WITHOUT_OFFSETS = np.array([[0.0], [1.0]])
 
 
 def offsets(model, gradients, means, tilted, centred=True):
@@ -26,17 +24,18 @@ def offsets(model, gradients, means, tilted, centred=True):
     All are zero unless `centred`.
     """
     sides = [np.zeros((2, n), model.dtype) for n in model.sizes]
-    if centred:
-        for side, mean, gradient, tilt in zip(sides, means, gradients, tilted, strict=True):
-            side[0] = mean
-            if tilt:
-                side[1] = gradient.field
+    if not centred:
+        return list(pairwise(sides))
+    for side, mean, gradient, tilt in zip(sides, means, gradients, tilted, strict=True):
+        side[0] = mean
+        if tilt:
+            side[1] = gradient.field
+    if all(tilted):
+        return list(pairwise(sides))
+    without = np.array([[0], [1]], model.dtype)
     return [
-        tuple(
-            side if tilt or not centred else side * WITHOUT_OFFSETS.astype(side.dtype)
-            for side, tilt in ((sides[k], tilted[k + 1]), (sides[k + 1], tilted[k]))
-        )
-        for k in range(len(sides) - 1)
+        (below if tilted[k + 1] else without * below, above if tilted[k] else without * above)
+        for k, (below, above) in enumerate(pairwise(sides))
     ]
 
 
@@ -51,7 +50,9 @@ def with_moved_fields(gradients, moves, tilted):
 
     `moves` has the products of each step of couplings with the offsets above, and below.
     """
-    fields = [gradient.field if tilt else 0 for gradient, tilt in zip(gradients, tilted, strict=True)]
+    fields = [
+        gradient.field if tilt else 0 for gradient, tilt in zip(gradients, tilted, strict=True)
+    ]
     for k, (of_below, of_above) in enumerate(moves):
         fields[k], fields[k + 1] = fields[k] - of_below, fields[k + 1] - of_above
     return tuple(
