@@ -95,7 +95,7 @@ def _add_gradient_ascent(learning):
     )
     learning.add_argument(
         "--gradient",
-        choices=("auto", "tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"),
+        choices=("auto", "tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"),
         default="auto",
         help="how averages over the model are computed: mean-field solutions of second, first or "
         "third order or of adaptive TAP, Gibbs chains from the data or persistent, or exactly; "

@@ -10,9 +10,10 @@ from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task
 from fastmf._threads.waiting import leave_processor, load, pause
 from fastmf._threads.workers import in_parallel
-from fastmf.kernels.training.train import PAUSES
 
 N_REGIONS = 24
+# Pauses after which a waiting thread lets others run on its processor.
+PAUSES = 2000
 
 inner = kernel(mode="inner", name=None, fastmath=REORDER)
 

@@ -175,16 +175,18 @@ def _with_question(found, model, tilt, order, whole):
     return with_check(found, Question(model, tilt, whole, mixed))
 
 
-def tap_of_means(model, init, *, order=2, max_iter=1000, **options):
+def tap_of_means(model, init, *, order=2, max_iter=1000, solve_rest=None, **options):
     """The same as `tap`, without the variances of Gaussian units that are integrated out.
 
-    These take longer than all the rest where there are many units of both kinds.
+    These take longer than all the rest where there are many units of both kinds. The other units
+    are solved by `solve_rest`; default: `tap`.
     """
     if not is_integrated(model):
         return tap(model, init, order=order, max_iter=max_iter, **options)
     options = {"log_partition": True} | options | {"order": order, "max_iter": max_iter}
     none = None, None, None
-    return gaussian_layers.solve(model, tap, init, none, None, variances=False, **options)
+    solve_rest = solve_rest or tap
+    return gaussian_layers.solve(model, solve_rest, init, none, None, variances=False, **options)
 
 
 class Moments(NamedTuple):

@@ -2,8 +2,8 @@
 
 Each step of a `Plan` takes a few calls of kernels: moments of the hidden units given a batch
 (`conditional_moments`), mean-field solutions or Gibbs chains of the model, products of units
-(`pair_averages`), and the ascent of the couplings (`ascend_matrices`), which also moves their packed
-copies. Everything else is a few operations on vectors of units.
+(`pair_averages`), and the ascent of the couplings (`ascend_matrices`), which also moves their
+packed copies. Everything else is a few operations on vectors of units.
 """
 
 from functools import partial
@@ -15,8 +15,10 @@ from fastmf._common.rows import is_sparse
 from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
+from fastmf.inference.mean_field.few_sweeps import few_sweeps
 from fastmf.inference.mean_field.tap import sweeps_from_data, tap_of_means
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
 from fastmf.learning.layered.exact_averages import exact_averages
@@ -104,7 +106,7 @@ class Plan:
         self.options = hidden_layers(model, settings)
         self.tilts = centring.tilts(layers)
         self.constrained = has_constraints(layers)
-        # Units that move in their fields alone are never projected, nor do they lack a distribution.
+        # Machines of units that move in their fields alone always exist.
         self.bounded = all(self.kinds.field_alone) and not any(
             hasattr(prior, "project") for prior in layers
         )
@@ -187,6 +189,8 @@ class Plan:
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
             options |= {"acceleration": False, "log_partition": False}
+            if settings.n_sweeps <= WINDOW_SWEEPS:  # of which `tap` damps no row
+                options["solve_rest"] = few_sweeps
             solutions = tap_of_means(model, init, order=self.order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)

@@ -129,7 +129,6 @@ def train(model, X, settings, family, **options):
                 complete(state, rng, options.n_threads)
             for _ in _epoch(state, family, X, settings, options, seed, step):
                 bar.update()
-                _write_if_due(state, options, write_checkpoint)
             family.settle(state)
             state.epoch, state.batch = state.epoch + 1, 0
             _record_metrics(state, family, monitored, weights, settings, options)
@@ -159,12 +158,6 @@ def _epoch(state, family, X, settings, options, seed, step):
         step(state, rows, rates[batch], stream(seed, state.epoch, batch))
         state.batch += 1
         yield
-
-
-def _write_if_due(state, options, write_checkpoint):
-    """Write a checkpoint after every so many batches."""
-    if options.checkpoint_every and state.batch % options.checkpoint_every == 0:
-        write_checkpoint(state)
 
 
 def _record_metrics(state, family, monitored, weights, settings, options):
