@@ -1,5 +1,6 @@
 """Types of the public names; `tests/typing` compares them with what they describe."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
@@ -75,13 +76,16 @@ class FixedPoint:
 
 class Beliefs(FixedPoint):
     assignment: Any
-    objective: Any
+    score: Any
     local_maximum: Any
     messages: Array | None
     pairwise: Array | None
     damping: Any
-    spectral_radius: float | None
     method: str
+    @property
+    def objective(self) -> Any: ...
+    @property
+    def spectral_radius(self) -> float | None: ...
     @property
     def unique(self) -> bool | None: ...
     @property
@@ -100,12 +104,11 @@ class Beliefs(FixedPoint):
         history: Any = None,
         solutions: Any = None,
         assignment: Any = None,
-        objective: Any = None,
+        score: Any = None,
         local_maximum: Any = None,
         messages: Any = None,
         pairwise: Any = None,
         damping: Any = 0.0,
-        spectral_radius: Any = None,
         method: Any = "belief propagation",
     ) -> None: ...
 
@@ -128,12 +131,11 @@ class GraphBeliefs(Beliefs):
         history: Any = None,
         solutions: Any = None,
         assignment: Any = None,
-        objective: Any = None,
+        score: Any = None,
         local_maximum: Any = None,
         messages: Any = None,
         pairwise: Any = None,
         damping: Any = 0.0,
-        spectral_radius: Any = None,
         method: Any = "belief propagation",
         edges: Any = None,
         edge_probability: Any = None,
@@ -174,8 +176,14 @@ def tap(
     history: bool = False,
     log_partition: bool = True,
     n_threads: int | None = None,
-    n_starts: int | None = None,
-    rng: Rng = None,
+) -> FixedPoint: ...
+def mixture(
+    solver: Callable[..., FixedPoint],
+    model: RBM | DBM | BoltzmannMachine,
+    n_starts: int = 20,
+    *,
+    rng: Rng = 0,
+    **options: Any,
 ) -> FixedPoint: ...
 def log_partition_bounds(
     model: RBM | DBM | BoltzmannMachine,
@@ -197,7 +205,6 @@ def relaxed_bp(
     max_iter: int = 1000,
     history: bool = False,
     n_threads: int | None = None,
-    rng: Rng = None,
 ) -> FixedPoint: ...
 def adaptive_tap(
     model: RBM | DBM | BoltzmannMachine,
@@ -211,7 +218,6 @@ def adaptive_tap(
     max_iter: int = 1000,
     history: bool = False,
     n_threads: int | None = None,
-    rng: Rng = None,
 ) -> _ExpectationPropagation: ...
 def belief_propagation(
     model: RBM | BoltzmannMachine,
@@ -220,21 +226,31 @@ def belief_propagation(
     field: Layers | None = None,
     clamp: Layers | None = None,
     init: ArrayLike | Beliefs | None = None,
-    schedule: str | None = None,
     damping: float | None = None,
     tol: float = 1e-08,
     max_iter: int = 1000,
-    history: bool = False,
-    messages: bool = False,
     pairwise: bool | str = False,
-    log_partition: bool = True,
-    polish: bool | None = None,
-    n_restarts: int = 0,
-    starts: ArrayLike | None = None,
+    n_threads: int | None = None,
+) -> Beliefs: ...
+def most_probable(
+    model: RBM | BoltzmannMachine,
+    *,
+    sum_hidden: bool = False,
+    search: bool = True,
+    field: Layers | None = None,
+    clamp: Layers | None = None,
+    init: ArrayLike | Beliefs | None = None,
     n_starts: int | None = None,
     rng: Rng = None,
-    spectral_radius: bool = False,
+    max_iter: int = 1000,
     n_threads: int | None = None,
+) -> Beliefs: ...
+def tree_reweighted(
+    model: RBM | BoltzmannMachine,
+    *,
+    field: Layers | None = None,
+    clamp: Layers | None = None,
+    max_iter: int = 1000,
 ) -> Beliefs: ...
 def expectation_propagation(
     model: SparseLinearModel,

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Bytes of an array that NumPy holds its data, sizes and strides at.
 DATA, SHAPE, STRIDES = 16, 32, 40
-# The array of signals; and memory for arrays that kernels make, as Numba's functions of these names
+# Memory for arrays that kernels make, as Numba's functions of these names
 # give it, which are Python's.
 MEMORY = """
 #include <stdint.h>
@@ -38,11 +38,10 @@ __attribute__((visibility("hidden"))) void *NRT_MemInfo_alloc_aligned(size_t siz
     return made;
 }
 __attribute__((visibility("hidden"))) void NRT_MemInfo_call_dtor(void *made) { free(made); }
-long long fastmf_signals[64];
 """
 # Symbols that code may refer to: those of the linker, of the C library and of its mathematics.
 ALLOWED = re.compile(
-    r"_GLOBAL_OFFSET_TABLE_|fastmf_signals|NRT_MemInfo_(alloc_aligned|call_dtor)|_?(mem(cpy|set|move)|bzero|sched_yield|"
+    r"_GLOBAL_OFFSET_TABLE_|NRT_MemInfo_(alloc_aligned|call_dtor)|_?(mem(cpy|set|move)|bzero|sched_yield|"
     r"(exp2?|log|log10|log2|log1p|expm1|sqrt|pow|sin|cos|tanh?|floor|ceil|erfc?|lgamma|fmod|round|rint)f?)"
 )
 

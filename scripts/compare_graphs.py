@@ -102,14 +102,14 @@ def pgmax(edges, couplings, field, double, **options):
 
 
 def sum_product(repeats):
-    """Marginals of grids after so many parallel sweeps, which both have converged by then."""
+    """Marginals of grids after this many sweeps, which both have converged by then."""
     if not installed("pgmax"):
         return
     for side in GRIDS:
         edges = grid(side, side)
         model, couplings = spins(edges)
-        ours = partial(mf.belief_propagation, model, schedule="parallel", max_iter=SWEEPS, tol=0,
-                       damping=0.0, log_partition=False, n_threads=1)  # fmt: skip
+        ours = partial(mf.belief_propagation, model, max_iter=SWEEPS, tol=0, damping=0.0,
+                       n_threads=1)  # fmt: skip
         mean, solvers, notes = ours().mean, {"ours": ours}, {}
         for double in (False, True):
             name = f"PGMax, float{64 if double else 32}"
@@ -122,7 +122,7 @@ def sum_product(repeats):
                 seconds
             )
         times = interleaved(solvers, repeats)
-        task = f"{SWEEPS} parallel sweeps of sum-product, Ising grid {side} x {side}, float64"
+        task = f"{SWEEPS} sweeps of sum-product, Ising grid {side} x {side}, float64"
         for name, note in notes.items():
             yield line(task, times["ours"], times[name], name, note)
 
@@ -135,13 +135,13 @@ def max_product(repeats):
     """
     if not installed("pgmax"):
         return
-    sweeps = dict(schedule="parallel", max_iter=SWEEPS, tol=0, damping=0.5, polish=False)
-    names = f"{SWEEPS} parallel sweeps of max-product", "most probable state, default options"
+    sweeps = dict(max_iter=SWEEPS, search=False)
+    names = f"{SWEEPS} sweeps of max-product", "most probable state, default options"
     for side, options, name in zip(MAX_GRIDS, (sweeps, {}), names, strict=True):
         edges = grid(side, side)
         model, couplings = spins(edges)
         field = model.prior.field
-        ours = partial(mf.belief_propagation, model, algorithm="max", n_threads=1, **options)
+        ours = partial(mf.most_probable, model, n_threads=1, **options)
         peer, seconds = built(
             partial(pgmax, edges, couplings, field, False,
                     num_iters=SWEEPS, damping=0.5, temperature=0.0)

@@ -46,6 +46,11 @@ def spins(name="Ising", dtype="float64"):
     np.fill_diagonal(couplings, 0)
     return mf.BoltzmannMachine(couplings, units(name, 4, dtype))
 
+def ring(dtype="float64", name="Ising"):
+    from scipy.sparse import csr_array
+    couplings = np.roll(0.1 * np.eye(6, dtype=dtype), 1, 1)
+    return mf.BoltzmannMachine(csr_array(couplings + couplings.T), units(name, 6, dtype))
+
 def linear(dtype="float64", name="GaussBernoulli"):
     X = np.random.default_rng(0).normal(size=(6, 9)).astype(dtype)
     return mf.SparseLinearModel(X, X[:, 0], 0.1, units(name, 9, dtype))
@@ -159,6 +164,11 @@ ROWS = {
         "mf.belief_propagation(binary())",
         "mf.belief_propagation(machine(('Ising', 'Ising')))",
         "mf.belief_propagation(binary('float32'))",
+    ),
+    "`belief_propagation`, sparse graph": Row(
+        "mf.belief_propagation(ring())",
+        "mf.belief_propagation(ring(name='Bernoulli'))",
+        "mf.belief_propagation(ring('float32'))",
     ),
     "`relaxed_bp`": Row(
         "mf.relaxed_bp(binary())",

@@ -12,7 +12,7 @@ import numpy as np
 from timing import ROOT, positive
 
 import fastmf as mf
-from fastmf.cli._digits import BINARY, N_CHAINS, N_TRAIN
+from fastmf.cli.demo import BINARY, N_CHAINS, N_TRAIN
 
 PICTURE = ROOT / "scripts" / "curves" / "digits.png"
 FLIP_PROBABILITY = 0.1

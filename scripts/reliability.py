@@ -203,11 +203,8 @@ def error_of(log_partition, mean, right, width):
 
 
 def solve_discrete(model):
-    """Belief propagation, on a graph where units of an RBM have more than two values."""
-    flat = model.bipartite() if isinstance(model, mf.DBM) else model
-    kinds = {type(prior) for prior in flat.layers}
-    graph = isinstance(flat, mf.RBM) and not kinds <= {mf.Ising, mf.Bernoulli}
-    return mf.belief_propagation(flat, schedule="sequential" if graph else None)
+    """Belief propagation."""
+    return mf.belief_propagation(model.bipartite() if isinstance(model, mf.DBM) else model)
 
 
 def naive(model):

@@ -7,6 +7,7 @@ messages that are read and written, twice a sweep.
 """
 
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 from scaling import Point, Work, over_threads, run, sized
@@ -97,11 +98,12 @@ def problem(point, options):
     field = None
     if point.n_rows > 1:
         field = rng.normal(size=(point.n_rows, point.size[0])).astype(point.dtype)
-    solver = {"algorithm": point.task if point.task in ("max", "mixed") else "sum",
-              "max_iter": options.sweeps, "tol": 0, "damping": 0.0}  # fmt: skip
+    solver = partial(mf.belief_propagation, tol=0, damping=0.0)
+    if point.task in ("max", "mixed"):
+        solver = partial(mf.most_probable, sum_hidden=point.task == "mixed", search=False)
 
     def package():
-        return mf.belief_propagation(model, field=field, n_threads=point.threads, **solver)
+        return solver(model, field=field, max_iter=options.sweeps, n_threads=point.threads)
 
     found = package()
     solvers = {"fastmf": package}

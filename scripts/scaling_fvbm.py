@@ -19,8 +19,8 @@ from timing import with_own_blas
 import fastmf as mf
 from fastmf.kernels.pseudo_likelihood.binary import bslm_addresses
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 from kernel_cases import case  # isort: skip  (found through timing)
 
@@ -53,7 +53,7 @@ def sweep(which, objective, n=10):
         BSLMData(
             states, states.astype(np.int8), objective.weights, objective.mean, objective.second, 1.0
         ),
-        BSLMSettings(1.0, 0.0, 0.0, -np.inf, n, *bslm_addresses()),
+        BSLMSettings(0.0, 0.0, -np.inf, n, *bslm_addresses()),
         bslm_workspaces(1, *states.shape), np.zeros(2, np.int64),
         np.zeros((1, d, d)), np.zeros((1, d)), np.zeros((1, n + 1)), np.zeros(1, np.int64),
     )  # fmt: skip

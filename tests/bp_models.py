@@ -1,8 +1,29 @@
-"""RBMs of binary units for tests of belief propagation."""
+"""RBMs of binary units for tests of belief propagation, and its solvers by name."""
+
+from functools import partial
 
 import numpy as np
 
 import fastmf as mf
+from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.beliefs import beliefs_of
+from fastmf.inference.bp.rbm import checked_fields, propagated
+
+SOLVERS = {
+    "sum": mf.belief_propagation,
+    "max": mf.most_probable,
+    "mixed": partial(mf.most_probable, sum_hidden=True),
+    "tree_reweighted": mf.tree_reweighted,
+}
+
+
+def propagation(model, algorithm, field=None, **options):
+    """Beliefs of an RBM of binary units by the messages alone, with options that are not public."""
+    fields, n_rows = checked_fields(model, field)
+    options, units = BPOptions(algorithm=algorithm, **options), BinaryUnits(model, fields)
+    ends = propagated(options, units, n_rows or 1)
+    return beliefs_of(options, units, ends, n_rows is None)
 
 
 def tree(n, m, rng, scale=2.0, forest=False):

@@ -16,8 +16,11 @@ def new_kernel(module="fastmf.kernels.new", **options):
     return numba.njit(double, **options)
 
 
-def compile_for(seconds):
-    """What a thread that compiles for so long tells Numba's listeners."""
-    event.start_event("numba:compiler_lock")
-    time.sleep(seconds)
-    event.end_event("numba:compiler_lock")
+def compile_for(seconds, kernel=None, inside=lambda: None):
+    """Tell Numba's listeners of a kernel that compiles for a time, then of one that it calls."""
+    data = {"dispatcher": kernel or new_kernel(), "args": ()}
+    with event.trigger_event("numba:compile", data=data):
+        inside()
+        time.sleep(seconds)
+        with event.trigger_event("numba:compile", data=data):
+            pass

@@ -96,8 +96,8 @@ ESTIMATORS = {
     "FullyVisibleBoltzmannMachine": (mf.FullyVisibleBoltzmannMachine(l2=0.1), {"X": X}),
     "PottsMachine": (mf.PottsMachine(l2=0.1, l2_field=0.1), {"X": LABELS}),
     "ConditionalRBM": (mf.ConditionalRBM(2, **SMALL), {"X": X, "y": LABELS[:, :2]}),
-    "SpikeSlabRegressor": (mf.SpikeSlabRegressor(max_evidence_iter=1), {"X": X, "y": Y}),
-    "SpikeSlabClassifier": (mf.SpikeSlabClassifier(max_evidence_iter=1), {"X": X, "y": Y > 0}),
+    "SpikeSlabRegressor": (mf.SpikeSlabRegressor(), {"X": X, "y": Y}),
+    "SpikeSlabClassifier": (mf.SpikeSlabClassifier(), {"X": X, "y": Y > 0}),
 }
 # Options that take text or objects of any kind, or are looked at where others ask for them.
 FREE = {"init", "visible", "hidden", "learning_rate", "groups", "verbose"}
@@ -181,4 +181,4 @@ def test_solvers_refuse_what_is_no_model(model):
             solve(model)
     for solve in (mf.tap, mf.belief_propagation):
         with pytest.raises(TypeError, match=r"model must be an RBM.* or a BoltzmannMachine, got"):
-            solve(model, n_starts=3, rng=0)
+            mf.mixture(solve, model)

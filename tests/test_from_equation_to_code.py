@@ -66,3 +66,34 @@ def test_algorithms_and_main_equations_are_there():
         *range(96, 99),
     }
     assert needed | {*range(106, 119), 119, 121, *range(125, 130)} <= listed
+
+
+def equations(where):
+    """Numbers of the equations that a row is about, such as "3", "5", "6" of "Eqs. 3, 5-6"."""
+    listed = []
+    for names in re.findall(r"Eqs?\. ([\d., -]+)", where):
+        for first, last in re.findall(r"([\d.]*\d)(?:-(\d+))?", names):
+            listed += map(str, range(int(first), int(last) + 1)) if last else [first]
+    return listed
+
+
+def places(page):
+    """Every (paper, equation) of a page, once for each row that has it."""
+    for paper in page.split("\n## ")[1:]:
+        title, *lines = paper.splitlines()
+        for line in lines:
+            if match := ROW.match(line):
+                yield from ((title, number) for number in equations(match.group("where")))
+
+
+def test_every_equation_has_one_place():
+    listed = list(places(PAGE.read_text(encoding="utf-8")))
+    assert sorted(set(listed)) == sorted(listed)
+
+
+def test_a_second_place_is_noticed():
+    row = "| {} | energy | `models.rbm.RBM.energy` | `test_special.py::test_exp` | |"
+    page = "# Page\n\n## Paper\n\n" + "\n".join(map(row.format, ("Eqs. 3, 5-7", "Eq. 6", "Eq. 8")))
+    listed = list(places(page))
+    assert [number for _, number in listed] == ["3", "5", "6", "7", "6", "8"]
+    assert len(set(listed)) < len(listed)

@@ -17,7 +17,7 @@ WORK = {
     "pseudo-likelihood": lambda: mf.FullyVisibleBoltzmannMachine(solver="newton", l2=0.1).fit(
         np.where(X[:, :5] > 0, 1.0, -1.0)
     ),
-    "beliefs": lambda: mf.belief_propagation(MODEL, field=FIELDS, messages=True),
+    "beliefs": lambda: mf.belief_propagation(MODEL, field=FIELDS, pairwise=True),
 }
 # The data, kept in each of 16 rounds, would be 1.6 MB; the messages 5 MB.
 ROUNDS, ALLOWED = 16, 4e5

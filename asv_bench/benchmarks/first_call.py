@@ -31,6 +31,7 @@ class FirstCall:
         "`tap`, fully visible, blocked",
         "`tap`, fully visible, sequential",
         "`belief_propagation`",
+        "`belief_propagation`, sparse graph",
         "`relaxed_bp`",
         "`adaptive_tap`",
         "`expectation_propagation`",

@@ -141,7 +141,8 @@ class Graph:
         self.time_auto(algorithm)
 
     def time_ten_sweeps(self, algorithm):
-        mf.belief_propagation(self.large, algorithm=algorithm, tol=0.0, max_iter=10, polish=None)
+        solve = {"max": mf.most_probable, "tree_reweighted": mf.tree_reweighted}
+        solve.get(algorithm, mf.belief_propagation)(self.large, max_iter=10)
 
     def time_check(self, algorithm):
         mf.belief_propagation(self.large, max_iter=50).message  # noqa: B018

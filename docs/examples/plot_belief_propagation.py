@@ -48,17 +48,17 @@ print(f"error of the log-partition: {abs(found.log_partition - exact.log_partiti
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 for scale in (0.5, 1.5, 3.0, 4.5):
     model = mf.RBM(scale * weights, visible, hidden)
-    result = mf.belief_propagation(model, history=True, max_iter=300)
+    result = mf.belief_propagation(model, max_iter=300)
     axes.semilogy(np.arange(1, result.n_iter + 1), result.history, label=f"scale {scale:g}")
 axes.set(xlabel="sweep", ylabel="residual")
 axes.legend(frameon=False)
 plt.show()
 
 # %%
-# The most probable assignment, by max-product with restarts and local search.
-decoded = mf.belief_propagation(model, algorithm="max", n_restarts=20, rng=0)
+# The most probable assignment, by max-product from 21 starts and local search.
+decoded = mf.most_probable(model, n_starts=21, rng=0)
 states = 1.0 * ((np.arange(2**12)[:, None] >> np.arange(12)) & 1)
 best = (states @ model.visible.field) + np.maximum(
     states @ model.weights + model.hidden.field, 0
 ).sum(1)
-print(f"found {decoded.objective:.6f}, best of all {best.max():.6f}")
+print(f"found {decoded.score:.6f}, best of all {best.max():.6f}")

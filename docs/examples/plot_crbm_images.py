@@ -59,5 +59,5 @@ for name, images in (("marginals", marginal), ("whole", whole)):
 
 # %%
 # Inference is a call of `fastmf.belief_propagation` on the RBM that the features leave.
-result = mf.belief_propagation(crbm.model_.given(seen[test][0]), history=True)
+result = mf.belief_propagation(crbm.model_.given(seen[test][0]))
 print(result)

@@ -177,7 +177,7 @@ def rows(name, value, n_units, dtype, *, missing=False):
         raise ValueError(
             f"{name} must have shape ({n_units},) or (n_rows, {n_units}), got {array.shape}."
         )
-    if array.shape[0] == 0:
+    if array.ndim == 2 and not len(array):
         raise ValueError(f"{name} must have at least one row.")
     if missing and array.dtype == bool:
         raise ValueError(

@@ -31,8 +31,6 @@ ROOMS = "_jit", "_threads", "priors", "kernels"
 NOT_COMPILED = "cache", "messages"
 # Digests are in hexadecimal digits.
 DIGEST_DIGITS = 64
-# Symbol of the array by which kernels learn of signals: see `fastmf._threads.interrupts`.
-SIGNALS = "fastmf_signals"
 # Statuses of Numba's functions that have succeeded: with a result, and without one.
 _SUCCESS = 0, -2
 
@@ -163,10 +161,6 @@ class Library:
             raise ValueError("this Python or NumPy has arrays of another form")
         self._functions = index["levels"][level]["functions"]
         self._library = ctypes.CDLL(str(path))
-
-    def signals(self, kind):
-        """The array by which its functions learn of signals, of a type of ctypes."""
-        return kind.in_dll(self._library, SIGNALS)
 
     def _found(self, kernel, types):
         if kernel.name is None or None in types:

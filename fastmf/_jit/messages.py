@@ -1,17 +1,14 @@
-"""When kernels are compiled: what users are told, and how long it has taken so far.
+"""Messages to users about the compilation of kernels, and the time that it has taken.
 
-Numba tells listeners when code begins to be compiled, which it does not do for code that it loads
-from its cache, and when its lock is taken, which it does for both. The lock is the better clock,
-the beginning of compilation the better start of a message.
-
-A message goes to stderr and, at level INFO, to the logger "fastmf". It is not printed if the
-environment variable FASTMF_QUIET is set (and not 0), nor if the level of that logger is above INFO.
+Numba tells listeners when a function begins to be compiled and when that ends; code that it loads
+from a cache is not compiled. A message goes to stderr and, at level INFO, to the logger "fastmf".
+It is not printed if the environment variable FASTMF_QUIET is set (and not 0), nor if the level of
+that logger is above INFO.
 """
 
 import logging
 import os
 import sys
-import threading
 import time
 from contextlib import contextmanager, suppress
 
@@ -20,9 +17,9 @@ from fastmf._jit.lazily import with_numba
 LOGGER = logging.getLogger("fastmf")
 NUMBAS_LOGGER = logging.getLogger("numba")
 
-# Seconds of compilation before a user is told.
+# Seconds of compilation after which a user is told, with the next kernel.
 SILENT_SECONDS = 1.0
-# Without compilation for so long, what comes next is another call's.
+# Without compilation for this time, the next one belongs to another call.
 GAP = 2.0
 
 
@@ -38,120 +35,60 @@ def is_quiet():
     return by_level or os.environ.get("FASTMF_QUIET", "0") not in ("", "0")
 
 
-class _Clock:
-    """Seconds in which some thread was compiling, or loading compiled code."""
-
-    def __init__(self):
-        self.start_anew()
-
-    def start_anew(self):
-        """Forget what other threads are doing: in a forked process there are none."""
-        self._lock = threading.Lock()
-        self._n_open, self._since, self.seconds = 0, 0.0, 0.0
-
-    def on_start(self, event):
-        with self._lock:
-            if self._n_open == 0:
-                self._since = time.monotonic()
-            self._n_open += 1
-
-    def on_end(self, event):
-        with self._lock:
-            self._n_open = max(self._n_open - 1, 0)
-            if self._n_open == 0:
-                self.seconds += time.monotonic() - self._since
-
-
 class _Watch:
-    """Tells the user when kernels of this package have been compiled for `SILENT_SECONDS` seconds.
+    """The kernels of this package that are being compiled, by one thread at a time.
 
-    Numba does not tell a root logger at level DEBUG, for its own developers, what it does: some
-    40,000 lines for an estimator.
+    Meanwhile Numba does not tell a root logger at level DEBUG, for its own developers, what it
+    does: some 40,000 lines for an estimator.
     """
 
     def __init__(self):
-        self.purposes, self._silenced = [], False
+        self.seconds, self.purposes = 0.0, []
         self.start_anew()
 
     def start_anew(self):
-        """Forget what other threads are doing: in a forked process there are none."""
-        self._lock = threading.Lock()
-        self._depth, self._seconds, self._since, self._ended = 0, 0.0, 0.0, 0.0
-        self._timer, self._told = None, set()
-        self._let_numba_speak()
+        """Forget the compilation of other threads: in a forked process there are none."""
+        self._depth, self._since, self._ended = 0, 0.0, 0.0
+        self._start_of_call, self._told = self.seconds, set()
+        self._silenced = False
 
     def on_start(self, event):
         if not _is_own(event):
             return
-        with self._lock:
-            self._depth += 1
-            self._silence_numba()
-            if self._depth > 1:
-                return
-            self._since = time.monotonic()
-            if self._since - self._ended > GAP:
-                self._seconds = 0.0
+        now = time.monotonic()
+        if not self._depth:
+            self._since = now
+            if now - self._ended > GAP:
+                self._start_of_call = self.seconds
                 self._told.discard(None)
-            if self._purpose()[0] not in self._told:
-                self._start_timer(event)
+            if NUMBAS_LOGGER.level == logging.NOTSET:  # otherwise it is as the user wants it
+                self._silenced = True
+                NUMBAS_LOGGER.setLevel(logging.WARNING)
+        self._depth += 1
+        if self.seconds - self._start_of_call + now - self._since >= SILENT_SECONDS:
+            self._tell(event)
 
     def on_end(self, event):
-        if not _is_own(event):
+        if not _is_own(event) or not self._depth:
             return
-        with self._lock:
-            self._depth = max(self._depth - 1, 0)
-            if self._depth:
-                return
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            self._ended = time.monotonic()
-            self._seconds += self._ended - self._since
-            self._let_numba_speak()
-
-    def begin(self, purpose):
-        """Purpose of all that is compiled from now on."""
-        with self._lock:
-            self.purposes.append(purpose)
-            self._seconds = 0.0
-
-    def end(self, purpose):
-        with self._lock:
-            self.purposes.remove(purpose)
-            self._told.discard(purpose[0])
-
-    def _purpose(self):
-        return self.purposes[-1] if self.purposes else (None, to_stderr)
-
-    def _start_timer(self, event):
-        wait = max(SILENT_SECONDS - self._seconds, 0.0)
-        self._timer = threading.Timer(wait, self._tell, (event,))
-        # No thread can be started while the interpreter shuts down.
-        with suppress(RuntimeError):
-            self._timer.start()
-
-    def _tell(self, event):
-        with self._lock:
-            what, show = self._purpose()
-            if self._timer is not threading.current_thread() or what in self._told:
-                return
-            self._told.add(what)
-        text = _message(event, what)
-        LOGGER.info(text)
-        if show is not None and not is_quiet():
-            # Without stderr, or with one that is closed, nobody is there to be told.
-            with suppress(OSError, ValueError, AttributeError):
-                show(f"fastmf: {text}")
-
-    def _silence_numba(self):
-        if NUMBAS_LOGGER.level == logging.NOTSET:  # otherwise it is as the user wants it
-            self._silenced = True
-            NUMBAS_LOGGER.setLevel(logging.WARNING)
-
-    def _let_numba_speak(self):
+        self._depth -= 1
+        if self._depth:
+            return
+        self._ended = time.monotonic()
+        self.seconds += self._ended - self._since
         if self._silenced:
             self._silenced = False
             NUMBAS_LOGGER.setLevel(logging.NOTSET)
+
+    def _tell(self, event):
+        purpose, show = self.purposes[-1] if self.purposes else (None, to_stderr)
+        if purpose in self._told:
+            return
+        self._told.add(purpose)
+        text = _message(purpose or event.data["dispatcher"].py_func.__module__)
+        LOGGER.info(text)
+        if show is not None and not is_quiet():
+            show(f"fastmf: {text}")
 
 
 def _is_own(event):
@@ -159,50 +96,48 @@ def _is_own(event):
     return module.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _message(event, what):
+def _message(purpose):
     from fastmf._jit.cache import folder
 
     if folder() is None:
-        kept = "in every process, as no folder for a cache can be used"
+        where = "in every process, as no folder for a cache can be used"
     else:
-        kept = f"once; kept in {folder().parent} for the next time"
+        where = f"once; cached in {folder().parent} for the next time"
     return (
-        f"compiling kernels for {what or event.data['dispatcher'].py_func.__module__}, which takes "
-        f"about 5 s for a solver and 10 s for an estimator ({kept})"
+        f"compiling kernels for {purpose}, which takes about 5 s for a solver and 10 s for an "
+        f"estimator ({where})"
     )
 
 
-_CLOCK, _WATCH = _Clock(), _Watch()
+_WATCH = _Watch()
 
 
 def _listen():
-    """Register once and for all: Numba's lists of listeners must not shrink in use."""
+    """Register once and for all: Numba's list of listeners must not shrink in use."""
     from numba.core import event
 
-    for kind, listener in ("numba:compiler_lock", _CLOCK), ("numba:compile", _WATCH):
-        methods = {"on_start": listener.on_start, "on_end": listener.on_end}
-        methods = {name: staticmethod(method) for name, method in methods.items()}
-        event.register(kind, type("Listener", (event.Listener,), methods)())
+    methods = {name: staticmethod(getattr(_WATCH, name)) for name in ("on_start", "on_end")}
+    event.register("numba:compile", type("Listener", (event.Listener,), methods)())
 
 
 with_numba(_listen)
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_CLOCK.start_anew)
     os.register_at_fork(after_in_child=_WATCH.start_anew)
 
 
 def seconds_compiling():
-    """Seconds that compilation and loading from the cache have taken in this process."""
-    return _CLOCK.seconds
+    """Seconds of compilation of this package's kernels in this process."""
+    return _WATCH.seconds
 
 
 @contextmanager
-def announced(what, show=to_stderr):
-    """While in use, messages about compilation say what for, and come once."""
-    purpose = (what, show)
-    _WATCH.begin(purpose)
+def announced(purpose, show=to_stderr):
+    """While in use, messages about compilation name this purpose, and come once."""
+    item = (purpose, show)
+    _WATCH.purposes.append(item)
     try:
         yield
     finally:
-        _WATCH.end(purpose)
+        _WATCH.purposes.remove(item)
+        _WATCH._told.discard(purpose)

@@ -10,9 +10,8 @@ import os
 from numba.core import ir
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
-from numba.core.ir_utils import enforce_no_phis
 from numba.core.lowering import Lower
-from numba.core.typed_passes import IRLegalization, NativeLowering
+from numba.core.typed_passes import NativeLowering
 from numba.core.untyped_passes import InlineInlinables
 
 # Passes of Numba's for what is in no kernel: closures and comprehensions, expressions of arrays.
@@ -38,22 +37,6 @@ class _MergeInPlace(InlineInlinables):
             _MergeInPlace._n_active -= 1
             if not _MergeInPlace._n_active:
                 del ir.Block.__deepcopy__
-
-
-@register_pass(mutates_CFG=False, analysis_only=True)
-class _WithoutDeletions(IRLegalization):
-    """Numba's last pass before a kernel is emitted, which deletes each variable after its use.
-
-    Nothing is emitted for that in kernels without counts of references.
-    """
-
-    _name = "without_deletions"
-
-    def run_pass(self, state):
-        if state.flags.nrt:
-            return super().run_pass(state)
-        enforce_no_phis(state.func_ir)
-        return True
 
 
 class _Lower(Lower):
@@ -90,13 +73,9 @@ class Compiler(CompilerBase):
 
     def define_pipelines(self):
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        own = {
-            InlineInlinables: _MergeInPlace,
-            IRLegalization: _WithoutDeletions,
-            NativeLowering: _Lowering,
-        }
-        kept = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
-        passes.passes = [(own.get(kind, kind), text) for kind, text in kept]
+        replaced = {InlineInlinables: _MergeInPlace, NativeLowering: _Lowering}
+        needed = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
+        passes.passes = [(replaced.get(kind, kind), text) for kind, text in needed]
         passes.finalize()
         return [passes]
 

@@ -1,52 +1,64 @@
-"""Threads that run kernels beside the thread that calls them."""
+"""Threads that run kernels."""
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 
 
 class Pool:
-    """The workers of a process, which are started when they are needed.
+    """The threads of a process in which kernels run, started when they are needed.
 
-    The calling thread works, too, so that it handles signals (see `interrupts`), and takes back
-    the calls that no worker has begun when its own ends.
+    The calling thread works, too, and takes back the calls that no helper has begun when its own
+    ends.
     """
 
     def __init__(self):
-        self.forget()
+        self.start_anew()
 
-    def forget(self):
-        """Start anew in a forked child process: no thread survives but the one that forks."""
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "fastmf")
+    def start_anew(self):
+        """Have no threads, as in a forked child process, where only the forking one lives."""
+        self._helpers = ThreadPoolExecutor(os.cpu_count() or 1, "fastmf")
+        self._stand_in = ThreadPoolExecutor(1, "fastmf-main")
 
-    def run(self, function, arguments, n_threads, stop=lambda: None):
-        """Call a function in this thread and in up to `n_threads` - 1 workers."""
-        calls = []
+    def run(self, function, arguments, n_threads, stop=lambda: None, is_long=False):
+        """Call a function in this thread and up to `n_threads` - 1 others, until all have ended.
+
+        If the call is long, the main thread has another thread stand in for it, and waits:
+        meanwhile Python runs the handlers of signals.
+        """
+        calls, stand_in = [], None
         try:
             for _ in range(n_threads - 1):
-                calls.append(self._submit(function, arguments))
-            function(*arguments)
+                calls.append(_submitted(self._helpers, function, arguments))
+            if is_long and threading.current_thread() is threading.main_thread():
+                stand_in = _submitted(self._stand_in, function, arguments)
+            if stand_in is None:
+                function(*arguments)
+            else:
+                stand_in.result()
         except BaseException:
             stop()
             raise
         finally:
-            # The arguments may hold addresses of what the caller frees when this returns.
+            # The arguments may hold addresses of memory that the caller frees when this returns.
             begun = [call for call in calls if call and not call.cancel()]
-            _wait_for(begun, stop)
+            _wait_for([stand_in, *begun] if stand_in else begun, stop)
         for call in begun:
             call.result()
 
-    def _submit(self, function, arguments):
-        """Give a call to a worker; None while the interpreter ends, when none can be started."""
-        try:
-            return self._threads.submit(function, *arguments)
-        except RuntimeError:
-            return None
+
+def _submitted(executor, function, arguments):
+    """Give a call to a thread; None while the interpreter ends, when none can be started."""
+    try:
+        return executor.submit(function, *arguments)
+    except RuntimeError:
+        return None
 
 
 def _wait_for(calls, stop):
     try:
         wait(calls)
-    except BaseException:  # of the handler of a signal
+    except BaseException:  # raised by the handler of a signal
         stop()
-        _wait_for(calls, stop)  # they still use what the caller would free
+        _wait_for(calls, stop)  # the threads still use memory that the caller would free
         raise

@@ -14,9 +14,12 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 from fastmf._common.cores import n_cores
-from fastmf._threads.interrupts import raise_kept, stop
+from fastmf._threads.interrupts import stop
 from fastmf._threads.pool import Pool
 
+# Multiplications of a call that is worth several threads (1 ms), and of one in which a user who
+# presses Ctrl-C would have to wait (0.1 s).
+SHARED_WORK, LONG_WORK = 10**6, 10**8
 # Order of a matrix from which its factorisation is faster with several threads of BLAS.
 MIN_THREADED_ORDER = 1000
 
@@ -121,7 +124,7 @@ _blas = _BLAS()
 _pool = Pool()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.forget)
+    os.register_at_fork(after_in_child=_pool.start_anew)
     os.register_at_fork(
         before=_blas.hold, after_in_parent=_blas.release, after_in_child=_blas.forget
     )
@@ -146,13 +149,50 @@ def one_blas_thread(order=0):
         _blas.leave()
 
 
+class ThreadCount(int):
+    """Number of threads for a call, and the multiplications that it may take."""
+
+    work = 0
+
+    @classmethod
+    def of(cls, n_threads, work):
+        """The number with its work."""
+        count = cls(n_threads)
+        count.work = work
+        return count
+
+
+def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
+    """`ThreadCount` of a call with this number of tasks; one thread within another call.
+
+    So a limit on the threads of a solve holds for the calls that it consists of, too.
+
+    Parameters
+    ----------
+    n_tasks : int
+    work : int
+        Multiplications, of one sweep where a call takes several.
+    n_threads : int or None
+        The user's limit.
+    n_sweeps : int
+        Largest number of sweeps.
+    """
+    if work < SHARED_WORK or getattr(_here, "is_worker", False):
+        n_threads = 1
+    elif n_threads is None:
+        n_threads = default_threads()
+    return ThreadCount.of(min(n_threads, n_tasks), work * n_sweeps)
+
+
 def in_parallel(kernel, arguments, n_workers):
-    """Call `kernel(*arguments)` in several threads at once, and wait until the work is done."""
-    if n_workers > 1:
-        stop_all = partial(stop, kernel, arguments)
-        _pool.run(_as_worker, (kernel, arguments), n_workers, stop_all)
-    else:
-        _as_worker(kernel, arguments)
+    """Call `kernel(*arguments)` in several threads at once, and wait until the work is done.
+
+    The main thread waits for another to make a long call, so that Python can run the handlers of
+    signals. A short call, such as those of a step of learning, it makes itself.
+    """
+    is_long = getattr(n_workers, "work", 0) >= LONG_WORK
+    stop_all = partial(stop, kernel, arguments)
+    _pool.run(_as_worker, (kernel, arguments), n_workers, stop_all, is_long)
 
 
 def for_each(function, tasks, n_workers):
@@ -167,33 +207,19 @@ def for_each(function, tasks, n_workers):
                 return
             function(task)
 
-    if n_workers > 1:
-        _pool.run(_as_worker, (take, ()), n_workers, left.clear)
-    else:
-        _as_worker(take, ())
+    _pool.run(_as_worker, (take, ()), n_workers, left.clear)
 
 
 _here = threading.local()
 
 
 def _as_worker(kernel, arguments):
-    """Call a kernel; what it calls in turn starts no threads."""
+    """Call a kernel or a function, whose own calls start no threads."""
     nested, _here.is_worker = getattr(_here, "is_worker", False), True
     try:
         kernel(*arguments)
     finally:
         _here.is_worker = nested
-    raise_kept()
-
-
-def workers_for(n_tasks, work, n_threads=None):
-    """Number of threads for a number of tasks; one in a thread that works on others.
-
-    So a limit on the threads of a solve holds for what its parts call, too.
-    """
-    if work < 1_000_000 or getattr(_here, "is_worker", False):
-        return 1
-    return min(default_threads() if n_threads is None else n_threads, n_tasks)
 
 
 def default_threads():

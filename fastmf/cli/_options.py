@@ -1,65 +1,158 @@
-"""Parsers of commands, and the options that several of them have."""
+"""Options of commands from the signatures of functions, and checks of the files they name."""
 
 import argparse
+import inspect
 import re
+from pathlib import Path
 
-# Arguments of functions that options of other names set.
-_OPTION_NAMES = {
-    "n_components": "--hidden-units",
-    "n_epochs": "--epochs",
-    "n_sweeps": "--sweeps",
-    "random_state": "--seed",
-    "validation_data": "--validation-share",
-    "n_rows": "--rows",
-    "clamp": "--evidence",
+# Flags of the parameters whose names are others on the command line.
+_FLAGS = {
+    "n_components": ("-n", "--hidden-units"),
+    "n_samples": ("-n", "--n-samples"),
+    "n_epochs": ("--epochs",),
+    "n_sweeps": ("--sweeps",),
+    "random_state": ("--seed",),
+    "n_processes": ("-j", "--processes"),
 }
 
 
-def command(commands, run, name, *, help, description, epilog):
-    """The parser of a command, which is run by a function of its arguments."""
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run, parser=parser)
-    return parser
+class NumberOrPair(argparse.Action):
+    """Store one number alone, and several as a tuple."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        """Store the values."""
+        setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
+
+
+def add_parameters(parser, function, names, **defaults):
+    """Add an option for each named parameter of a function or class.
+
+    Its numpydoc gives kind and help. An option that is not given is None, so that the
+    function's own default holds, unless there is one in `defaults`.
+    """
+    texts, signature = _documented(function), inspect.signature(function).parameters
+    for name in names:
+        default = defaults.get(name, signature[name].default)
+        kind, text = texts.get(name, (type(default).__name__, ""))
+        flags = _FLAGS.get(name, ("--" + name.replace("_", "-"),))
+        shown = f"[{default}]" if default not in (None, inspect.Parameter.empty) else ""
+        options = {"dest": name, "help": f"{text} {shown}".strip().replace("%", "%%")}
+        if kind.startswith("{") and " str" not in kind:
+            options["choices"] = re.findall(r'"([\w-]+)"', kind.partition("}")[0])
+        elif isinstance(default, bool):
+            options["action"] = argparse.BooleanOptionalAction
+        else:
+            options |= _converter(kind)
+        parser.add_argument(*flags, default=defaults.get(name), **options)
+
+
+def _documented(function):
+    """Kind and first sentence of each parameter in a docstring in numpydoc's format."""
+    text = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")[2]
+    pattern = r"^(\w[\w, ]*) : (.*)\n((?:    .*\n|\n(?=    ))*)"
+    parts = {}
+    for names, kind, lines in re.findall(pattern, text + "\n", re.MULTILINE):
+        text = re.sub(r"\(None:[^)]*\)|`|^None: .*", "", " ".join(lines.split()))
+        sentence = re.split(r"\.(?:\s|$)|:\s|\s- ", text)[0]
+        parts |= {name: (kind, sentence.strip()) for name in names.split(", ")}
+    return parts
+
+
+def _converter(kind):
+    """Options of an argument of a kind of numpydoc."""
+    number = {"int": int, "float": float}
+    first = next((number[word] for word in re.findall(r"\w+", kind) if word in number), str)
+    options = {"type": first, "metavar": {int: "N", float: "R", str: "TEXT"}[first]}
+    if "path" in kind:
+        options["metavar"] = "FILE"
+    if "sequence of" in kind:
+        options["nargs"] = "+"
+    elif "(" in kind and first is float:
+        options |= {"nargs": "+", "action": NumberOrPair}
+    return options
+
+
+def given(arguments, *names):
+    """The options among these that were given, by their names."""
+    values = {name: getattr(arguments, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def in_options(message, parser):
-    """A message in which arguments of functions have the names of the command's options.
+    """Replace the names of parameters in a message by the flags of the command's options.
 
-    Names count as such before a sign of equality, if they have an underscore, and at the start
+    Names are replaced before a sign of equality, if they have an underscore, and at the start
     before "must"; not within quotes, paths or longer names.
     """
-    strings = [string for action in parser._actions for string in action.option_strings]
-    names = {name: option for name, option in _OPTION_NAMES.items() if option in strings}
-    names |= {s[2:].replace("-", "_"): s for s in strings if s.startswith("--")}
+    flags = {action.dest: action.option_strings[-1] for action in parser._actions
+             if action.option_strings}  # fmt: skip
 
-    def replaced(found):
-        name, equals = found["name"], found["equals"]
-        at_start = message.startswith(f"{name} must ") and found.start() == 0
-        if name not in names or not (equals or "_" in name or at_start):
-            return found[0]
-        return names[name] + (" " if equals else "")
+    def replaced(match):
+        name, equals = match["name"], match["equals"]
+        at_start = message.startswith(f"{name} must ") and match.start() == 0
+        if name not in flags or not (equals or "_" in name or at_start):
+            return match[0]
+        return flags[name] + (" " if equals else "")
 
     pattern = r"""(?<![\w./'"-])(?P<name>[a-z]\w*)((?P<equals>=)(?=\S)|(?![\w/'"(=-]|\.\w))"""
     return re.sub(pattern, replaced, message)
 
 
-def add_output(parser, default, what="where to write", *, metavar="FILE"):
-    """Add the option that names what is written."""
+def add_output(parser, default, what="where to write", metavar="FILE"):
+    """Add the option that names the file to write."""
     text = f"{what} [{default}]"
     parser.add_argument("-o", "--output", default=default, metavar=metavar, help=text)
 
 
+def add_plot(parser, what):
+    """Add the option that names a picture to write."""
+    parser.add_argument("--plot", metavar="PNG", help=f"picture to write: {what}")
+
+
 def add_seed(parser):
     """Add the option that seeds random numbers."""
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+    parser.add_argument("--seed", dest="random_state", type=int, default=0, metavar="N", help="[0]")
 
 
-def add_quiet(parser, what="progress bar"):
+def add_quiet(parser):
     """Add the option that leaves out progress."""
-    parser.add_argument("-q", "--quiet", action="store_true", help=f"no {what}")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+OUTPUTS = (".npy", ".npz", ".csv")
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def check_outputs(inputs, *outputs):
+    """Raise early if an output cannot be written or would replace another file.
+
+    `outputs` are pairs of a path, or None, and the suffixes that it may have.
+    """
+    taken = {_identity(path): "a file that is read" for path in inputs if path is not None}
+    for name, suffixes in outputs:
+        if name is None:
+            continue
+        path = Path(name)
+        if path.suffix.lower() not in suffixes:
+            raise ValueError(
+                f"{path}: the name of this output must end in {' or '.join(suffixes)}."
+            )
+        if not path.parent.is_dir():
+            raise ValueError(f"{path}: there is no folder {path.parent}.")
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give the name of a file.")
+        if (replaced := taken.get(_identity(path))) is not None:
+            raise ValueError(
+                f"output {path} would replace {replaced}: give another name of output."
+            )
+        taken[_identity(path)] = "another output"
+
+
+def _identity(path):
+    """Tell files apart whatever links to them; .npz files may name one of their arrays."""
+    head, separator, _ = str(path).rpartition(".npz:")
+    path = Path(head + ".npz" if separator else path).resolve()
+    # Links of one file have the same number; elsewhere there may be none, 0.
+    return path.stat()[1:3] if path.exists() and path.stat().st_ino else path

@@ -1,11 +1,9 @@
 """The calls of `fastmf warmup`: each a few units and rows, for the sake of what they compile.
 
-As a program, `python -m fastmf.cli._warmup_tasks` runs the tasks whose names it reads from stdin,
-one a line, and answers each with a line: empty, or what went wrong.
+`main` runs the tasks of some names, and answers each with a line: empty, or what went wrong.
 """
 
 import gc
-import sys
 import warnings
 from itertools import pairwise
 
@@ -199,16 +197,22 @@ def _categorical(dtype):
 
 
 def _graphs(dtype):
-    """Sparse graphs of units of two values and of more, and their bounds."""
-    couplings = csr_array(np.diag(np.full(5, 0.1, dtype), 1) + np.diag(np.full(5, 0.1, dtype), -1))
+    """Sparse graphs of units of two values and of more, and their bounds: a path and a cycle."""
+    path = np.diag(np.full(5, 0.1, dtype), 1)
+    cycle = path.copy()
+    cycle[0, 5] = 0.1
+    cycle = csr_array(cycle + cycle.T)
+    mf.belief_propagation(mf.BoltzmannMachine(cycle, prior("Ising", 6, dtype)))
+    couplings = csr_array(path + path.T)
     groups = mf.Categorical(np.zeros((2, 3), dtype))
     for units in (prior("Ising", 6, dtype), prior("Bernoulli", 6, dtype), groups):
         matrix = couplings
         if units is groups:  # none within a group
             matrix = csr_array(np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)).astype(dtype))
         model = mf.BoltzmannMachine(matrix, units)
-        for options in {}, {"algorithm": "max", "polish": True}, {"pairwise": True}:
+        for options in {}, {"pairwise": True}:
             mf.belief_propagation(model, max_iter=2, **options)
+        mf.most_probable(model, max_iter=2)
         mf.belief_propagation(model, field=np.zeros((2, 6), dtype), max_iter=2)
         mf.log_partition_bounds(model)
         mf.tap(model, max_iter=2)
@@ -250,17 +254,14 @@ def _of_type(dtype):
                 dtype, deep=shape == "deep"
             )  # fmt: skip
             yield f"tap, {shape}, {schedule}", lambda m=model, s=schedule: tap(m, schedule=s)
-    for algorithm in ("sum", "max", "mixed"):
-        yield (
-            f"belief_propagation, {algorithm}",
-            lambda a=algorithm: belief_propagation(dtype, algorithm=a),
-        )
+    yield "belief_propagation", lambda: belief_propagation(dtype)
     yield "belief_propagation, pairs", lambda: belief_propagation(dtype, pairwise=True)
     yield "belief_propagation, one large row", lambda: _one_large_row(dtype)
-    yield (
-        "belief_propagation, decoding",
-        lambda: belief_propagation(dtype, algorithm="max", polish=True, n_restarts=2, rng=0),
-    )
+    for mixed in (False, True):
+        yield (
+            f"most_probable, sum_hidden={mixed}",
+            lambda mixed=mixed: mf.most_probable(layered(dtype), sum_hidden=mixed),
+        )
     for schedule in ("parallel", "sequential", "convergent"):
         yield (
             f"expectation_propagation, {schedule}",
@@ -268,6 +269,7 @@ def _of_type(dtype):
                 mf.expectation_propagation(linear_model(dtype, n), schedule=s) for n in (3, 9)
             ],
         )
+    for schedule in ("auto", "convergent"):
         yield (
             f"adaptive_tap, fully visible, {schedule}",
             lambda s=schedule: mf.adaptive_tap(fully_visible(dtype), schedule=s),
@@ -321,13 +323,9 @@ def run(task):
     return ""
 
 
-def main():
-    """Run the tasks whose names are read from stdin, and answer each with a line."""
+def main(names):
+    """Run the tasks of some names, and answer each with a line."""
     gc.disable()  # the process ends soon
     tasks = everything()
-    for line in sys.stdin:
-        print(run(tasks[line.rstrip("\n")]), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    for name in names:
+        print(run(tasks[name]), flush=True)

@@ -1,28 +1,15 @@
-"""The command line: parser, error messages and exit codes."""
+"""The command line: its parser, error messages and exit codes."""
 
 import argparse
 import os
 import sys
 import warnings
 from functools import partial
+from importlib import import_module
 
 import fastmf
-from fastmf.cli import (
-    _options,
-    dca,
-    demo,
-    denoise,
-    impute,
-    info,
-    mutants,
-    network,
-    regress,
-    sample,
-    score,
-    tap,
-    train,
-    warmup,
-)
+from fastmf.cli._options import in_options
+from fastmf.cli.warmup import Failed
 from fastmf.models._io import UnknownPrior
 
 DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
@@ -48,29 +35,60 @@ FASTMF_DEBUG=1 in the environment shows where an error comes from; FASTMF_QUIET=
 messages about compilation.
 """
 
-_COMMANDS = (
-    demo, train, score, sample, denoise, impute, dca, mutants, network, regress, tap, info, warmup,
-)  # fmt: skip
+# Modules of this package, each with functions `add`, of a parser, and `run`, of the arguments.
+COMMANDS = {
+    "demo": "learn digits, denoise them, and write a report",
+    "train": "train a machine on data",
+    "score": "log-likelihoods of rows",
+    "sample": "draw rows from a trained machine",
+    "denoise": "restore noisy data by a trained machine",
+    "impute": "fill in missing values",
+    "dca": "predict contacts from an alignment of sequences",
+    "mutants": "effects of the single mutations of a sequence",
+    "network": "the network of a table of binary or ordinal items",
+    "regress": "find the columns that predict another one",
+    "tap": "marginals and log-partition of a model",
+    "info": "say what is in a file",
+    "warmup": "compile the kernels beforehand",
+}
 
 # Errors in data, options and resources; any other error is a bug, and is shown with its traceback.
 _USER_ERRORS = (
     ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError, UnknownPrior,
-    warmup.Failed,
+    Failed,
 )  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose options are added when it is used, since that imports estimators."""
+
+    module = None
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Add the options, and parse."""
+        self.complete()
+        return super().parse_known_args(args, namespace)
+
+    def complete(self):
+        """Add the description, the options and the examples of the command's module."""
+        if self.module is not None:
+            module, self.module = import_module(f"fastmf.cli.{self.module}"), None
+            self.description, self.epilog = module.__doc__, module.EPILOG
+            self.set_defaults(run=module.run, parser=self)
+            module.add(self)
 
 
 def parser():
     """The parser of the command line."""
+    layout = argparse.RawDescriptionHelpFormatter
     main_parser = argparse.ArgumentParser(
-        prog="fastmf",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="fastmf", description=DESCRIPTION, epilog=EPILOG, formatter_class=layout
     )
     main_parser.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
-    commands = main_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add(commands)
+    options = {"title": "commands", "metavar": "COMMAND", "parser_class": _Parser}
+    commands = main_parser.add_subparsers(**options, required=True)
+    for name, text in COMMANDS.items():
+        commands.add_parser(name, help=text, formatter_class=layout).module = name
     return main_parser
 
 
@@ -80,7 +98,7 @@ def main(argv=None):
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments after the name of the command; by default those of the process.
+        Arguments after the name of the command; by default the process's.
 
     Returns
     -------
@@ -96,8 +114,9 @@ def main(argv=None):
         if hasattr(stream, "reconfigure"):
             # Names in files may have letters that a console of another encoding has not.
             stream.reconfigure(errors="backslashreplace")
-    arguments = parser().parse_args(argv)
+    main_parser, arguments = parser(), None
     try:
+        arguments = main_parser.parse_args(argv)
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, arguments.parser)
             # Commands match columns by their names themselves.
@@ -113,7 +132,7 @@ def main(argv=None):
     except _USER_ERRORS as error:
         if os.environ.get("FASTMF_DEBUG"):
             raise
-        text = _options.in_options(str(error), arguments.parser)
+        text = in_options(str(error), getattr(arguments, "parser", main_parser))
         return _print_error(f"error: {text or type(error).__name__}", 1)
     return 0
 
@@ -124,8 +143,7 @@ def _print_error(text, code):
 
 
 def _show_warning(parser, message, category, filename, lineno, file=None, line=None):
-    text = _options.in_options(_one_line(message), parser)
-    print(f"fastmf: warning: {text}", file=sys.stderr)
+    print(f"fastmf: warning: {in_options(_one_line(message), parser)}", file=sys.stderr)
 
 
 def _one_line(text):

@@ -1,13 +1,11 @@
-"""`fastmf dca`: direct couplings of the columns of an alignment."""
+"""Fit a Potts model to an alignment (DCA) and rank its pairs of columns."""
 
 import sys
 import time
 
 import numpy as np
 
-import fastmf
-from fastmf.cli import _data, _options
-from fastmf.models._io import replacing
+from fastmf.cli import _options, _rows
 
 SEPARATION = 5
 
@@ -28,167 +26,53 @@ model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less w
 have on average (APC). With --focus also its residues there, such as K12, numbered from the number
 in its title (NAME/12-80) or 1.
 """
+_READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
 
 
-def add(commands):
-    """Add the command to a parser."""
-    dca = _options.command(
-        commands,
-        run,
-        "dca",
-        help="predict contacts from an alignment of sequences",
-        description="Fit a Potts model to an alignment (DCA) and rank its pairs of columns.",
-        epilog=EPILOG,
-    )
-    dca.add_argument(
+def add(parser):
+    """Add the options to a parser."""
+    from fastmf.estimators import PottsMachine
+
+    parser.add_argument(
         "alignment", metavar="ALIGNMENT", help="FASTA, A2M, A3M, Stockholm or Clustal file"
     )
-    dca.add_argument(
+    parser.add_argument(
         "-o", "--out", default="contacts.csv", metavar="CSV", help="table to write [contacts.csv]"
     )
-    dca.add_argument("--plot", metavar="PNG", help="picture to write: a map of the best pairs")
-    dca.add_argument(
+    _options.add_plot(parser, "a map of the best pairs")
+    parser.add_argument(
         "--model", metavar="NPZ", help="file to write the machine to, for sample, score, mutants"
     )
-    _options.add_quiet(dca, "progress")
-    dca.add_argument(
+    _options.add_quiet(parser)
+    parser.add_argument(
         "--top", type=int, metavar="N",
         help=f"best pairs, at least {SEPARATION} columns apart, to write and draw [as many as "
         "columns]",
     )  # fmt: skip
-    dca.add_argument(
+    parser.add_argument(
         "--distances", metavar="FILE",
         help="matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are "
         "below 8",
     )  # fmt: skip
-    add_alphabet(dca)
-    add_filters(dca)
-    add_focus(dca)
-    dca.add_argument(
-        "--gaps", choices=("state", "missing"), default="state",
-        help="whether a gap is a state of its own or missing data [state]",
-    )  # fmt: skip
-    add_identity(dca)
-    dca.add_argument(
-        "--l2", type=float, default=0.02, metavar="R",
-        help="ridge on couplings; plmc's lambda_e is R / 2 times the effective number [0.02]",
-    )  # fmt: skip
-    dca.add_argument(
-        "--l2-field", type=float, metavar="R",
-        help="ridge on fields, likewise plmc's lambda_h [that on couplings]",
-    )  # fmt: skip
-
-
-def add_alphabet(parser):
-    """Add the option that names the letters of an alignment."""
-    parser.add_argument(
-        "--alphabet", metavar="A",
-        help="of an alignment: protein, rna, dna, or its letters in the order of the states "
-        "(--alphabet=-AB) [the one that fits]",
-    )  # fmt: skip
-
-
-def add_focus(parser):
-    """Add the option that says which sequence the columns of an alignment are those of."""
-    parser.add_argument(
-        "--focus",
-        metavar="NAME",
-        help="keep the columns where this sequence has upper-case letters",
-    )
-
-
-def add_inserts(parser):
-    """Add the option that says whether columns of lower-case letters are kept."""
-    parser.add_argument(
-        "--inserts", choices=("drop", "keep"), default="drop",
-        help="whether columns of lower-case letters and dots are left out [drop]",
-    )  # fmt: skip
-
-
-def add_filters(parser):
-    """Add the options that say which sequences and columns of an alignment are kept."""
-    parser.add_argument(
-        "--outside", choices=("drop", "gap", "missing"), default="drop",
-        help="whether sequences with letters outside the alphabet, such as X, are left out, or "
-        "these letters are gaps or missing data [drop]",
-    )  # fmt: skip
-    add_inserts(parser)
-    parser.add_argument(
-        "--max-gaps", type=float, nargs="+", default=[1.0], metavar=("ROWS", "COLUMNS"),
-        help="leave out sequences with a larger fraction of gaps, and then columns [1 1]",
-    )  # fmt: skip
-
-
-def read_alignment(name, arguments, focus=None, gaps="state"):
-    """The result of `fastmf.datasets.load_alignment`; what it lacks is said."""
-    from fastmf.datasets.alignments import load_and_compare
-
-    max_gaps = arguments.max_gaps
-    alignment, left_out = load_and_compare(
-        name, arguments.alphabet, focus, gaps, inserts=arguments.inserts,
-        outside=arguments.outside, max_gaps=max_gaps[0] if len(max_gaps) == 1 else max_gaps,
-    )  # fmt: skip
-    n_rows = left_out.n_rows + left_out.n_gappy_rows + len(alignment.rows)
-    if left_out.n_rows:
-        _say(
-            f"{left_out.n_rows} of {n_rows} sequences left out: letters outside the alphabet "
-            f"{alignment.alphabet} ({' '.join(left_out.letters[:5])})"
-        )
-    if left_out.n_gappy_rows:
-        _say(f"{left_out.n_gappy_rows} of {n_rows} sequences left out: more than "
-             f"{max_gaps[0]:.0%} gaps")  # fmt: skip
-    if left_out.n_gappy_columns:
-        n_columns = left_out.n_gappy_columns + len(alignment.columns)
-        _say(f"{left_out.n_gappy_columns} of {n_columns} columns left out: more than "
-             f"{max_gaps[1]:.0%} gaps")  # fmt: skip
-    return alignment
-
-
-def weights_of(X, identity):
-    """Weights of the rows of an alignment; what makes them tell little is said."""
-    from fastmf import datasets
-
-    weights = datasets.sequence_weights(X, identity)
-    constant = (np.where(X < 0, np.iinfo(X.dtype).max, X).min(0) >= X.max(0)).sum()
-    n_columns = X.shape[1]
-    columns = f"{constant} of {n_columns} columns hold one letter only"
-    effective = f"the effective number of sequences is {weights.sum():.1f}"
-    if constant > n_columns - 2:
-        what = f"{columns}, and {effective}: couplings cannot be told"
-    elif weights.sum() < 2:
-        what = f"{effective} (--identity {identity:g}): couplings can hardly be told"
-    elif constant:
-        what = f"{columns}: couplings of these cannot be told"
-    else:
-        return weights
-    _say(f"warning: {what}")
-    return weights
-
-
-def _say(text):
-    print(f"fastmf: {text}", file=sys.stderr)
-
-
-def add_identity(parser):
-    """Add the option that says which sequences of an alignment are similar."""
-    parser.add_argument(
-        "--identity", type=float, default=0.8, metavar="R",
-        help="sequences of an alignment that agree in this fraction of columns share their weight "
-        "[0.8]",
-    )  # fmt: skip
+    _rows.add_alignment(parser, *_READING, "identity")
+    group = parser.add_argument_group("penalties, with l2_field = l2 by default")
+    _options.add_parameters(group, PottsMachine, ("l2", "l2_field"), l2=0.02, l2_field=None)
 
 
 def run(arguments):
     """Fit, write the table and the picture, and print a summary."""
-    _data.check_outputs(
+    import fastmf
+    from fastmf.datasets.alignments import gap_state
+
+    _options.check_outputs(
         [arguments.alignment, arguments.distances],
         (arguments.out, (".csv",)),
-        (arguments.plot, _data.PICTURE_SUFFIXES),
+        (arguments.plot, _options.PICTURES),
         (arguments.model, (".npz",)),
     )
     if arguments.top is not None and arguments.top < 1:
         raise ValueError(f"--top must be at least 1, got {arguments.top}.")
-    alignment = read_alignment(arguments.alignment, arguments, arguments.focus, arguments.gaps)
+    alignment = read_alignment(arguments.alignment, arguments)
     n_columns = alignment.X.shape[1]
     if n_columns <= SEPARATION:
         raise ValueError(
@@ -216,21 +100,53 @@ def run(arguments):
         n = min(n_pairs, len(curve))
         print(f"precision of the best {n} pairs: {curve[n - 1]:.3f}")
     if arguments.model is not None:
-        keep_alignment(machine, alignment)
+        _rows.keep_alignment(machine, alignment)
         machine.save(arguments.model)
     if arguments.plot is not None:
         _draw(arguments.plot, scores, distances, n_pairs, curve)
 
 
-def keep_alignment(machine, alignment):
-    """Tell a fitted machine the letters of its states and the columns that it learned from."""
-    machine.alphabet_ = alignment.alphabet
-    machine.columns_ = alignment.columns
+def read_alignment(name, arguments):
+    """Read an alignment, and tell of rows and columns left out."""
+    from fastmf.datasets.alignments import load_and_compare
+
+    options = _options.given(arguments, *_READING)
+    alignment, left_out = load_and_compare(name, arguments.alphabet, **options)
+    n_rows = left_out.n_rows + left_out.n_gappy_rows + len(alignment.rows)
+    n_columns = left_out.n_gappy_columns + len(alignment.columns)
+    gaps = options.get("max_gaps", 1.0)
+    gaps = gaps if isinstance(gaps, tuple) else (gaps, 1.0)
+    letters = f"letters outside the alphabet {alignment.alphabet}"
+    for n_left_out, n, what, why in (
+        (left_out.n_rows, n_rows, "sequences", f"{letters} ({' '.join(left_out.letters[:5])})"),
+        (left_out.n_gappy_rows, n_rows, "sequences", f"more than {gaps[0]:.0%} gaps"),
+        (left_out.n_gappy_columns, n_columns, "columns", f"more than {gaps[1]:.0%} gaps"),
+    ):
+        if n_left_out:
+            _say(f"{n_left_out} of {n} {what} left out: {why}")
+    return alignment
 
 
-def gap_state(alphabet):
-    """The state that stands for a gap, None if there is none."""
-    return next((state for state, letter in enumerate(alphabet) if letter in "-."), None)
+def weights_of(X, identity):
+    """Weights of the rows of an alignment; warn of alignments without information."""
+    from fastmf import datasets
+
+    weights = datasets.sequence_weights(X, identity)
+    constant = (np.where(X < 0, np.iinfo(X.dtype).max, X).min(0) >= X.max(0)).sum()
+    n_columns = X.shape[1]
+    columns = f"{constant} of {n_columns} columns hold one letter only"
+    effective = f"the effective number of sequences is {weights.sum():.1f}"
+    if constant > n_columns - 2:
+        _say(f"warning: {columns}, and {effective}: couplings cannot be told")
+    elif weights.sum() < 2:
+        _say(f"warning: {effective} (--identity {identity:g}): couplings can hardly be told")
+    elif constant:
+        _say(f"warning: {columns}: couplings of these cannot be told")
+    return weights
+
+
+def _say(text):
+    print(f"fastmf: {text}", file=sys.stderr)
 
 
 def _distances(name, n_columns):
@@ -249,23 +165,24 @@ def _distances(name, n_columns):
 
 
 def _write(arguments, scores, alignment):
-    """Write the best pairs, and return how many these are."""
+    """Write the best pairs, and return their number."""
     from fastmf.datasets.alignments import residues_of
     from fastmf.evaluation import ranked_pairs
 
-    n_top, head, residues = arguments.top or len(scores), "i,j,column_i,column_j,score", None
+    head, residues = ["i", "j", "column_i", "column_j", "score"], None
     if arguments.focus is not None:
-        head += ",residue_i,residue_j"
-        residues = residues_of(arguments.alignment, arguments.focus, alignment, arguments.inserts)
-    column = alignment.columns + 1
-    first, second = (indices[:n_top] for indices in ranked_pairs(scores, SEPARATION))
-    with replacing(arguments.out) as file:
-        file.write(f"{head}\n".encode("ascii"))
-        for i, j in zip(first.tolist(), second.tolist(), strict=True):
-            line = f"{i + 1},{j + 1},{column[i]},{column[j]},{scores[i, j]:.6g}"
-            line += f",{residues[i]},{residues[j]}" if residues else ""
-            file.write(f"{line}\n".encode("ascii"))
-    return len(first)
+        head += ["residue_i", "residue_j"]
+        inserts = _options.given(arguments, "inserts")
+        residues = residues_of(arguments.alignment, arguments.focus, alignment, **inserts)
+    columns = alignment.columns + 1
+    lines = []
+    for i, j in list(zip(*ranked_pairs(scores, SEPARATION), strict=True))[
+        : arguments.top or len(scores)
+    ]:
+        line = [i + 1, j + 1, columns[i], columns[j], f"{scores[i, j]:.6g}"]
+        lines.append(line + ([residues[i], residues[j]] if residues else []))
+    _rows.write_table(arguments.out, [head, *lines])
+    return len(lines)
 
 
 def _precision(scores, distances):
@@ -290,4 +207,4 @@ def _draw(path, scores, distances, n_top, curve):
         ax, right = figure.subplots(1, 2)
         precision_curve({"pseudo-likelihood": curve}, n_columns=len(scores), ax=right)
     contact_map(scores, distances, n_top=n_top, separation=SEPARATION, ax=ax)
-    _data.save_figure(path, figure)
+    _rows.write_figure(path, figure)

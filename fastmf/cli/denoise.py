@@ -1,10 +1,8 @@
-"""`fastmf denoise`: posterior means of clean data given noisy data."""
-
-from functools import partial
+"""Posterior means of the visible units given noisy observations of them."""
 
 import numpy as np
 
-from fastmf.cli import _data, _machines, _options
+from fastmf.cli import _options, _rows
 from fastmf.priors._queries import two_values
 
 EPILOG = """\
@@ -19,45 +17,28 @@ examples:
 """
 
 
-def add(commands):
-    """Add the command to a parser."""
-    denoise = _options.command(
-        commands,
-        run,
-        "denoise",
-        help="restore noisy data by a trained machine",
-        description="Posterior means of the visible units given noisy observations of them.",
-        epilog=EPILOG,
-    )
-    denoise.add_argument("model", metavar="MODEL", help="file written by fastmf train")
-    denoise.add_argument("data", metavar="DATA", help="noisy data, one sample per row")
-    _options.add_output(denoise, "denoised.npy", "where to write: .npy, .npz or .csv")
-    noise = denoise.add_argument_group("noise (one of them)")
+def add(parser):
+    """Add the options to a parser."""
+    from fastmf import GeneralizedRBM
+
+    method = GeneralizedRBM.denoise
+    parser.add_argument("model", metavar="MODEL", help="file written by fastmf train")
+    parser.add_argument("data", metavar="DATA", help="noisy data, one sample per row")
+    _options.add_output(parser, "denoised.npy", "where to write: .npy, .npz or .csv")
+    noise = parser.add_argument_group("noise (one of them)")
     one = noise.add_mutually_exclusive_group(required=True)
-    one.add_argument("--flip-probability", type=float, metavar="P", help="of an entry, binary data")
-    one.add_argument(
-        "--noise-variance", type=float, metavar="V", help="of Gaussian noise, real data"
+    _options.add_parameters(one, method, ("flip_probability", "noise_variance"))
+    group = parser.add_argument_group("method")
+    _options.add_parameters(group, method, ("n_starts", "anneal"))
+    group.add_argument(
+        "--candidates", metavar="FILE", help="clean data to start from [rows in the model]"
     )
-    method = denoise.add_argument_group("method")
-    method.add_argument(
-        "--n-starts", type=int, metavar="N", help="mean-field solutions to average over"
-    )
-    method.add_argument(
-        "--candidates", metavar="FILE", help="clean data to start from [what the model has kept]"
-    )
-    method.add_argument(
-        "--anneal",
-        type=float,
-        nargs="+",
-        metavar="LEVEL",
-        help="noise levels to go through first, in this order",
-    )
-    _options.add_seed(method)
-    method.add_argument("--round", action="store_true", help="write states, not means")
-    _data.add_options(denoise.add_argument_group("data"))
-    denoise.add_argument(
+    _options.add_seed(group)
+    group.add_argument("--round", action="store_true", help="write states, not means")
+    parser.add_argument(
         "--clean", metavar="FILE", help="clean data: print the score of the estimate"
     )
+    _rows.add_data(parser)
 
 
 def run(arguments):
@@ -66,35 +47,28 @@ def run(arguments):
     from fastmf._jit.messages import announced
 
     inputs = arguments.model, arguments.data, arguments.clean
-    _data.check_outputs(inputs, (arguments.output, _data.OUTPUT_SUFFIXES))
+    _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
     machine = GeneralizedRBM.load(arguments.model)
-    read = partial(_machines.read_table, machine=machine, arguments=arguments)
-    Y = read(arguments.data)
-    clean = None if arguments.clean is None else read(arguments.clean)
+    Y = _rows.read_table(arguments.data, machine, arguments)
+    clean = arguments.clean and _rows.read_table(arguments.clean, machine, arguments)
     if clean is not None and clean.shape != Y.shape:
         raise ValueError(
             f"{arguments.clean} has shape {clean.shape}, but {arguments.data} {Y.shape}."
         )
-    # Options that are not given have the defaults of the estimator's method.
-    given = {"n_starts": arguments.n_starts, "anneal": arguments.anneal}
+    names = "flip_probability", "noise_variance", "n_starts", "anneal", "random_state"
+    options = _options.given(arguments, *names)
     if arguments.candidates is not None:
-        given["candidates"] = read(arguments.candidates, whole=True)
+        candidates = _rows.read_table(arguments.candidates, machine, arguments, all_rows=True)
+        options["candidates"] = candidates
     with announced("denoising"):
-        estimate = machine.denoise(
-            Y,
-            flip_probability=arguments.flip_probability,
-            noise_variance=arguments.noise_variance,
-            random_state=arguments.seed,
-            **{name: value for name, value in given.items() if value is not None},
-        )
+        estimate = machine.denoise(Y, **options)
     binary = arguments.noise_variance is None
     states = _rounded(estimate, machine.visible_) if binary or arguments.round else None
-    if arguments.round:
-        estimate = states
-    _data.write(arguments.output, estimate, _machines.names_of(machine))
+    written = states if arguments.round else estimate
+    _rows.write(arguments.output, written, _rows.names_of(machine))
     print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
     if clean is not None:
-        print(_score(clean, Y, states if binary else estimate, binary))
+        print(_score(clean, Y, states if binary else written, binary))
 
 
 def _rounded(estimate, prior):
@@ -106,12 +80,12 @@ def _rounded(estimate, prior):
 
 
 def _score(clean, Y, estimate, binary):
-    if binary:
-        from fastmf.evaluation import matthews_correlation
+    from fastmf.evaluation import matthews_correlation
 
-        before, after = (matthews_correlation(clean, X).mean() for X in (Y, estimate))
-        score = "Matthews correlation"
-    else:
-        before, after = (((X - clean) ** 2).mean() for X in (Y, estimate))
-        score = "mean squared error"
-    return f"{score}, mean of {len(clean)} rows: {after:.5g} (noisy {before:.5g})"
+    def error(clean, X):
+        return (X - clean) ** 2
+
+    score = matthews_correlation if binary else error
+    before, after = (score(clean, X).mean() for X in (Y, estimate))
+    name = "Matthews correlation" if binary else "mean squared error"
+    return f"{name}, mean of {len(clean)} rows: {after:.5g} (noisy {before:.5g})"

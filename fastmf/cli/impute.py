@@ -1,6 +1,6 @@
-"""`fastmf impute`: fill in missing values by a trained machine."""
+"""Fill in the missing values of a table or of sequences by a trained machine."""
 
-from fastmf.cli import _data, _machines, _options
+from fastmf.cli import _options, _rows
 
 EPILOG = """\
 examples:
@@ -12,22 +12,15 @@ examples:
 """
 
 
-def add(commands):
-    """Add the command to a parser."""
-    impute = _options.command(
-        commands,
-        run,
-        "impute",
-        help="fill in missing values",
-        description="Fill in the missing values of a table or of sequences by a trained machine.",
-        epilog=EPILOG,
-    )
-    impute.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    impute.add_argument(
+def add(parser):
+    """Add the options to a parser."""
+    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
+    parser.add_argument(
         "data", metavar="DATA", help="rows with empty cells or NaN, or aligned sequences"
     )
-    _options.add_output(impute, "imputed.npy", "where to write: .npy, .npz, .csv or .fasta")
-    _machines.add_rows(impute)
+    _options.add_output(parser, "imputed.npy", "where to write: .npy, .npz, .csv or .fasta")
+    _rows.add_data(parser)
+    _rows.add_alignment(parser, "focus", "inserts")
 
 
 def run(arguments):
@@ -35,13 +28,13 @@ def run(arguments):
     from fastmf._jit.messages import announced
 
     inputs = arguments.model, arguments.data
-    _data.check_outputs(inputs, (arguments.output, _machines.MACHINE_SUFFIXES))
-    machine = _machines.load(arguments.model, "impute")
-    arguments.dtype = "float64"  # cells that are there stay as they are
-    X, alignment = _machines.read_rows(arguments.data, machine, arguments)
+    _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS + _rows.FASTA))
+    machine = _rows.load(arguments.model, "impute")
+    arguments.dtype = "float64"  # observed cells stay as they are
+    X, alignment = _rows.read_rows(arguments.data, machine, arguments)
     names = None if alignment is None else alignment.names
     n_missing = int(((X != X) | ((X < 0) & (names is not None))).sum())
     with announced("imputing"):
         complete = machine.impute(X)
-    _machines.write_rows(arguments.output, complete, names, machine, arguments)
+    _rows.write_rows(arguments.output, complete, names, machine, arguments)
     print(f"{n_missing} of {X.size} values were missing")

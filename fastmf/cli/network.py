@@ -1,17 +1,16 @@
-"""`fastmf network`: the network of a table of items, as a page."""
+"""Fit a network to a table of items, and write a page about it."""
 
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 
+import fastmf
 from fastmf._common.warning import warn_user
-from fastmf.cli import _data, _options
-from fastmf.cli._network_page import Page, write_html, write_markdown
-from fastmf.datasets._tables import MISSING_CELLS
-from fastmf.datasets.files import text_cells
-from fastmf.models._io import replacing
+from fastmf.cli import _options, _rows
+from fastmf.cli._page import Figure, Page, Table
 
 EPILOG = """\
 examples:
@@ -31,133 +30,90 @@ of items with the scores 0, 1, 2, ...
 _MAX_CATEGORIES = 20
 
 
-def add(commands):
-    """Add the command to a parser."""
-    network = _options.command(
-        commands,
-        run,
-        "network",
-        help="the network of a table of binary or ordinal items",
-        description="Fit a network to a table of items, and write a page about it.",
-        epilog=EPILOG,
+def add(parser):
+    """Add the options to a parser."""
+    machine = fastmf.OrdinalMachine
+    parser.add_argument("table", metavar="TABLE", help="table of items, with a line of names")
+    what = "page to write, .html or .md, and the table of edges beside it"
+    _options.add_output(parser, "network.html", what, "PAGE")
+    parser.add_argument("--group", metavar="COLUMN", help="column that holds groups of rows")
+    parser.add_argument("--weight", metavar="COLUMN", help="column of weights of the rows")
+    parser.add_argument(
+        "--cluster", metavar="COLUMN", help="column of groups that were sampled together"
     )
-    network.add_argument("table", metavar="TABLE", help="table of items, with a line of names")
-    _options.add_output(
-        network,
-        "network.html",
-        "page to write, .html or .md, and the table of edges beside it",
-        metavar="PAGE",
-    )
-    network.add_argument("--group", metavar="COLUMN", help="column that holds groups of rows")
-    network.add_argument("--weight", metavar="COLUMN", help="column that says how often rows count")
-    network.add_argument("--cluster", metavar="COLUMN", help="column of what was sampled together")
-    network.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="left out")
-    network.add_argument(
-        "--missing", choices=("drop", "em", "error"), default="drop",
-        help="rows with empty cells: left out, summed over what they may be, or refused [drop]",
-    )  # fmt: skip
-    network.add_argument("--l2", type=float, default=0.0, metavar="R", help="ridge penalty [0]")
-    network.add_argument(
+    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="left out")
+    _options.add_parameters(parser, machine, ("missing", "l2"), missing="drop", l2=0.0)
+    parser.add_argument(
         "--bootstraps", type=int, default=0, metavar="N", help="samples of rows for stability [0]"
     )
-    network.add_argument(
-        "--permutations", type=int, default=0, metavar="N", help="permutations of groups [0]"
-    )
-    _options.add_seed(network)
-    _options.add_quiet(network, "progress")
+    parser.add_argument(
+        "--permutations", dest="n_permutations", type=int, default=0, metavar="N",
+        help="permutations of groups [0]",
+    )  # fmt: skip
+    _options.add_seed(parser)
+    _options.add_quiet(parser)
 
 
 def run(arguments):
     """Fit, write the page and the table of edges, and print a summary."""
     output = Path(arguments.output)
     edges = output.with_suffix(".csv")
-    _data.check_outputs([arguments.table], (output, (".html", ".md")), (edges, (".csv",)))
-    for name in ("bootstraps", "permutations"):
+    _options.check_outputs([arguments.table], (output, (".html", ".md")), (edges, (".csv",)))
+    for name in ("bootstraps", "n_permutations"):
         if getattr(arguments, name) < 0:
-            raise ValueError(f"--{name} must be at least 0, got {getattr(arguments, name)}.")
-    if arguments.permutations and arguments.group is None:
-        raise ValueError("--permutations are those of groups: name their column by --group.")
+            raise ValueError(f"{name} must be at least 0, got {getattr(arguments, name)}.")
+    if arguments.n_permutations and arguments.group is None:
+        raise ValueError("--permutations are of groups: name their column by --group.")
     start = time.perf_counter()
-    names, columns = read_items(arguments.table)
-    taken = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
-    for name in [*filter(None, taken.values()), *arguments.ignore]:
-        if name not in names:
-            raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(names)}.")
-    items = [n for n in names if n not in [*taken.values(), *arguments.ignore]]
-    special = {key: columns[name] for key, name in taken.items() if name}
-    for key in ("group", "cluster"):
-        if key in special and any(value is None for value in special[key]):
-            raise ValueError(f"column {taken[key]!r} must have no empty cells.")
-    if "group" in special and len(groups := set(special["group"])) > _MAX_CATEGORIES:
-        raise ValueError(
-            f"column {arguments.group!r} has {len(groups)} different values, groups are "
-            f"{_MAX_CATEGORIES} at most: name another column by --group."
-        )
-    if "weight" in special:
-        special["weight"] = _numbers(taken["weight"], special["weight"])
-    page = Page(Path(arguments.table).name, items, arguments)
-    steps = page.steps(_table(items, columns), special)
-    for k, (text, step) in enumerate(steps):
+    network = TableNetwork(arguments)
+    steps = network.steps()
+    for k, (text, step) in enumerate(steps, 1):
         if not arguments.quiet:
-            print(f"fastmf: {k + 1}/{len(steps)} {text}", file=sys.stderr, flush=True)
+            print(f"fastmf: {k}/{len(steps)} {text}", file=sys.stderr, flush=True)
         step()
-    write = write_html if output.suffix.lower() == ".html" else write_markdown
-    write(output, page)
-    with replacing(edges) as file:
-        file.write(page.edges_csv().encode())
+    network.page.write(output)
+    _rows.write_table(edges, network.edge_table())
     seconds = time.perf_counter() - start
-    print(f"{output}, {edges}: {page.summary()}, {seconds:.1f} s")
+    print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
+
+
+# --- the table ------------------------------------------------------------------------------------
 
 
 def read_items(path):
-    """Names of columns, and their cells as strings, None where empty."""
-    rows = text_cells(path)
-    if len(rows) < 2:
-        raise ValueError(f"{path} must have a line of names and rows below it.")
-    names, rows = rows[0], rows[1:]
-    if all(len(row) == len(names) + 1 for row in rows):  # R's names of rows have no name
-        names = ["", *names]
-    for k, row in enumerate(rows, 2):
-        if len(row) != len(names):
-            raise ValueError(f"{path}: row {k} has {len(row)} cells, expected {len(names)}.")
-    columns = list(zip(*rows, strict=True))
-    if names[0] == "":  # names of rows, as R and pandas write them
-        names, columns = names[1:], columns[1:]
-    if names and names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
-        names, columns = names[:-1], columns[:-1]
+    """Read the names of columns, and their cells as strings, None where empty."""
+    from fastmf.datasets._tables import MISSING_CELLS
+    from fastmf.datasets.files import read_text
+
+    names, columns = read_text(path)
     if len(set(names)) < len(names) or "" in names:
         wrong = next(name for name in names if name == "" or names.count(name) > 1)
         raise ValueError(
             f"{path}: its first line must name all columns, each with its own name, got "
             f"{wrong!r}{' more than once' * (wrong != '')}."
         )
-    return names, {
-        name: _without_missing(column) for name, column in zip(names, columns, strict=True)
-    }
-
-
-def _without_missing(cells):
-    """The cells of a column, None where they are missing: "none" is an answer beside others."""
-    missing = {"", *MISSING_CELLS}
-    if any(_order(cell)[0] for cell in cells if cell.lower() not in missing):
-        missing.remove("none")
-    return [None if cell.lower() in missing else cell for cell in cells]
+    items = {}
+    for name, cells in zip(names, columns, strict=True):
+        missing = {"", *MISSING_CELLS}
+        # "none" is an answer beside other words.
+        if any(_order(cell)[0] for cell in cells if cell.lower() not in missing):
+            missing.remove("none")
+        items[name] = [None if cell.lower() in missing else cell for cell in cells]
+    return names, items
 
 
 def _numbers(name, cells):
-    """Cells of a column as numbers, or a message that says which is none."""
-    out = np.empty(len(cells))
-    for k, cell in enumerate(cells):
-        try:
-            out[k] = float(cell)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"column {name!r} must hold numbers, got {cell!r} in row {k + 1}."
-            ) from None
-    return out
+    """Cells of a column as numbers."""
+    try:
+        return np.array(cells, float)
+    except (TypeError, ValueError):
+        wrong = next(k for k, cell in enumerate(cells) if cell is None or _order(cell)[0])
+        raise ValueError(
+            f"column {name!r} must hold numbers, got {cells[wrong]!r} in row {wrong + 1}."
+        ) from None
 
 
-def _table(items, columns):
+def _scores(items, columns):
     """Scores of items, (n_rows, n_items), NaN where empty, and the categories of each."""
     if len(items) < 2:
         raise ValueError("a network needs at least two items.")
@@ -170,13 +126,15 @@ def _table(items, columns):
                 f"column {name!r} has {len(values)} different values, items have 2 to "
                 f"{_MAX_CATEGORIES}: leave it out by --ignore, or bin it first."
             )
-        _data.check_case(name, [value for value in values if _order(value)[0]])
-        place = {value: k for k, value in enumerate(values)}
-        scores.append([np.nan if cell is None else place[cell] for cell in cells])
+        _rows.check_case(name, [value for value in values if _order(value)[0]])
+        place = {value: k for k, value in enumerate(values)} | {None: np.nan}
+        scores.append([place[cell] for cell in cells])
         categories.append(values)
     for values in dict.fromkeys(map(tuple, categories)):
-        alike = [n for n, own in zip(items, categories, strict=True) if tuple(own) == values]
-        _warn_of_order(alike, values)
+        names = [
+            n for n, of_item in zip(items, categories, strict=True) if tuple(of_item) == values
+        ]
+        _warn_of_order(names, values)
     return np.array(scores, float).T, categories
 
 
@@ -204,3 +162,225 @@ def _order(text):
         return 0, float(text), text
     except ValueError:
         return 1, 0.0, text
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+class TableNetwork:
+    """The network of a table, and the page about it."""
+
+    def __init__(self, arguments):
+        self.options = arguments
+        names, columns = read_items(arguments.table)
+        roles = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
+        for name in [*filter(None, roles.values()), *arguments.ignore]:
+            if name not in names:
+                raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(names)}.")
+        self.items = [n for n in names if n not in [*roles.values(), *arguments.ignore]]
+        special = {key: columns[name] if name else None for key, name in roles.items()}
+        for key in ("group", "cluster"):
+            if special[key] is not None and None in special[key]:
+                raise ValueError(f"column {roles[key]!r} must have no empty cells.")
+        self.groups, self.clusters = (
+            None if special[key] is None else np.array(special[key]) for key in ("group", "cluster")
+        )
+        if self.groups is not None and (n := len(set(special["group"]))) > _MAX_CATEGORIES:
+            raise ValueError(
+                f"column {arguments.group!r} has {n} different values, groups are "
+                f"{_MAX_CATEGORIES} at most: name another column by --group."
+            )
+        weights = special["weight"]
+        self.weights = None if weights is None else _numbers(roles["weight"], weights)
+        self.scores, self.categories = _scores(self.items, columns)
+        self.pairs = np.triu_indices(len(self.items), 1)
+        self.page = Page(
+            f"Network of {Path(arguments.table).name}",
+            foot=f"Written by fastmf network, fastmf {fastmf.__version__}.",
+        )
+
+    def steps(self):
+        """Texts and functions of the steps in order."""
+        steps = [
+            ("fitting couplings of all pairs", self._fit),
+            ("errors and probabilities of edges", self._edges),
+            ("centralities and predictability", self._nodes),
+        ]
+        if self.options.bootstraps:
+            steps.append((f"{self.options.bootstraps} samples of fewer rows", self._stability))
+        if self.groups is not None:
+            steps.append(("comparing groups", self._groups))
+        return steps
+
+    def _fitted(self, rows=slice(None), whose=""):
+        """A machine fitted to rows, with the categories of all rows."""
+        sizes = [len(values) for values in self.categories]
+        options = {"l2": self.options.l2, "missing": self.options.missing}
+        if max(sizes) == 2:
+            machine = fastmf.FullyVisibleBoltzmannMachine(**options)
+        else:
+            machine = fastmf.OrdinalMachine(n_categories=sizes, l2_field=self.options.l2, **options)
+        weights, clusters = (None if x is None else x[rows] for x in (self.weights, self.clusters))
+        from sklearn.exceptions import ConvergenceWarning  # not before it is used
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            try:
+                machine.fit(self.scores[rows], sample_weight=weights, clusters=clusters)
+            except ConvergenceWarning as warning:
+                text, units = str(warning).rstrip("."), machine.existence_.units
+                named = f" (items {', '.join(self.items[i] for i in units[:20])})" if units else ""
+                raise ValueError(f"{whose}{text}{named}: give --l2, such as 0.01.") from None
+        machine.feature_names_in_ = np.array(self.items, object)
+        return machine
+
+    def _fit(self):
+        self.machine = machine = self._fitted()
+        kind = "ordinal" if isinstance(machine, fastmf.OrdinalMachine) else "binary"
+        rows = [
+            ("rows", str(len(self.scores))), ("items", f"{len(self.items)}, {kind}"),
+            ("couplings", str(len(self.pairs[0]))), ("empty cells", str(machine.n_missing_)),
+            ("rows left out for them", str(machine.n_dropped_)),
+        ]  # fmt: skip
+        text = (
+            "Items are coupled with each other, all pairs at once, by maximum pseudo-likelihood: a "
+            "coupling says how two items go together given all others."
+        )
+        if self.options.l2:
+            text += f" A ridge penalty of {self.options.l2:g} pulls couplings towards zero."
+        self.page.add("Table", text, Table(("", ""), rows))
+
+    def _edges(self):
+        self.edges = edges = self.machine.edge_inclusion()
+        self.page.add(
+            "Network",
+            "The wider a line, the stronger the coupling; the paler, the less sure that it is not "
+            "zero. Before the data, each coupling is zero with probability "
+            f"{1 - edges.inclusion_probability:.2g}, and otherwise normal with a standard "
+            f"deviation of {edges.scale:g}.",
+            Figure(fastmf.plotting.coupling_network(edges), "Network of the items"),
+        )
+        self.page.add(
+            "Couplings",
+            "Estimates with 95% intervals by the sandwich formula, the 30 strongest at most.",
+            Figure(fastmf.plotting.edge_forest(self.machine), "Strongest couplings"),
+        )
+        scales = (edges.sensitivity.probability[k][self.pairs] for k in (0, 2))
+        interval = edges.interval()[self.pairs].T
+        values = (edges.mean, edges.probability, edges.log_bayes_factor)
+        mean, probability, factor = (x[self.pairs] for x in values)
+        rows = zip(self._pair_names(), mean, *interval, probability, factor, *scales, strict=True)
+        header = (
+            "pair", "mean", "lower", "upper", "probability", "log Bayes factor", "half the scale",
+            "twice",
+        )  # fmt: skip
+        self.page.add(
+            "Edges",
+            "Posterior means and 95% intervals of couplings that may be zero, probabilities that "
+            "they are not, and the evidence for that over none: negative where the data speak for "
+            "absence. Probabilities with half and twice the scale of couplings are in the last "
+            "columns.",
+            Table(header, sorted(rows, key=lambda row: -row[4])),
+        )
+
+    def _pair_names(self):
+        return [f"{self.items[i]} - {self.items[j]}" for i, j in zip(*self.pairs, strict=True)]
+
+    def _nodes(self):
+        strength, influence = self.machine.strength(), self.machine.expected_influence()
+        shares = self.machine.predictability()
+        columns = (
+            strength.value, strength.standard_error, influence.value, influence.standard_error,
+            shares.r2, shares.standard_error, shares.accuracy, shares.marginal_accuracy,
+        )  # fmt: skip
+        header = (
+            "item", "strength", "error", "expected influence", "error", "R2", "error", "accuracy",
+            "without others",
+        )  # fmt: skip
+        self.page.add(
+            "Items",
+            "Sums of the moduli and of the values of an item's couplings, and how well it is known "
+            "from all others: the share of its variance that is explained, and how often its most "
+            "probable value is right, beside that of its most frequent value.",
+            Table(header, list(zip(self.items, *columns, strict=True))),
+        )
+
+    def _stability(self):
+        result = self.machine.stability(
+            self.options.bootstraps, rng=self.options.random_state, verbose=not self.options.quiet
+        )
+        rows = []
+        for k in np.flatnonzero(result.converged.any(1)):
+            exists, row = result.converged[k], [f"{result.dropped[k]:.0%}"]
+            row.append(exists.mean())
+            for values in (result.strength, result.expected_influence):
+                row += [np.mean(values[k, exists]), np.quantile(values[k, exists], 0.05)]
+            rows.append(row)
+        header = "rows dropped", "with a maximum", "strength", "5%", "expected influence", "5%"
+        self.page.add(
+            "Stability",
+            "Correlations with the centralities of all rows when some are dropped, means and 5% "
+            "quantiles of the samples that have a maximum, whose share is in the second column. "
+            f"Stability coefficients: strength {result.coefficient():.2g}, expected influence "
+            f"{result.coefficient('expected_influence'):.2g}.",
+            Table(header, rows),
+        )
+
+    def _groups(self):
+        names = sorted(set(self.groups.tolist()))
+        if len(names) < 2:
+            raise ValueError("the column of --group must have at least two values.")
+        machines = [self._fitted(self.groups == name, f"group {name}: ") for name in names]
+        result = fastmf.compare_groups(
+            *machines, n_permutations=self.options.n_permutations, rng=self.options.random_state,
+            verbose=not self.options.quiet,
+        )  # fmt: skip
+        comparisons = {(0, 1): result} if len(names) == 2 else result.pairwise
+        if len(names) > 2:
+            self.page.add("Groups", _omnibus("all groups have the same couplings", result))
+        header = "pair", "difference", "error", "p-value", "probability"
+        for (a, b), one in comparisons.items():
+            sizes = [int((self.groups == names[k]).sum()) for k in (a, b)]
+            text = f"{sizes[0]} and {sizes[1]} rows. {_omnibus('no coupling differs', one)}"
+            if min(sizes) < 5 * one.omnibus.n_degrees:
+                text += " With fewer than five rows a coupling it rejects too often."
+            if (test := one.permutation) is not None:
+                text += (
+                    f" By {test.n} permutations: largest difference {test.largest:.2f} (p = "
+                    f"{test.largest_p_value:.3g}), difference of all moduli {test.strength:.2f} "
+                    f"(p = {test.strength_p_value:.3g})."
+                )
+            values = (one.difference, one.std, one.p_value, one.probability)
+            rows = zip(self._pair_names(), *(x[self.pairs] for x in values), strict=True)
+            table = Table(header, sorted(rows, key=lambda row: -row[4]))
+            self.page.add(f"Groups {names[a]} and {names[b]}", text, table)
+
+    def edge_table(self):
+        """All edges, a row each, below a row of names."""
+        edges = self.edges
+        interval = edges.interval()[self.pairs].T
+        moments = edges.mean[self.pairs], edges.std[self.pairs]
+        belief = edges.probability[self.pairs], edges.log_bayes_factor[self.pairs]
+        columns = ([f"{x:.6g}" for x in column] for column in (*moments, *interval, *belief))
+        first, second = ([self.items[i] for i in side] for side in self.pairs)
+        header = (
+            "first", "second", "mean", "std", "lower", "upper", "probability", "log_bayes_factor",
+        )  # fmt: skip
+        return [header, *zip(first, second, *columns, strict=True)]
+
+    def summary(self):
+        """One line about the network."""
+        p = self.edges.probability[self.pairs]
+        likely, unlikely = (p > 0.9).sum(), (p < 0.1).sum()
+        return (
+            f"{len(self.items)} items, {len(self.scores)} rows, {likely} of {len(p)} couplings "
+            f"with a probability above 0.9, {unlikely} below 0.1"
+        )
+
+
+def _omnibus(hypothesis, result):
+    test = result.omnibus
+    return (
+        f"Test that {hypothesis}: chi-squared {test.statistic:.1f} with {test.n_degrees} degrees "
+        f"of freedom, p = {test.p_value:.3g}."
+    )

@@ -1,6 +1,6 @@
-"""`fastmf sample`: draw from a trained machine."""
+"""Draw rows from a trained machine by Gibbs sampling, small ones exactly."""
 
-from fastmf.cli import _data, _machines, _options, dca
+from fastmf.cli import _options, _rows
 
 EPILOG = """\
 examples:
@@ -13,46 +13,29 @@ examples:
 """
 
 
-def add(commands):
-    """Add the command to a parser."""
-    sample = _options.command(
-        commands,
-        run,
-        "sample",
-        help="draw rows from a trained machine",
-        description="Draw rows from a trained machine by Gibbs sampling, small ones exactly.",
-        epilog=EPILOG,
-    )
-    sample.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    _options.add_output(sample, "samples.npy", "where to write: .npy, .npz, .csv or .fasta")
-    sample.add_argument(
-        "-n", "--n-samples", type=int, default=1000, metavar="N", help="rows to draw [1000]"
-    )
-    sample.add_argument(
-        "--sweeps", type=int, default=100, metavar="N", help="sweeps of each chain [100]"
-    )
-    sample.add_argument(
-        "--start",
-        choices=("independent", "data", "solutions", "annealed"),
-        help="where chains of a machine with hidden units start [annealed]",
-    )
-    _options.add_seed(sample)
-    dca.add_alphabet(sample)
+def add(parser):
+    """Add the options to a parser."""
+    from fastmf import GeneralizedRBM
+
+    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
+    _options.add_output(parser, "samples.npy", "where to write: .npy, .npz, .csv or .fasta")
+    names = ("n_samples", "n_sweeps", "start")
+    _options.add_parameters(parser, GeneralizedRBM.sample, names, n_samples=1000)
+    _options.add_seed(parser)
+    _rows.add_alignment(parser)
 
 
 def run(arguments):
     """Draw and write."""
     from fastmf._jit.messages import announced
 
-    _data.check_outputs([arguments.model], (arguments.output, _machines.MACHINE_SUFFIXES))
-    machine = _machines.load(arguments.model, "sample")
-    options = {"n_sweeps": arguments.sweeps, "random_state": arguments.seed}
-    if arguments.start is not None:
-        if not hasattr(machine, "solutions"):
-            raise ValueError(
-                f"--start is for machines with hidden units, not a {type(machine).__name__}."
-            )
-        options["start"] = arguments.start
+    _options.check_outputs([arguments.model], (arguments.output, _options.OUTPUTS + _rows.FASTA))
+    machine = _rows.load(arguments.model, "sample")
+    if arguments.start is not None and not hasattr(machine, "solutions"):
+        raise ValueError(
+            f"--start is for machines with hidden units, not a {type(machine).__name__}."
+        )
+    options = _options.given(arguments, "n_samples", "n_sweeps", "start", "random_state")
     with announced("sampling"):
-        X = machine.sample(arguments.n_samples, **options)
-    _machines.write_rows(arguments.output, X, None, machine, arguments)
+        X = machine.sample(**options)
+    _rows.write_rows(arguments.output, X, None, machine, arguments)

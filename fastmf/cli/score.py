@@ -1,9 +1,8 @@
-"""`fastmf score`: log-likelihoods of rows under a trained machine."""
+"""Log-likelihood of each row of data under a trained machine, in nats."""
 
 import numpy as np
 
-from fastmf.cli import _data, _machines, _options
-from fastmf.models._io import replacing
+from fastmf.cli import _options, _rows
 
 EPILOG = """\
 examples:
@@ -18,21 +17,14 @@ log-pseudo-likelihoods. All are in nats a row. In rows with missing values, obse
 """
 
 
-def add(commands):
-    """Add the command to a parser."""
-    score = _options.command(
-        commands,
-        run,
-        "score",
-        help="log-likelihoods of rows",
-        description="Log-likelihood of each row of data under a trained machine, in nats.",
-        epilog=EPILOG,
-    )
-    score.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    score.add_argument("data", metavar="DATA", help="rows of numbers, or aligned sequences")
-    _options.add_output(score, "scores.csv", "where to write: .npy, .npz or .csv")
-    score.add_argument("--energy", action="store_true", help="energies in the place of likelihoods")
-    _machines.add_rows(score)
+def add(parser):
+    """Add the options to a parser."""
+    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
+    parser.add_argument("data", metavar="DATA", help="rows of numbers, or aligned sequences")
+    _options.add_output(parser, "scores.csv", "where to write: .npy, .npz or .csv")
+    parser.add_argument("--energy", action="store_true", help="energies in place of likelihoods")
+    _rows.add_data(parser)
+    _rows.add_alignment(parser, "focus", "inserts")
 
 
 def run(arguments):
@@ -40,37 +32,25 @@ def run(arguments):
     from fastmf._jit.messages import announced
 
     inputs = arguments.model, arguments.data
-    _data.check_outputs(inputs, (arguments.output, _data.OUTPUT_SUFFIXES))
-    machine = _machines.load(arguments.model, "score_samples")
+    _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
+    machine = _rows.load(arguments.model, "score_samples")
     method = "energy" if arguments.energy else "score_samples"
     if not hasattr(machine, method):
         raise ValueError(
             f"--energy is for machines of visible units alone, not a {type(machine).__name__}."
         )
-    X, alignment = _machines.read_rows(arguments.data, machine, arguments)
-    names = None if alignment is None else alignment.names
+    X, alignment = _rows.read_rows(arguments.data, machine, arguments)
     with announced("scoring"):
         scores = np.asarray(getattr(machine, method)(X))
-    what = "energy" if arguments.energy else _what(machine)
+    likelihood = "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
+    what = "energy" if arguments.energy else likelihood
     if arguments.output.lower().endswith(".csv"):
-        _write_table(arguments.output, what.replace("-", "_"), scores, names)
+        names = range(1, len(X) + 1) if alignment is None else alignment.names
+        lines = zip(names, (f"{score:.9g}" for score in scores.tolist()), strict=True)
+        _rows.write_table(arguments.output, [("row", what.replace("-", "_")), *lines])
     else:
-        _data.write(arguments.output, scores)
+        _rows.write(arguments.output, scores)
     print(f"{arguments.output}: {len(scores)} rows")
-    error = 0.0 if arguments.energy else getattr(machine, "log_partition_stderr_", 0.0)
+    error = 0.0 if arguments.energy else getattr(machine, "log_partition_error_", 0.0)
     error = f" (standard error of the log-partition: {error:.2g})" if error else ""
     print(f"mean {what}: {scores.mean():.5g} nats a row{error}")
-
-
-def _what(machine):
-    """Meaning of the scores of a machine."""
-    return "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
-
-
-def _write_table(path, what, scores, names):
-    """One line a row, with its number or the name of its sequence."""
-    names = range(1, len(scores) + 1) if names is None else names
-    with replacing(path) as file:
-        file.write(f"row,{what}\n".encode())
-        for name, score in zip(names, scores.tolist(), strict=True):
-            file.write(f"{_data.cell(name)},{score:.9g}\n".encode())

@@ -79,7 +79,7 @@ def from_dimod(model, *, beta=1.0):
 
 
 def to_dimod(model, names=None, *, beta=1.0, log_factor=0.0):
-    """The binary quadratic model whose Boltzmann distribution is that of a machine.
+    """The binary quadratic model with the Boltzmann distribution of a machine.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def to_dimod(model, names=None, *, beta=1.0, log_factor=0.0):
     names : sequence, optional
         Variable of each unit; default 0, 1, ...
     beta : float, default 1
-        Inverse temperature: the energies are those of the machine divided by it.
+        Inverse temperature: the machine's energies are divided by it.
     log_factor : float, default 0
         Logarithm of a constant factor, which becomes the offset.
 

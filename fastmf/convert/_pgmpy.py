@@ -109,13 +109,13 @@ def _logarithms(factor, states):
             f"the factor of {variables!r:.80} must have entries at least 0, one of them positive."
         )
     for axis, variable in enumerate(variables):
-        own = _state_names(factor, variable, values.shape[axis])
-        if sorted(map(repr, own)) != sorted(map(repr, states[variable])):
+        state_names = _state_names(factor, variable, values.shape[axis])
+        if sorted(map(repr, state_names)) != sorted(map(repr, states[variable])):
             raise ValueError(
                 f"the states of {variable!r:.60} must be the same in all factors, got "
-                f"{own!r:.60} and {states[variable]!r:.60}."
+                f"{state_names!r:.60} and {states[variable]!r:.60}."
             )
-        values = values.take([own.index(name) for name in states[variable]], axis=axis)
+        values = values.take([state_names.index(name) for name in states[variable]], axis=axis)
     with np.errstate(divide="ignore"):
         return np.log(values)
 

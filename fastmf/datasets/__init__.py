@@ -1,6 +1,11 @@
 """Data sets, alignments of sequences and their weights, files of arrays and of models."""
 
-from fastmf.datasets.alignments import Alignment, load_alignment
+from fastmf.datasets.alignments import (
+    Alignment,
+    load_alignment,
+    sequence_weights,
+    write_fasta,
+)
 from fastmf.datasets.files import read_array
 from fastmf.datasets.images import (
     Images,
@@ -17,7 +22,6 @@ from fastmf.datasets.potts_files import (
     write_adabmdca,
     write_plmc,
 )
-from fastmf.datasets.sequences import sequence_weights, write_fasta
 from fastmf.datasets.uai import (
     UAIModel,
     UAIResult,

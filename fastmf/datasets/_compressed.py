@@ -3,7 +3,7 @@
 import gzip
 import zlib
 
-# Bytes of a file that are read at a time.
+# Bytes of a file that are read at a time: the longest word, line of numbers or title.
 BLOCK_BYTES = 2**20
 
 

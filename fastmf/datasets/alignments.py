@@ -1,6 +1,7 @@
-"""Alignments of sequences from files, as integer labels."""
+"""Alignments of sequences: FASTA, A2M, A3M, Stockholm and Clustal files, as integer labels."""
 
 import gzip
+import math
 import re
 import zlib
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import number
-from fastmf.datasets._alignment_formats import Lines, begins_like_alignment, sequences
+from fastmf._common.arguments import count, number, real_array
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.datasets._compressed import BLOCK_BYTES, beginning, check_file, open_decompressed
+from fastmf.kernels.pseudo_likelihood import hamming
+from fastmf.models._io import replacing
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
@@ -18,6 +21,18 @@ _GAPS = b"-."
 _OUTSIDE = -2
 _STOP = ord("*")
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
+_SPACES = b" \t\r\n\v\f"
+_TEXT = bytes(range(33, 127)) + _SPACES
+# What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
+_LINE_BYTES = 32
+_ROW_BYTES = 100
+# First words of Clustal's format, as other programs write it, too.
+_CLUSTAL = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"MSAPROBS", b"Kalign")
+# In Clustal's files, marks of conserved columns below a block, and the count at the end of a line.
+_CONSERVED = re.compile(rb"[*:. ]*")
+# In Stockholm's files these are gaps, too.
+_GAPS_OF_STOCKHOLM = bytes.maketrans(b"~_", b"..")
+_COUNT = re.compile(rb"\s+[0-9]+$")
 
 
 class Alignment(NamedTuple):
@@ -26,14 +41,12 @@ class Alignment(NamedTuple):
     Parameters
     ----------
     X : int8 array of shape (n_rows, n_columns)
-        The state of each position: ``alphabet[X[s, i]]`` is its letter; -1 where a gap is missing
-        data.
+        States: ``alphabet[X[s, i]]`` is a letter; -1 is missing data.
     names : list of str of length n_rows
         First word of each sequence's title.
-    rows : int array of shape (n_rows,)
-        Which sequences of the file were kept, from 0: the others have letters outside the alphabet.
-    columns : int array of shape (n_columns,)
-        Which columns of the file were kept, from 0; in A2M files without dots, of match columns.
+    rows, columns : int array of shape (n_rows,) and (n_columns,)
+        Numbers of the sequences and columns in the file, from 0; in A2M files without dots, of
+        match columns.
     alphabet : str
         Letters of the states.
 
@@ -82,33 +95,32 @@ def load_alignment(
     path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
     max_gaps=1.0, max_bytes=2**29,
 ):  # fmt: skip
-    r"""An alignment from a FASTA, A2M, A3M, Stockholm or Clustal file.
+    r"""Read an alignment from a FASTA, A2M, A3M, Stockholm or Clustal file.
 
     Parameters
     ----------
     path : str or path
-        The file, compressed by gzip or not; its format is told from its content.
+        The file, compressed by gzip or not; its content tells its format.
     alphabet : {"protein", "rna", "dna"}, str or None, default "protein"
-        ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or the letters and signs of one's own, in
-        the order of their states. None: the smallest of the three that holds nearly as many letters
-        as any other, where N may be a base that is not known.
+        ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or letters and signs in the order of the
+        states. None: the smallest of the three that holds nearly the most letters,
+        where N may be an unknown base.
     focus : str, optional
-        Title, or its beginning, of the sequence whose upper-case letters say which columns are
-        kept, as plmc's option -f.
+        Title, or its beginning, of a sequence: keep the columns of its upper-case letters (plmc's
+        option -f).
     gaps : {"state", "missing"}, default "state"
-        Whether a gap is a state like others, or -1, missing, and the alphabet without it.
+        Whether a gap is a state, or -1, missing, and the alphabet without it.
     inserts : {"drop", "keep"}, default "drop"
-        Whether columns of lower-case letters and dots alone are left out. With "keep", and in all
-        other columns, lower-case letters are read as upper-case ones.
+        Whether columns of lower-case letters and dots alone are left out. In all columns that are
+        kept, lower-case letters are read as upper-case ones.
     outside : {"drop", "gap", "missing"}, default "drop"
         Whether a row with letters outside the alphabet, such as X, is left out, or these letters
         are read as gaps or as missing data, -1.
     max_gaps : float or (float, float), default 1
-        Largest fraction of gaps and missing data of a row, and then of a column of the rows that
-        are left; others are left out. A number is of rows.
+        Largest fraction of gaps and missing data of a row, and then of a column of the remaining
+        rows; leave out rows and columns with more.
     max_bytes : int, default 2**29
-        Largest text that is read, uncompressed; a line counts for at least 32 bytes, a sequence for
-        100 more. Memory needed is about three times the text.
+        Largest text that is read, uncompressed; memory needed is about three times the text.
 
     Returns
     -------
@@ -116,24 +128,17 @@ def load_alignment(
 
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If the file is empty, damaged, too large, of another format, or ragged, if no sequence is
-        within the alphabet, or none has so few gaps, if the focus is missing or fits several
-        sequences, or if an option is unknown.
+    FileNotFoundError, ValueError
+        If the file is missing, empty, damaged, too large, of another format, or ragged, if nothing
+        is left, if the focus is missing or fits several sequences, or if an option is unknown.
 
     Notes
     -----
-    "." and "-" are one sign, but a column of dots and lower-case letters alone is one of inserts,
-    unless one's own alphabet has the dot. A row is left out if it has a letter outside the alphabet
-    in a column that is kept; plmc leaves it out for those of other columns, too. In A2M files
-    without dots, and A3M files, rows are aligned after their lower-case letters are removed. "*" at
-    the end of a row is no letter, unless one's own alphabet has it. Lines before the first title
-    that begin with "#" or ";" are comments.
-
-    Formats: `A2M <https://compbio.soe.ucsc.edu/a2m-desc.html>`_, `Stockholm
-    <https://sonnhammer.sbc.su.se/Stockholm.html>`_ with one alignment a file.
+    "." and "-" are one sign, but for columns of inserts and alphabets with a dot. In `A2M
+    <https://compbio.soe.ucsc.edu/a2m-desc.html>`_ files without dots, and A3M files, rows are
+    aligned after their lower-case letters are removed. "*" at the end of a row is no letter, unless
+    the alphabet has it. Lines before the first title that begin with "#" or ";" are comments.
+    `Stockholm <https://sonnhammer.sbc.su.se/Stockholm.html>`_ files hold one alignment.
 
     Examples
     --------
@@ -153,11 +158,117 @@ def load_alignment(
     return load_and_compare(path, alphabet, focus, gaps, max_bytes=max_bytes, **options)[0]
 
 
+def sequence_weights(X, identity=0.8, *, n_threads=None):
+    """Weights 1 / (number of rows that agree in at least a fraction of the columns).
+
+    Rows of an alignment are related; so weighted, a cluster of similar rows counts as about one
+    (Morcos et al. 2011). A row is similar to itself.
+
+    Parameters
+    ----------
+    X : int array of shape (n_rows, n_groups)
+        Labels; all negative ones together are a letter like any other.
+    identity : float, default 0.8
+        Fraction of equal columns, in [0, 1], from which on rows are similar. (In plmc's terms
+        ``1 - theta``.)
+    n_threads : int, optional
+        Default Numba's number of threads. Results do not depend on it.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        In (0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `X` is not a matrix of integers, or `identity` is not such a number.
+
+    Notes
+    -----
+    Exact: all pairs of rows are compared, some 10^8 a second on one core for 150 columns. Their sum
+    is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
+    analysis of residue coevolution captures native contacts across many protein families", PNAS 108
+    (2011).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> X = np.array([[0, 1, 2, 3, -1], [0, 1, 2, 3, 4], [4, 4, 4, 4, 4]])
+    >>> mf.datasets.sequence_weights(X).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    codes = _codes(X)
+    n_rows, n_columns = codes.shape
+    identity = number("identity", identity, 0, 1)
+    n_threads = count("n_threads", n_threads, optional=True)
+    # By rounding, the product of a fraction and a number may be just above an integer.
+    most = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
+    labels = hamming.padded(codes)
+    n_tasks = -(-n_rows // hamming.QUERY_ROWS)
+    # A vector is compared in the time of some two multiply-adds.
+    work = n_rows * n_rows * (labels.shape[1] // hamming.VECTOR_BYTES)
+    n_workers = workers_for(n_tasks, work, n_threads)
+    counts = np.zeros((n_workers, n_rows), np.int64)
+    queue = np.zeros(2, np.int64)
+    in_parallel(hamming.count_similar, (labels, most, queue, counts), n_workers)
+    return 1 / counts.sum(0)
+
+
+def write_fasta(path, X, alphabet="protein", names=None):
+    """Write sequences of letters as a FASTA file, one line each.
+
+    Parameters
+    ----------
+    path : str or path
+    X : int array of shape (n_rows, n_columns)
+        States of the positions; negative ones, which are missing, are written as gaps.
+    alphabet : {"protein", "rna", "dna"} or str, default "protein"
+        Letters of the states, as in `load_alignment`.
+    names : sequence of str of length n_rows, optional
+        Default: 1, 2, ...
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `X` is not a matrix of integers, has states beyond the alphabet, or names do not fit.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.fasta"
+    >>> mf.datasets.write_fasta(path, [[1, 2], [4, -1]], "rna", ["one", "two"])
+    >>> print(path.read_text(), end="")
+    >one
+    AC
+    >two
+    U-
+    """
+    X = real_array("X", X)
+    if X.ndim != 2 or X.size == 0:
+        raise ValueError(f"X must have shape (n_rows, n_columns), got {X.shape}.")
+    alphabet = checked_alphabet(alphabet)
+    states = X.astype(int)
+    if (states != X).any() or states.max() >= len(alphabet):
+        raise ValueError(
+            f"X must hold states below {len(alphabet)} of the alphabet {alphabet}, got "
+            f"{X.max():g} at most."
+        )
+    names = range(1, len(X) + 1) if names is None else list(names)
+    if len(names) != len(X) or any("\n" in str(name) for name in names):
+        raise ValueError(f"names must be {len(X)} names without line breaks, got {len(names)}.")
+    letters = np.frombuffer((alphabet + "-").encode("ascii"), np.uint8)
+    with replacing(path) as file:
+        for name, row in zip(names, letters[np.maximum(states, -1)], strict=True):
+            file.write(f">{name}\n".encode() + row.tobytes() + b"\n")
+
+
 def load_and_compare(
     path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
     max_gaps=1.0, max_bytes=2**29,
 ):  # fmt: skip
-    """The result of `load_alignment`, and what is in the file beside it: `LeftOut`."""
+    """The result of `load_alignment`, and a `LeftOut` of the rest of the file."""
     _check_choice("gaps", gaps, ("state", "missing"))
     _check_choice("inserts", inserts, ("drop", "keep"))
     _check_choice("outside", outside, ("drop", "gap", "missing"))
@@ -184,7 +295,7 @@ def load_and_compare(
             f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
             f"{' '.join(strange[:5])}. Pass another alphabet, or outside='gap'."
         )
-    names = [name for name, kept in zip(text.names, valid.tolist(), strict=True) if kept]
+    names = [name for name, is_valid in zip(text.names, valid.tolist(), strict=True) if is_valid]
     alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
     left_out = LeftOut(int((~valid).sum()), width - len(columns), strange)
     return _without_gappy(alignment, left_out, max_gaps, text.path)
@@ -193,7 +304,7 @@ def load_and_compare(
 def residues_of(path, name, alignment, inserts="drop"):
     """Letter and number of a sequence's residue in each column of an alignment, as "K12".
 
-    Numbers go on from that in the title, as in NAME/12-80, otherwise from 1; inserts count. An
+    Numbers begin with the title's, as in NAME/12-80, otherwise with 1; inserts count. An
     empty text for gaps.
     """
     text = _read(Path(path), 2**29)
@@ -218,6 +329,11 @@ def is_alignment(path):
         return Path(path).is_file() and begins_like_alignment(beginning(path, 4096))
     except OSError:
         return False
+
+
+def gap_state(alphabet):
+    """The state of the gap, None if there is none."""
+    return next((state for state, letter in enumerate(alphabet) if letter in "-."), None)
 
 
 # --- options and letters ------------------------------------------------------------------------
@@ -264,14 +380,16 @@ def _without_gappy(alignment, left_out, max_gaps, path):
     for state, sign in enumerate(alphabet):
         if sign.encode() in _GAPS:
             gaps |= X == state
-    few = gaps.mean(1) <= max_gaps[0]
-    kept = gaps[few].mean(0) <= max_gaps[1] if few.any() else few[:0]
-    if not kept.any():
-        what = "column" if few.any() else "sequence"
+    row_mask = gaps.mean(1) <= max_gaps[0]
+    column_mask = gaps[row_mask].mean(0) <= max_gaps[1] if row_mask.any() else row_mask[:0]
+    if not column_mask.any():
+        what = "column" if row_mask.any() else "sequence"
         raise ValueError(f"{path}: no {what} is left with as few gaps as max_gaps={max_gaps}.")
-    names = [name for name, keep in zip(names, few.tolist(), strict=True) if keep]
-    alignment = Alignment(X[few][:, kept], names, rows[few], columns[kept], alphabet)
-    numbers = int((~few).sum()), int((~kept).sum())
+    names = [name for name, keep in zip(names, row_mask.tolist(), strict=True) if keep]
+    alignment = Alignment(
+        X[row_mask][:, column_mask], names, rows[row_mask], columns[column_mask], alphabet
+    )
+    numbers = int((~row_mask).sum()), int((~column_mask).sum())
     return alignment, left_out._replace(n_gappy_rows=numbers[0], n_gappy_columns=numbers[1])
 
 
@@ -319,13 +437,136 @@ def _read(path, max_bytes):
     check_file(path)
     try:
         with open_decompressed(path) as file:
-            names, letters, lengths = sequences(Lines(file, max_bytes))
+            names, letters, lengths = sequences(_TextLines(file, max_bytes))
     # What gzip and zlib say of damaged files, and what the parsers below do.
     except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise ValueError(f"{path} cannot be read as an alignment: {error!s:.300}") from error
     if not names:
         raise ValueError(f"{path} holds no sequences.")
     return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
+
+
+class _TextLines:
+    """Lines of a file, long ones in pieces; text is counted against the limit."""
+
+    def __init__(self, file, max_bytes):
+        self.file, self.max_bytes = file, max_bytes
+        self.n_bytes, self.number, self.ended = 0, 0, True
+
+    def __iter__(self):
+        """Yield (whether a line begins, the piece without spaces at its ends)."""
+        while piece := self.file.readline(BLOCK_BYTES):
+            self.count(max(len(piece), _LINE_BYTES))
+            begins, self.ended = self.ended, piece.endswith(b"\n")
+            self.number += begins
+            if self.number == 1 and begins:
+                piece = piece.removeprefix(b"\xef\xbb\xbf")
+            yield begins, piece.strip()
+
+    def count(self, n_bytes):
+        """Count bytes against the limit."""
+        self.n_bytes += n_bytes
+        if self.n_bytes > self.max_bytes:
+            raise ValueError(
+                f"it is larger than max_bytes={self.max_bytes}; pass a larger one if there is "
+                "memory for three times as much."
+            )
+
+    def whole(self):
+        """Raise if the piece is not a whole line."""
+        if not self.ended and self.file.peek(1):
+            raise ValueError(f"line {self.number} is longer than {BLOCK_BYTES} bytes.")
+
+    def letters(self, piece):
+        """The letters of a piece of a sequence."""
+        if strange := piece.translate(None, _TEXT):
+            raise ValueError(
+                f"line {self.number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
+                "damaged or of another format."
+            )
+        return piece.translate(None, _SPACES)
+
+
+def begins_like_alignment(text):
+    """Whether a text begins like one of the formats, after lines of comments."""
+    text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
+        text = text.partition(b"\n")[2].lstrip()
+    return text.startswith((b">", b"# STOCKHOLM", *_CLUSTAL))
+
+
+def sequences(lines):
+    """Titles' first words, all letters one after the other, and lengths, of any format.
+
+    Lines before the first title that begin with '#', as HHblits writes, or ';' are comments.
+    """
+    for begins, piece in lines:
+        if piece.startswith(b"# STOCKHOLM"):
+            return _in_blocks(lines)
+        if not piece or not begins or piece.startswith((b"#", b";")):
+            continue
+        if piece.startswith(_CLUSTAL):
+            return _in_blocks(lines, clustal=True)
+        if piece.startswith(b">"):
+            return _fasta(lines, piece)
+        raise ValueError(
+            "it begins neither with '>' (FASTA, A2M, A3M) nor with '# STOCKHOLM' or 'CLUSTAL'."
+        )
+    raise ValueError("it is empty.")
+
+
+def _name(words):
+    return words.split(None, 1)[0].decode("utf-8", "replace") if words.split() else ""
+
+
+def _fasta(lines, first):
+    lines.whole()
+    lines.count(_ROW_BYTES)
+    names, letters, ends = [_name(first[1:])], bytearray(), []
+    for begins, piece in lines:
+        if begins and piece.startswith(b">"):
+            lines.whole()
+            lines.count(_ROW_BYTES)
+            names.append(_name(piece[1:]))
+            ends.append(len(letters))
+        else:
+            letters += lines.letters(piece)
+    ends.append(len(letters))
+    return names, letters, np.diff(ends, prepend=0)
+
+
+def _in_blocks(lines, clustal=False):
+    """Sequences of Stockholm or Clustal, whose blocks may each hold a part of every sequence."""
+    sequences_by_name: dict[bytes, bytearray] = {}
+    block: set[bytes] = set()
+    closed = False
+    for _, piece in lines:
+        if closed and piece:
+            raise ValueError("it holds more than one alignment; split it at the lines '//'.")
+        if not piece:
+            block.clear()
+        closed = closed or (piece == b"//" and not clustal)
+        comment = _CONSERVED.fullmatch(piece) if clustal else piece.startswith(b"#")
+        if not piece or comment or closed:
+            continue
+        lines.whole()
+        name, *letters = piece.split(None, 1)
+        if not letters or name in block:
+            what = "holds no letters" if not letters else "repeats a name of its block"
+            raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")
+        if name not in sequences_by_name:
+            lines.count(_ROW_BYTES)
+        block.add(name)
+        text = _COUNT.sub(b"", letters[0]) if clustal else letters[0].translate(_GAPS_OF_STOCKHOLM)
+        sequences_by_name.setdefault(name, bytearray()).extend(lines.letters(text))
+    if not closed and not clustal:
+        raise ValueError("it ends without the line '//': it is truncated.")
+    lengths = [len(letters) for letters in sequences_by_name.values()]
+    return (
+        [_name(name) for name in sequences_by_name],
+        bytearray().join(sequences_by_name.values()),
+        lengths,
+    )
 
 
 # --- rows and columns ---------------------------------------------------------------------------
@@ -350,9 +591,9 @@ def _aligned(text, inserts):
         if (lengths == lengths[0]).all() and lengths[0] > 0:
             text = text._replace(letters=text.letters[matches], lengths=lengths)
     width = int(text.lengths[0])
-    other = np.flatnonzero(text.lengths != width)
-    if len(other):
-        k = other[0]
+    ragged = np.flatnonzero(text.lengths != width)
+    if len(ragged):
+        k = ragged[0]
         raise ValueError(
             f"{text.path} is no alignment: sequence {k + 1} ({text.names[k]:.60}) has "
             f"{text.lengths[k]} columns, the first one {width}; align them first."
@@ -368,9 +609,9 @@ def _aligned_in(alphabet, text, inserts):
         return _aligned(text, inserts)
     last = np.cumsum(text.lengths) - 1
     stops = (text.lengths > 0) & (text.letters[last] == _STOP)
-    kept = np.ones(len(text.letters), bool)
-    kept[last[stops]] = False
-    without = text._replace(letters=text.letters[kept], lengths=text.lengths - stops)
+    mask = np.ones(len(text.letters), bool)
+    mask[last[stops]] = False
+    without = text._replace(letters=text.letters[mask], lengths=text.lengths - stops)
     try:
         text, width = _aligned(without if stops.all() else text, inserts)
     except ValueError:
@@ -424,25 +665,29 @@ def _kept_columns(text, rows, focus, inserts):
     return np.flatnonzero(keep)
 
 
-def _focus_row(text, focus):
-    """The row whose name is the focus, is it up to a slash, or begins with it."""
+def rows_named(names, wanted):
+    """Rows whose names are `wanted`, else are it up to a slash, else begin with it."""
     rules = (
-        lambda name: name == focus,
-        lambda name: name.partition("/")[0] == focus,
-        lambda name: name.startswith(focus),
+        lambda name: name == wanted,
+        lambda name: name.partition("/")[0] == wanted,
+        lambda name: name.startswith(wanted),
     )
-    found = next(
-        (f for rule in rules if (f := [k for k, name in enumerate(text.names) if rule(name)])), []
-    )
-    if not focus or not found:
+    matches = ([k for k, name in enumerate(names) if rule(name)] for rule in rules)
+    return next(filter(None, matches), [])
+
+
+def _focus_row(text, focus):
+    """The row of the focus; several rows of one name are alike."""
+    rows = rows_named(text.names, focus) if focus else []
+    if not rows:
         raise ValueError(f"{text.path}: no sequence's title begins with focus={focus!r:.60}.")
-    if len({text.names[k] for k in found}) > 1:
-        several = ", ".join(text.names[k] for k in found[:3])
+    if len({text.names[k] for k in rows}) > 1:
+        several = ", ".join(text.names[k] for k in rows[:3])
         raise ValueError(
-            f"{text.path}: focus={focus!r:.60} fits {len(found)} sequences ({several:.120}, ...); "
+            f"{text.path}: focus={focus!r:.60} fits {len(rows)} sequences ({several:.120}, ...); "
             "give the whole title of one."
         )
-    return found[0]
+    return rows[0]
 
 
 def _blocks(letters, width):
@@ -454,12 +699,33 @@ def _blocks(letters, width):
 
 def _encoded(rows, columns, table):
     """States of the rows within the alphabet, which rows these are, and counts of other letters."""
-    kept, valid, outside = [], [], np.zeros(256, int)
+    encoded, valid, outside = [], [], np.zeros(256, int)
     for block in _blocks(rows, rows.shape[1]):
         letters = block[:, columns]
         states = table[letters]
         strange = states == _OUTSIDE
         valid.append(~strange.any(axis=1))
-        kept.append(states[valid[-1]])
+        encoded.append(states[valid[-1]])
         outside += np.bincount(letters[strange], minlength=256)
-    return np.concatenate(kept), np.concatenate(valid), outside
+    return np.concatenate(encoded), np.concatenate(valid), outside
+
+
+def _codes(X):
+    """Labels as numbers from 0 to 255, all negative ones as one of them."""
+    X = real_array("X", X)
+    if X.dtype.kind not in "iub":
+        raise TypeError(f"X must be an array of integer labels, got dtype {X.dtype}.")
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must have shape (n_rows, n_groups), with rows and columns, got {X.shape}."
+        )
+    if X.dtype.kind == "i" and X.max() < 255:
+        return np.maximum(X, -1).astype(np.int16) + 1
+    # Letters are compared within columns only.
+    codes = [
+        np.unique(np.maximum(column, -1), return_inverse=True)[1] for column in X.T.astype(int)
+    ]
+    codes = np.stack(codes, 1)
+    if codes.max() > 255:
+        raise ValueError("X must have at most 256 different labels in a column, got more.")
+    return codes

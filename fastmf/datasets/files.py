@@ -2,22 +2,20 @@
 
 import math
 import struct
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import check_file, is_compressed, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, check_file, is_compressed, open_decompressed
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
-_BLOCK_BYTES = 2**20
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 def read_array(path, *, max_bytes=None):
-    """An array of numbers from a file.
+    """Read an array of numbers from a file.
 
     Parameters
     ----------
@@ -46,18 +44,14 @@ def read_array(path, *, max_bytes=None):
 
     Notes
     -----
-    Cells of a table of text are separated by commas, semicolons, tabs or spaces, whichever the
-    first line of numbers has, and may be quoted. Between semicolons or tabs, numbers may have
-    decimal commas; a single column of these, without a name, would be two columns, and is refused
-    where a number after a comma begins with a zero. Numbers with commas and with points are refused
-    if either sign may separate thousands, as in 1.234 beside 0,5; commas alone that may do so, as
-    in 1,234, are taken for decimal ones with a warning. TRUE and FALSE are 1 and 0. The first line
-    may hold names of the columns; a first column that has no name there holds names of the rows, as
-    R and pandas write them, and is left out. Lines above the table that begin with ``#`` are
-    comments, unless they have the cells of a row. Names that are numbers need quotes; a first line
-    of whole numbers unlike those below is a row, with a warning. Empty cells, ``NA``, ``N/A``,
-    ``null``, ``none``, ``?``, ``.`` and errors of spreadsheets (``#N/A``, ``#NUM!``) are NaN. Text
-    is UTF-8.
+    The cells of a table of text (UTF-8) are separated by commas, semicolons, tabs or blanks,
+    whichever the second line has, and may be quoted. Between semicolons or tabs numbers may have
+    decimal commas. The first line may hold names of the columns; names that are numbers need
+    quotes. A first column without a name, as R and pandas write it, holds names of the rows, and is
+    left out. Lines above the table that begin with ``#`` are comments. Empty cells, ``NA``,
+    ``N/A``, ``null``, ``none``, ``?``, ``.`` and errors of spreadsheets (``#N/A``) are NaN; TRUE
+    and FALSE are 1 and 0. Tables that can be read in two ways are refused, such as those with
+    commas that may be decimal or separate thousands.
 
     Examples
     --------
@@ -88,8 +82,8 @@ def read_array(path, *, max_bytes=None):
 
 
 def _split_key(path):
-    head, found, key = str(path).rpartition(".npz:")
-    return (Path(head + ".npz"), key) if found else (Path(path), None)
+    head, separator, key = str(path).rpartition(".npz:")
+    return (Path(head + ".npz"), key) if separator else (Path(path), None)
 
 
 def _attempt(read, path, format, max_bytes):
@@ -103,7 +97,7 @@ def _attempt(read, path, format, max_bytes):
 
 
 def _limit(path, max_bytes):
-    """Largest memory of the array of a compressed file; that of any other has about its size."""
+    """Largest memory of the array of a compressed file; other arrays have about the file's size."""
     if not is_compressed(path) and max_bytes is None:
         return math.inf
     return memory_limit(path.stat().st_size, max_bytes)
@@ -155,25 +149,27 @@ def _read_text(path, max_bytes):
     return _read_text_and_names(path, max_bytes)[0]
 
 
-def _read_text_and_names(path, max_bytes, left_out=()):
+def _read_text_and_names(path, max_bytes, ignored=()):
     limit = _limit(path, max_bytes)
     check = None if limit == math.inf else lambda n_bytes: _check_memory(n_bytes, limit)
-    return read_table(path, check, left_out)
+    return read_table(path, check, ignored)
 
 
-def read_named(path, left_out=()):
+def read_named(path, ignored=()):
     """Read the array of a file and the names of its columns, None if it has no names."""
     if not is_text(path):
-        if left_out:
-            raise ValueError(f"{path} has no names of columns, such as {left_out[0]!r}.")
+        if ignored:
+            raise ValueError(f"{path} has no names of columns, such as {ignored[0]!r}.")
         return read_array(path), None
     path = Path(path)
     check_file(path)
-    return _attempt(partial(_read_text_and_names, left_out=left_out), path, "a table", None)
+    return _attempt(
+        lambda path, _: _read_text_and_names(path, None, ignored), path, "a table", None
+    )
 
 
-def text_cells(path):
-    """Lines of a table of text, each a list of its cells, the line of names first."""
+def read_text(path):
+    """Read the names of the columns of a table, and the columns as text."""
     path = Path(path)
     check_file(path)
     if not is_text(path):
@@ -182,7 +178,7 @@ def text_cells(path):
 
 
 def is_text(path):
-    """Whether the name of a file is that of a table of text."""
+    """Whether a file has the name of a table of text."""
     return str(path).lower().removesuffix(".gz").endswith(TEXT_SUFFIXES)
 
 
@@ -206,9 +202,9 @@ def _read_idx(path, max_bytes):
         _check_memory(expected, _limit(path, max_bytes))
         # No more than what the header announces is decompressed.
         content, n_read = np.empty(expected - start, np.uint8), 0
-        while got := file.readinto(memoryview(content)[n_read : n_read + _BLOCK_BYTES]):
+        while got := file.readinto(memoryview(content)[n_read : n_read + BLOCK_BYTES]):
             n_read += got
         if n_read < len(content) or file.read(1):
-            found = n_read + start
-            raise ValueError(f"{needs}{'more' if found == expected else found}")
+            n_found = n_read + start
+            raise ValueError(f"{needs}{'more' if n_found == expected else n_found}")
     return content.view(dtype).reshape(shape)

@@ -10,9 +10,6 @@ import numpy as np
 from fastmf.datasets.files import read_array
 from fastmf.models._archive import reason
 
-# A file with more is none of the data set, and might not fit into memory.
-MAX_SILHOUETTES = 10_000
-
 
 class Images(NamedTuple):
     """Images, one per row.
@@ -40,14 +37,13 @@ class Images(NamedTuple):
 
 
 def load_digits(*, binary=False, dtype=np.float32):
-    """The 1797 handwritten digits of 8 x 8 pixels that come with scikit-learn.
+    """Load the 1797 handwritten digits of 8 x 8 pixels that come with scikit-learn.
 
     Parameters
     ----------
     binary : bool, default False
         Whether grey levels above 1/2 become 1 and all others 0.
     dtype : float32 or float64, default float32
-        Type of the pixels.
 
     Returns
     -------
@@ -74,23 +70,22 @@ def load_digits(*, binary=False, dtype=np.float32):
 
 
 def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, download=False):
-    """The MNIST handwritten digits of 28 x 28 pixels.
+    """Load the MNIST handwritten digits of 28 x 28 pixels.
 
     Parameters
     ----------
     folder : str or path, optional
-        Where the four files ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``,
-        ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte`` are, compressed (``.gz``) or not,
-        or its parent if they are in ``mnist``; by default the environment variable FASTMF_DATA.
+        Folder of the four files ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``,
+        ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte`` (or ``.gz``), or the parent of
+        their folder ``mnist``; by default the environment variable FASTMF_DATA.
     split : {"train", "test"}, default "train"
         The 60000 training or the 10000 test images, in their original order.
     binary : bool, default False
         Whether grey levels above 1/2 become 1 and all others 0.
     dtype : float32 or float64, default float32
-        Type of the pixels.
     download : bool, default False
-        Whether to fetch the data from openml.org (by scikit-learn, which keeps a copy) if no file
-        is found.
+        Whether to fetch the data from openml.org (by scikit-learn, which keeps a copy) if a file
+        is missing.
 
     Returns
     -------
@@ -102,7 +97,7 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     FileNotFoundError
         If a file is missing and `download` is False.
     ValueError
-        If a file is not what it should be, or `split` is unknown.
+        If a file is damaged, or `split` is unknown.
 
     Notes
     -----
@@ -111,12 +106,12 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     Examples
     --------
     >>> import pathlib, struct, tempfile
-    >>> import numpy as np, fastmf as mf
     >>> folder = pathlib.Path(tempfile.mkdtemp())  # two images in the format of the files
     >>> images = struct.pack(">4B3i", 0, 0, 8, 3, 2, 28, 28) + bytes(2 * 28 * 28)
     >>> _ = (folder / "train-images-idx3-ubyte").write_bytes(images)
     >>> labels = struct.pack(">4Bi2B", 0, 0, 8, 1, 2, 5, 0)
     >>> _ = (folder / "train-labels-idx1-ubyte").write_bytes(labels)
+    >>> import fastmf as mf
     >>> mf.datasets.load_mnist(folder).labels
     array([5, 0])
     """
@@ -143,34 +138,31 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
 
 
 def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
-    """The Caltech 101 Silhouettes of 28 x 28 pixels, object 1 and background 0.
+    """Load the Caltech 101 Silhouettes of 28 x 28 pixels, object 1 and background 0.
 
     Parameters
     ----------
     folder : str or path, optional
-        Where the file ``caltech101_silhouettes_28_split1.mat`` is; by default the environment
-        variable FASTMF_DATA.
+        Folder of ``caltech101_silhouettes_28_split1.mat``; by default the environment variable
+        FASTMF_DATA.
     split : {"train", "validation", "test"}, default "train"
         The 4100, 2264 or 2307 images of the original split.
     dtype : float32 or float64, default float32
-        Type of the pixels.
 
     Returns
     -------
     images : Images
-        Pixels 0 and 1; labels 1 to 101.
+        Pixels 0 and 1; labels 1 to 101. (In the file the background is 1, and images are stored
+        column by column.)
 
     Raises
     ------
-    FileNotFoundError
-        If the file is missing.
-    ValueError
-        If the file is not what it should be, or `split` is unknown.
+    FileNotFoundError, ValueError
+        If the file is missing or damaged, or `split` is unknown.
 
     Notes
     -----
-    B. M. Marlin, K. Swersky, B. Chen, N. de Freitas, AISTATS 2010. The file holds the background as
-    1 and images column by column; here the object is 1 and images are row by row.
+    B. M. Marlin, K. Swersky, B. Chen, N. de Freitas, AISTATS 2010.
 
     Examples
     --------
@@ -190,13 +182,11 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
     try:
         shapes = {key: shape for key, shape, _ in whosmat(path)}
         shape, of_labels = shapes[f"{name}_data"], shapes[f"{name}_labels"]
-        if shape[1:] != (784,) or max(shape[0], math.prod(of_labels)) > MAX_SILHOUETTES:
+        if shape[1:] != (784,) or math.prod(of_labels) != shape[0]:
             raise ValueError(f"images have the shape {shape}, and labels {of_labels}")
         arrays = loadmat(path, variable_names=[f"{name}_data", f"{name}_labels"])
         pixels, labels = arrays[f"{name}_data"], arrays[f"{name}_labels"].ravel()
         objects = pixels.reshape(-1, 28, 28).transpose(0, 2, 1) == 0
-        if len(labels) != len(objects):
-            raise ValueError(f"{len(objects)} images, but {len(labels)} labels")
     except Exception as error:  # on damaged files loadmat raises errors of many types
         raise ValueError(
             f"{path} is not the Caltech 101 Silhouettes file: {reason(error)}"
@@ -205,17 +195,16 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
 
 
 def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
-    """The faces of the CBCL face database 1, of 19 x 19 pixels.
+    """Load the faces of the CBCL face database 1, of 19 x 19 pixels.
 
     Parameters
     ----------
     folder : str or path, optional
-        Where the file ``cbcl_faces_19x19.npz`` is, with arrays ``faces_train`` and ``faces_test``
-        of grey levels 0 to 255, (n, 361); by default the environment variable FASTMF_DATA.
+        Folder of ``cbcl_faces_19x19.npz``, with arrays ``faces_train`` and ``faces_test`` of grey
+        levels 0 to 255, (n, 361); by default the environment variable FASTMF_DATA.
     split : {"train", "test"}, default "train"
         The 2429 training or the 472 test faces.
     dtype : float32 or float64, default float32
-        Type of the pixels.
 
     Returns
     -------
@@ -224,10 +213,8 @@ def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
 
     Raises
     ------
-    FileNotFoundError
-        If the file is missing.
-    ValueError
-        If the file is not what it should be, or `split` is unknown.
+    FileNotFoundError, ValueError
+        If the file is missing or damaged, or `split` is unknown.
 
     Notes
     -----

@@ -9,16 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
-from fastmf.datasets.alignments import ALPHABETS
+from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
 
-_MAX_FIRST_LINE_BYTES = 200
 # Memory of a line of adabmDCA: at most four indices and a value.
 _ADABM_ROW_BYTES = 40
 
 
 class PottsParameters(NamedTuple):
-    """Couplings and fields of a Potts model; the exponent is the sum of those of a sequence.
+    """Couplings and fields of a Potts model, whose sum is the exponent of a sequence.
 
     Parameters
     ----------
@@ -94,7 +93,7 @@ _PARAMETER_NAMES = ("theta", "lambda_field", "lambda_couplings", "lambda_group",
 
 
 def read_plmc(path, *, max_bytes=2**33):
-    """Parameters of a Potts model from a binary file of plmc (its option -o).
+    """Read parameters of a Potts model from a binary file of plmc (its option -o).
 
     Parameters
     ----------
@@ -114,9 +113,8 @@ def read_plmc(path, *, max_bytes=2**33):
 
     Notes
     -----
-    Little-endian: the sizes, options, alphabet, weights, target, positions, frequencies, fields,
-    then frequencies and couplings of the pairs i < j; T. A. Hopf et al., Nature Biotechnology 35
-    (2017) 128-135.
+    T. A. Hopf et al., Nature Biotechnology 35 (2017) 128-135. Little-endian: sizes, options,
+    alphabet, weights, target, positions, frequencies, fields, then pairs i < j.
 
     Examples
     --------
@@ -147,7 +145,7 @@ def read_plmc(path, *, max_bytes=2**33):
 
 
 def write_plmc(path, couplings, field, alphabet="protein", **more):
-    """Write parameters of a Potts model as plmc's binary file.
+    """Write parameters of a Potts model as plmc's binary file, in float32.
 
     Parameters
     ----------
@@ -158,8 +156,8 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
         Letters of the states.
     **more
-        Other contents of the file: fields of `PlmcParameters`. By default frequencies, weights and
-        numbers are 0, and positions 1, 2, ...
+        Further fields of `PlmcParameters`. By default frequencies, weights and numbers are 0, and
+        positions 1, 2, ...
 
     Raises
     ------
@@ -168,16 +166,10 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     TypeError
         For an unknown keyword.
 
-    Notes
-    -----
-    Numbers are written as float32, plmc's own type. ``write_plmc(path, **parameters._asdict())``
-    writes what `read_plmc` returned.
-
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
-    >>> import fastmf as mf
+    >>> import numpy as np, fastmf as mf
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     mf.datasets.write_plmc(f"{folder}/x", np.zeros((2, 5, 2, 5)), np.ones((2, 5)), "rna")
     ...     parameters = mf.datasets.read_plmc(f"{folder}/x")
@@ -274,7 +266,7 @@ def _plmc_more(more, L, q, alphabet):
 
 
 def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33):
-    """Parameters of a Potts model from a text file of adabmDCA.
+    """Read parameters of a Potts model from a text file of adabmDCA.
 
     Parameters
     ----------
@@ -284,20 +276,19 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
         Letters of the states, which the file does not hold.
     dtype : float32 or float64, default float64
-        Type of the arrays.
     max_bytes : int, default 2**33
         Largest memory that the couplings may take, and the numbers in the file.
 
     Returns
     -------
     parameters : PottsParameters
-        Couplings that the file lacks are 0, as adabmDCA takes those of sparse models.
+        Couplings that the file lacks are 0.
 
     Raises
     ------
     ValueError
-        If the file is of another kind or damaged, if a field is missing, a value given twice, or
-        a letter is not in the alphabet, or if the couplings would be too large.
+        If the file is of another kind, damaged or too large, if a field is missing, a value is
+        given twice, or a letter is not in the alphabet.
 
     Notes
     -----
@@ -313,7 +304,7 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
     ...     mf.datasets.read_adabmdca(path, "rna").field[1].tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    alphabet = _letters(alphabet)
+    alphabet = checked_alphabet(alphabet)
     path, q = Path(path), len(alphabet)
     try:
         lines = _read_lines(path, alphabet, max_bytes)
@@ -352,15 +343,10 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
     ValueError
         If an array does not have its shape, is not finite, or couplings are not symmetric.
 
-    Notes
-    -----
-    Numbers have the digits that give the same float when they are read again.
-
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> import numpy as np
-    >>> import fastmf as mf
+    >>> import numpy as np, fastmf as mf
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "x"
     ...     mf.datasets.write_adabmdca(path, np.zeros((1, 2, 1, 2)), [[0.5, 1]], "AB")
@@ -372,7 +358,7 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
     pairs = [f"{a} {b}" for a, b in product(alphabet, repeat=2)]
 
     def line(begin, value):
-        # A float32 prints its own shortest digits, not those of the float64 nearest to it.
+        # A float32 prints its own shortest digits, fewer than the nearest float64.
         return f"{begin} {value!s}\n" if value else ""
 
     with replacing(path) as file:
@@ -386,21 +372,21 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
 
 
 def _line_blocks(path):
-    """Lists of the lines of a file, of which none may be long."""
-    rest = b""
+    """Lists of the lines of a file; lines longer than a block are refused."""
+    line = b""
     with open_decompressed(path) as file:
         while chunk := file.read(BLOCK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(max((rest, *lines), key=len)) > _MAX_FIRST_LINE_BYTES:
-                raise ValueError(f"it has a line of more than {_MAX_FIRST_LINE_BYTES} bytes.")
+            *lines, line = (line + chunk).split(b"\n")
+            if len(line) > BLOCK_BYTES:
+                raise ValueError(f"it has a line of more than {BLOCK_BYTES} bytes.")
             yield lines
-    yield [rest]
+    yield [line]
 
 
 def _read_lines(path, alphabet, max_bytes):
     """Parts of both kinds of lines: indices (n, 2 or 4) and values (n,)."""
     n_words = {b"h": 4, b"J": 6}
-    found = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
+    parts = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
     n_before = n_lines = 0
     for lines in _line_blocks(path):
         rows = [line.split() for line in lines]
@@ -409,14 +395,14 @@ def _read_lines(path, alphabet, max_bytes):
                 raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
         n_before, n_lines = n_before + len(rows), n_lines + sum(map(bool, rows))
         _check_memory(n_lines * _ADABM_ROW_BYTES, max_bytes)
-        for kind, (indices, values) in found.items():
+        for kind, (indices, values) in parts.items():
             words = np.array([row for row in rows if row and row[0] == kind])
             if len(words):
                 n = n_words[kind] // 2
                 states = _state_numbers(words[:, n:-1], alphabet)
                 indices.append(np.hstack([words[:, 1:n].astype(int), states]))
                 values.append(words[:, -1].astype(float))
-    return {kind: tuple(map(np.concatenate, lists)) for kind, lists in found.items()}
+    return {kind: tuple(map(np.concatenate, lists)) for kind, lists in parts.items()}
 
 
 def _state_numbers(words, alphabet):
@@ -433,7 +419,7 @@ def _state_numbers(words, alphabet):
 
 
 def _turn_upwards(index):
-    """Write couplings of columns i > j as those of j and i."""
+    """Swap the columns of couplings with i > j."""
     if (index[:, 0] == index[:, 1]).any():
         raise ValueError("it holds a coupling of a column with itself.")
     downwards = index[:, 0] > index[:, 1]
@@ -441,7 +427,7 @@ def _turn_upwards(index):
 
 
 def _placed(index, value, shape, dtype):
-    """An array of zeros with values at some places, each of which is there at most once."""
+    """An array of zeros with values at some places, each given at most once."""
     if (index < 0).any() or (index >= shape).any():
         raise ValueError(f"a column is not one of the {shape[0]} that have fields, from 0.")
     if not np.isfinite(value).all():
@@ -458,22 +444,9 @@ def _placed(index, value, shape, dtype):
 # --- both ---------------------------------------------------------------------------------------
 
 
-def _letters(alphabet):
-    alphabet = ALPHABETS.get(str(alphabet).lower(), alphabet)
-    if not isinstance(alphabet, str) or not alphabet.isascii() or not alphabet.isprintable():
-        raise ValueError(
-            f"alphabet must be a str of ASCII letters and signs, got {alphabet!r:.60}."
-        )
-    if len(set(alphabet)) < max(1, len(alphabet)) or " " in alphabet:
-        raise ValueError(
-            f"alphabet must hold different letters and no space, got {alphabet!r:.60}."
-        )
-    return alphabet
-
-
 def _checked_parameters(couplings, field, alphabet):
     """Arrays and alphabet to write, of one number of columns and states."""
-    alphabet = _letters(alphabet)
+    alphabet = checked_alphabet(alphabet)
     field, couplings = np.asarray(field), np.asarray(couplings)
     if field.ndim != 2 or field.shape[1] != len(alphabet) or len(field) == 0:
         raise ValueError(

@@ -3,12 +3,13 @@
 import gzip
 import math
 import zlib
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.arguments import file_path, number, real_array
-from fastmf.datasets._words import Words
+from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
 from fastmf.models._elimination import Tables
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
@@ -36,7 +37,7 @@ class UAIModel(NamedTuple):
         Evidence: labels of observed variables, NaN for the others; the `clamp` of solvers.
     log_factor : float
         Logarithm of the product of the factors without variables. The file's partition function is
-        exp(log_factor) times that of `model`.
+        exp(log_factor) times the model's.
 
     Examples
     --------
@@ -94,9 +95,9 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
 
     Notes
     -----
-    Factors become logarithms: those of one variable fields, those of two couplings, and zeros
-    -inf. Factors of the same variables are multiplied. A variable with one state gets a second one
-    that never occurs. Tables run with the last variable fastest.
+    Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. Factors of
+    the same variables are multiplied. A variable with one state gets a second one that never
+    occurs.
 
     Examples
     --------
@@ -235,8 +236,8 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
 
     Notes
     -----
-    Numbers have the digits that give the same float when they are read again. The logarithm of a
-    table of which an exponential would overflow or become 0 is divided among several factors.
+    Numbers have the digits that give the same float when they are read again. Tables whose
+    exponentials would overflow or become 0 are divided among several factors.
 
     Examples
     --------
@@ -276,6 +277,86 @@ def _write(path, lines):
         text = gzip.compress(text, mtime=0)
     with replacing(path) as file:
         file.write(text)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+class Words:
+    """Reader of words between blanks; no more of a file is decompressed than is asked for."""
+
+    def __init__(self, path):
+        self._words, self.line = _numbered_words(path), 1
+
+    def take(self, n, what):
+        """Take the next n words; `what` names them in errors."""
+        pairs = list(islice(self._words, n))
+        self.line = pairs[-1][0] if pairs else self.line
+        if len(pairs) < n:
+            raise ValueError(f"it ends on line {self.line}, within {what}.")
+        return [word for _, word in pairs]
+
+    def numbers(self, n, what, kind, low=0, high=np.inf):
+        """Take the next n words as finite numbers of a kind, int or float, in [low, high]."""
+        return self._converted(list(islice(self._words, n)), n, what, kind, low, high)
+
+    def rest(self, n_most, what, kind, low=0):
+        """Take all remaining words, at most `n_most`, as numbers."""
+        pairs = list(islice(self._words, n_most + 1))
+        if len(pairs) > n_most:
+            self.fail(f"it has more than {n_most} numbers")
+        return self._converted(pairs, len(pairs), what, kind, low, np.inf)
+
+    def number(self, what, low=0, high=np.inf):
+        """Take the next word as an integer."""
+        return int(self.numbers(1, what, int, low, high)[0])
+
+    def _converted(self, pairs, n, what, kind, low, high):
+        values, least = [], max(low, -np.finfo(float).max)
+        most = min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
+        for line, word in pairs:
+            self.line = line
+            try:
+                # Python's numbers may have underscores, and any number of digits.
+                value = kind(word.replace(b"_", b"?"))
+            except ValueError:
+                value = np.nan
+            if not least <= value <= most:
+                name = "an integer" if kind is int else "a number"
+                limit = f"at least {low}" if high == np.inf else f"from {low} to {high}"
+                text = word.decode("ascii", "replace")
+                self.fail(f"{what} must be {name} {limit}, got {text!r:.40}")
+            values.append(value)
+        if len(values) < n:
+            raise ValueError(f"it ends on line {self.line}, within {what}.")
+        return np.array(values, kind)
+
+    def fail(self, message):
+        """Raise a ValueError with the line of the last word that was taken."""
+        raise ValueError(f"line {self.line}: {message}.")
+
+    def end(self):
+        """Raise a ValueError unless no word is left."""
+        for line, word in self._words:
+            self.line = line
+            self.fail(f"there are more words than were announced, from {word[:20]!a} on")
+
+
+def _numbered_words(path):
+    """Yield each word of a file with the number of its line; lines may be of any length."""
+    line, begun = 1, b""
+    with open_decompressed(path) as file:
+        while piece := file.readline(BLOCK_BYTES):
+            text = piece.removeprefix(b"\xef\xbb\xbf") if line == 1 else piece
+            words = (begun + text).split()
+            begun = b"" if text[-1:].isspace() or not words else words.pop()
+            if len(begun) > BLOCK_BYTES:
+                raise ValueError(f"it has a word of more than {BLOCK_BYTES} bytes.")
+            for word in words:
+                yield line, word
+            line += piece.endswith(b"\n")
+    if begun:
+        yield line, begun
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -327,9 +408,9 @@ def _read_result(words, n_most):
         values = words.rest(n_most, "a number", float, low=-np.inf)
     # Older files begin with the number of samples, 1.
     for numbers in (values, values[1:] if len(values) and values[0] == 1 else values[:0]):
-        found = _result(kind, numbers)
-        if found is not None:
-            return found
+        result = _result(kind, numbers)
+        if result is not None:
+            return result
     raise ValueError(f"the numbers of its {kind.decode()} part do not fit together.")
 
 

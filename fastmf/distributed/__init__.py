@@ -7,7 +7,7 @@ gradient of a batch is computed in chunks of rows. Tasks run on the cluster of t
 """
 
 from fastmf.distributed.fitting import fit, transform
-from fastmf.distributed.inference import belief_propagation, score_samples, tap
+from fastmf.distributed.inference import belief_propagation, most_probable, score_samples, tap
 from fastmf.distributed.training import train
 from fastmf.learning.layered.settings import LayeredSettings
 
@@ -15,6 +15,7 @@ __all__ = [
     "LayeredSettings",
     "belief_propagation",
     "fit",
+    "most_probable",
     "score_samples",
     "tap",
     "train",

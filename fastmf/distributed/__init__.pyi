@@ -1,7 +1,6 @@
 from typing import Any
 
 from fastmf import Beliefs, FixedPoint
-from fastmf._common.signatures import Rng
 from fastmf.learning.layered.settings import LayeredSettings as LayeredSettings
 from fastmf.models import DBM, RBM, BoltzmannMachine
 
@@ -16,14 +15,9 @@ def tap(
     **options: Any,
 ) -> FixedPoint: ...
 def belief_propagation(
-    model: RBM,
-    *,
-    field: Any,
-    n_restarts: int = 0,
-    rng: Rng = None,
-    n_threads: int = 1,
-    **options: Any,
+    model: RBM, *, field: Any, n_threads: int = 1, **options: Any
 ) -> Beliefs: ...
+def most_probable(model: RBM, *, field: Any, n_threads: int = 1, **options: Any) -> Beliefs: ...
 def score_samples(estimator: Any, X: Any, log_partition: str | float = "auto") -> Any: ...
 def fit(
     estimator: Any,

@@ -22,7 +22,7 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     Parameters
     ----------
     estimator : GeneralizedRBM or DeepBoltzmannMachine
-        Its options are those of learning. Persistent chains ("pcd"), `n_starts`, `checkpoint` and
+        Its options are used. Persistent chains ("pcd"), `n_starts`, `checkpoint` and
         `early_stopping` are not possible; a deep machine has no pre-training.
     X : Dask array of shape (n_rows, n_features)
         Complete rows; to be persisted, or every batch is read again.
@@ -69,12 +69,12 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     begin = {"n_epochs": 0, "verbose": 0}
     if hasattr(estimator, "pretraining_epochs"):
         begin["pretraining_epochs"] = 0
-    own = {name: getattr(estimator, name) for name in begin}
+    options = {name: getattr(estimator, name) for name in begin}
     first = X[:MAX_FIRST_ROWS].compute()
     try:
         estimator.set_params(**begin).fit(first)
     finally:
-        estimator.set_params(**own)
+        estimator.set_params(**options)
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False)
     scaled, rows = model, _states(X, model)
@@ -110,7 +110,7 @@ def transform(estimator, X):
     Returns
     -------
     Dask array of shape (n_rows, n_components)
-        Blocks have the rows of those of `X`.
+        With the blocks of rows of `X`.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def transform(estimator, X):
 
 
 def _states(X, model):
-    """Lazy rows as values of all units, of which categorical ones come as labels."""
+    """Lazy rows as values of all units; labels of categorical ones become states."""
     width, rows = model.sizes[0], X.astype(model.dtype)
     if X.shape[1] == width:
         return rows

@@ -6,12 +6,11 @@ from numbers import Integral
 
 import numpy as np
 
-from fastmf._common.arguments import count, generator
 from fastmf._common.rows import is_dask
 from fastmf._outcomes import MESSAGES, POLISHED
 from fastmf.distributed._rows import blocks, checked_dask
-from fastmf.inference.bp._decoding import draws_per_row
 from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
+from fastmf.inference.bp.most_probable import most_probable as solve_assignments
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap as solve_tap
 
@@ -65,19 +64,13 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     return _by_blocks(solve_tap, model, arguments, n_threads, options)
 
 
-def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **options):
-    """Beliefs under rows of fields of Dask arrays: `fastmf.belief_propagation` by blocks.
+def belief_propagation(model, *, field, n_threads=1, **options):
+    """Compute beliefs of rows of Dask arrays: `fastmf.belief_propagation` by blocks.
 
     Parameters
     ----------
     model : RBM
     field : Dask array of shape (n_rows, n_visible), or pair of these or None
-    n_restarts : int, default 0
-        As in `fastmf.belief_propagation`. For the same `rng` a row has the same random assignments
-        as there, however rows are split into blocks.
-    rng : numpy.random.Generator or int, optional
-        For restarts. The bit generator must be `numpy.random.PCG64` (that of `default_rng`) or
-        `PCG64DXSM`; afterwards it is in the state that it has after draws for all rows.
     n_threads : int, default 1
         Threads of each task: Dask runs several at once.
     **options
@@ -93,8 +86,7 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     TypeError
         If `field` has no Dask array.
     ValueError
-        For `history`, `spectral_radius` and `pairwise="mean"`, whose results have no rows, for
-        other generators, and as `fastmf.belief_propagation` does.
+        For `pairwise="mean"`, whose result has no rows, and as `fastmf.belief_propagation` does.
 
     Examples
     --------
@@ -104,22 +96,43 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     >>> mf.distributed.belief_propagation(model, field=fields).mean[1].compute().shape
     (3, 2)
     """
-    if not count("n_restarts", n_restarts, 0):
-        return _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options)
-    rng = generator(rng)
-    if not isinstance(rng.bit_generator, np.random.PCG64 | np.random.PCG64DXSM):
-        kind = type(rng.bit_generator).__name__
-        raise ValueError(f"rng must be of PCG64, which can be advanced to any row, not {kind}.")
-    start = copy.deepcopy(rng)
+    return _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options)
 
-    def generator_at(row):
-        bits = copy.deepcopy(start.bit_generator)
-        return np.random.Generator(bits.advance(row * draws_per_row(model, n_restarts)))
 
-    options = options | {"n_restarts": n_restarts, "rng": 0}  # replaced in each block
-    found = _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options, generator_at)
-    rng.bit_generator.state = generator_at(len(found.converged)).bit_generator.state
-    return found
+def most_probable(model, *, field, n_threads=1, **options):
+    """Find most probable assignments of rows of Dask arrays: `fastmf.most_probable` by blocks.
+
+    Parameters
+    ----------
+    model : RBM
+    field : Dask array of shape (n_rows, n_visible), or pair of these or None
+    n_threads : int, default 1
+        Threads of each task: Dask runs several at once.
+    **options
+        Options of `fastmf.most_probable`. A generator `rng` is left as it is: each block has the
+        same random starts.
+
+    Returns
+    -------
+    Beliefs
+        Its fields are Dask arrays, blocked as the rows are.
+
+    Raises
+    ------
+    TypeError
+        If `field` has no Dask array.
+    ValueError
+        As `fastmf.most_probable` does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.ones((3, 2)) / 5, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> fields = da.from_array(np.eye(3), chunks=(2, 3))
+    >>> mf.distributed.most_probable(model, field=fields).score.compute().shape
+    (3,)
+    """
+    return _by_blocks(solve_assignments, model, {"field": field}, n_threads, options)
 
 
 def score_samples(estimator, X, log_partition="auto"):
@@ -171,21 +184,18 @@ def _leaves(value):
     return [value]
 
 
-def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
-    """The solver's result with lazy fields, each block of rows one task.
-
-    A block that starts at a row has the random numbers of `generator_at(row)`.
-    """
+def _by_blocks(solver, model, arguments, n_threads, options):
+    """The solver's result with lazy fields, each block of rows one task."""
     rows = _rows_of(solver, arguments)
     _check_fields_have_rows(options)
     arguments = {name: _cut(name, value, rows) for name, value in arguments.items()}
     # A solve of one row tells the fields and their types, and raises for invalid options at once.
     options = options | {"n_threads": n_threads}
     start = {name: _one_row(value, name == "clamp") for name, value in arguments.items()}
-    like = solver(model, **start, **(options | {"max_iter": 1}))
+    like = _solve(solver, (model, options | {"max_iter": 1}), start)
     if (n_starts := len(like.converged)) > 1:
         raise ValueError(f"init must be in blocks of rows or of one row, got {n_starts}.")
-    results = _tasks(solver, model, arguments, options, rows.chunks[0], generator_at)
+    results = _tasks(solver, model, arguments, options, rows.chunks[0])
     lazy = {
         field.name: _lazy(field.name, getattr(like, field.name), results, rows.chunks[0])
         for field in dataclasses.fields(like)
@@ -194,22 +204,21 @@ def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
 
 
 def _rows_of(solver, arguments):
-    """The first Dask array among the arguments, whose blocks of rows are those of the result."""
-    found = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
-    if not found:
+    """The first Dask array among the arguments, whose blocks of rows the result has."""
+    arrays = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
+    if not arrays:
         names = " or ".join(arguments)
         raise TypeError(f"{names} must be a Dask array of rows; fastmf.{solver.__name__} is for "
                         "NumPy arrays.")  # fmt: skip
-    if np.isnan(found[0].shape[0]):
+    if np.isnan(arrays[0].shape[0]):
         raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
-    return found[0]
+    return arrays[0]
 
 
 def _check_fields_have_rows(options):
     """Raise for options that add fields without rows to the result."""
-    for name in ("history", "spectral_radius"):
-        if options.get(name):
-            raise ValueError(f"{name} must be False: it has no blocks of rows.")
+    if options.get("history"):
+        raise ValueError("history must be False: it has no blocks of rows.")
     if options.get("pairwise") == "mean":
         raise ValueError("pairwise='mean' is an average over rows: ask for pairwise=True.")
 
@@ -232,7 +241,7 @@ def _cut(name, value, rows):
     return value.rechunk((rows.chunks[0], -1))
 
 
-def _tasks(solver, model, arguments, options, sizes, generator_at):
+def _tasks(solver, model, arguments, options, sizes):
     """The lazy results of the solver, one for each block of rows."""
     import dask
 
@@ -246,13 +255,11 @@ def _tasks(solver, model, arguments, options, sizes, generator_at):
             return tuple(of_block(part, k) for part in value)
         return blocks_of[id(value)][k] if is_dask(value) else value
 
-    first_rows = np.cumsum((0, *sizes)).tolist()
     return [
         task(
             solver,
             model_and_options,
             {name: of_block(value, k) for name, value in arguments.items()},
-            generator_at and generator_at(first_rows[k]),
         )
         for k in range(len(sizes))
     ]
@@ -268,11 +275,10 @@ def _one_row(value, missing):
     return np.full((1, value.shape[1]), fill, value.dtype)
 
 
-def _solve(solver, model_and_options, arguments, rng):
+def _solve(solver, model_and_options, arguments):
     model, options = model_and_options
-    if rng is not None:
-        # The task may run more than once, for other fields or on another worker: with equal draws.
-        options = options | {"rng": copy.deepcopy(rng)}
+    if "rng" in options:  # tasks may run at once, or more than once: with equal draws
+        options = options | {"rng": copy.deepcopy(options["rng"])}
     return solver(model, **arguments, **options)
 
 
@@ -280,6 +286,8 @@ def _lazy(name, like, results, sizes):
     """One field of the results of all blocks, as a Dask array or a tuple of them."""
     if like is None or name == "method":
         return like
+    if name == "history":  # as long as the longest row of each block
+        return None
     if isinstance(like, tuple):
         return tuple(_joined(part, results, sizes, name, k) for k, part in enumerate(like))
     return _joined(like, results, sizes, name)

@@ -26,7 +26,7 @@ class _LayeredMachine(_Saved, _Estimator):
     pointwise_: Any
     starts_: Array
     log_partition_: float
-    log_partition_stderr_: float
+    log_partition_error_: float
     gradient_: str
     n_iter_: int
     @property
@@ -423,10 +423,6 @@ class SpikeSlabRegressor(_SpikeSlab):
         blocks: ArrayLike | str | None = "auto",
         unpenalised: Sequence[int] | Sequence[str] | Array | None = None,
         solver: str = "auto",
-        damping: float | None = None,
-        tol: float = 1e-06,
-        max_iter: int = 1000,
-        max_evidence_iter: int = 50,
         parameter_prior: str | None = "weak",
         average_parameters: bool = False,
         n_threads: int | None = None,
@@ -450,10 +446,6 @@ class SpikeSlabClassifier(_SpikeSlab):
         blocks: ArrayLike | str | None = "auto",
         unpenalised: Sequence[int] | Sequence[str] | Array | None = None,
         solver: str = "auto",
-        damping: float | None = None,
-        tol: float = 1e-06,
-        max_iter: int = 1000,
-        max_evidence_iter: int = 50,
         parameter_prior: str | None = "weak",
         class_weight: str | dict[Any, float] | None = None,
         n_threads: int | None = None,

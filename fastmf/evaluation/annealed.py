@@ -37,16 +37,16 @@ from scipy.sparse import issparse
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
-from fastmf.evaluation.annealed_estimate import AnnealedEstimate
-from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE, AnnealedEstimate
+from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.mean_field.discrete_units import is_discrete
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.lower_bound import (
     MAX_LACKING,
     lower_bound,
     spread_states,
     starts_at,
 )
-from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
@@ -64,24 +64,23 @@ from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
 from fastmf.priors._values import check_values
 
-# Relative error of a mean above which fewer than about ten chains contribute to it.
-MAX_RELATIVE_ERROR = 0.3
-# The exploration has half of the steps, and this number at least where there are as many.
+# Standard errors by which an estimate is clearly higher than another.
+CLEAR_ERRORS = 3
+# The exploration has half of the steps, and at least this number.
 MIN_EXPLORATION = 50
 # Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
 # longer for fewer.
 MAX_DENSE_CHAIN_UNITS = 100
-# Phases of which each has chains of its own, nats by which their mean-field bounds are lower than
+# Phases that have chains of their own, nats by which their mean-field bounds are lower than
 # the largest at most, and chains for each at least.
 MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
 # Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
 MAX_PARAMETER = 1e12
 # Sweeps of the chains that start all over the machine: with 30, diverged machines lose phases.
 MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most; the estimate is then below the bound by so many of its
-# standard errors, and by so many nats at least.
-MAX_SEARCHES = 3
-ERRORS_OF_LACKING, MIN_LACKING = 3.0, 0.05
+# Times that phases are looked for at most, where the estimate is clearly below the bound, by this
+# number of nats at least.
+MAX_SEARCHES, MIN_LACKING = 3, 0.05
 # Sweeps of TAP and of max-product for starts of the bound, and coupled pairs up to which the state
 # of most weight is looked for.
 MAX_TAP_SWEEPS, MAX_DECODED_PAIRS = 100, 500_000
@@ -99,31 +98,30 @@ def annealed_importance_sampling(
     rng=None,
     verbose=False,
 ):
-    """Log-partition of a machine by annealed importance sampling, forward and reverse.
+    """Estimate the log-partition of a machine by annealed importance sampling, in both directions.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
         Machine of any unit priors that can be sampled. A DBM is annealed as `bipartite()`; units of
-        a BoltzmannMachine that are not coupled are drawn at once, so that it takes time where many
-        are coupled.
-    n_chains : int
-    n_steps : int
-        Gibbs sweeps on the path between independent units and the model, in each direction. With
-        those that explore the model and draw samples of it, three to four times as many are done.
+        a BoltzmannMachine that are not coupled are drawn at once.
+    n_chains : int, default 100
+    n_steps : int, default 1000
+        Gibbs sweeps on the path between independent units and the model, in each direction.
+        Exploring the model and drawing samples of it takes one to two times this number again.
     data : array of shape (n_rows, n_visible), optional
-        Starts of chains that sample the model, too, for instance training data.
+        Starts of chains that sample the model, for instance training data.
     tolerance : float, default 0.5
         Largest difference between the two estimates, and largest standard error of each, in nats,
         at which they count as converged.
     max_steps : int, optional
-        Double `n_steps`, to at most this number, until the estimates have converged. What was
-        learned of the model from fewer steps is used again. Default: `n_steps`.
+        Double `n_steps`, to at most this number, until the estimates have converged. Default:
+        `n_steps`.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
     rng : numpy.random.Generator or int, optional
     verbose : bool, default False
-        Whether to print to stderr what is done, and each estimate, before steps are doubled.
+        Whether to print each step and estimate to stderr.
 
     Returns
     -------
@@ -140,16 +138,14 @@ def annealed_importance_sampling(
     Warns
     -----
     UserWarning
-        If the estimates have not converged; the message says which argument to raise, to how much.
+        If the estimates have not converged; the message says which argument to raise.
 
     Notes
     -----
     Neal (2001); Salakhutdinov & Murray (2008); in reverse Burda, Grosse & Salakhutdinov (2015);
-    with resampling of chains of little weight Del Moral, Doucet & Jasra (2006). The head of
-    `fastmf.evaluation.annealed` states the steps.
-
-    Estimates that agree and exceed the bound can still be wrong: they miss phases that neither
-    chains nor mean field visit. Pass the `data` of a trained machine.
+    with resampling Del Moral, Doucet & Jasra (2006). `fastmf.evaluation.annealed` states the steps.
+    Estimates that agree can still miss phases that neither chains nor mean field visit: pass the
+    `data` of a trained machine.
 
     Examples
     --------
@@ -178,14 +174,14 @@ def annealed_importance_sampling(
     path = kind.of(*problem, n_chains, rng, n_threads)
 
     say("annealing: exploration ...")
-    found = Exploration(path, all(map(two_values, path.model.layers)), starts, n_steps)
+    exploration = Exploration(path, all(map(two_values, path.model.layers)), starts, n_steps)
     say(f"annealing: {n_steps} steps ...")
-    estimate = found.estimate(n_steps, tolerance)
+    estimate = exploration.estimate(n_steps, tolerance)
     while not estimate.converged and 2 * n_steps <= max_steps:
         n_steps *= 2
         say(f"annealing: {estimate.log_partition:.6g} to {estimate.reverse:.6g} nats; "
             f"{n_steps} steps ...")  # fmt: skip
-        estimate = found.estimate(n_steps, tolerance)
+        estimate = exploration.estimate(n_steps, tolerance)
     if not estimate.converged:
         warn_user(f"annealed importance sampling: {estimate.message}.")
     samples = estimate.samples
@@ -205,10 +201,10 @@ def estimated_log_partition(model, data, tolerance, n_threads=None, rng=0, n_ste
     """Mean of the forward and the reverse estimate, whose biases cancel, and its error in nats."""
     # The mean of both ends has smaller errors than each.
     options = {"max_steps": 8 * n_steps, "n_threads": n_threads, "tolerance": tolerance * 2**0.5}
-    found = annealed_quietly(model, 100, n_steps, data=data, rng=rng, **options)
-    value = (found.log_partition + found.reverse) / 2
-    error = max(abs(found.gap), np.hypot(found.error, found.reverse_error)) / 2
-    return max(value, found.lower_bound), float(max(error, found.lower_bound - value))
+    estimate = annealed_quietly(model, 100, n_steps, data=data, rng=rng, **options)
+    value = (estimate.log_partition + estimate.reverse) / 2
+    error = max(abs(estimate.gap), np.hypot(estimate.error, estimate.reverse_error)) / 2
+    return max(value, estimate.lower_bound), float(max(error, estimate.lower_bound - value))
 
 
 def _check_sizes(model):
@@ -250,30 +246,11 @@ def _starts(model, data, n_chains):
 
 
 class Exploration:
-    """Knowledge of the model: the base and the schedule of the path, and earlier estimates.
+    """The base and the schedule of a path, and earlier estimates.
 
-    Parameters
-    ----------
-    path : Path
-    two_valued : bool
-        Whether all units are.
-    starts : array of shape (n_chains, n_visible) or None
-        Data.
-    n_steps : int
-        Steps of the estimate that is to follow.
-
-    Attributes
-    ----------
-    phases : Phases
-        The independent units.
-    lower_bound : float
-        Lower bound of the log-partition.
-    leg : Leg
-        The last forward annealing from there.
-    best : array of shape (n_chains,)
-        Log-weights of the forward estimate to be preferred so far.
-    from_data : array of shape (n_chains, n_visible) or None
-        Ends of Gibbs chains that started from data.
+    Arrays: `starts` (n_chains, n_visible) or None, `from_data` the ends of Gibbs chains from there,
+    `best` (n_chains,) log-weights of the preferred forward estimate. `phases` are the independent
+    units, `leg` is the last forward annealing from there.
     """
 
     def __init__(self, path, two_valued, starts, n_steps):
@@ -303,7 +280,7 @@ class Exploration:
     def _is_lacking(self):
         """Whether the bound shows that the estimate so far is too low."""
         value, error = log_mean(self.best)
-        allowed = min(max(ERRORS_OF_LACKING * error, MIN_LACKING), MAX_LACKING)
+        allowed = min(max(CLEAR_ERRORS * error, MIN_LACKING), MAX_LACKING)
         return self.lower_bound > value + allowed
 
     def _take_better(self, bases, betas):
@@ -329,11 +306,11 @@ class Exploration:
 
     def _bases_of_phases(self):
         """Units of the mean-field solutions of largest weight."""
-        found, model = self._bounded, self.path.model
+        bound, model = self._bounded, self.path.model
         most = max(1, min(MAX_PHASES, self.path.n_chains // MIN_CHAINS_OF_PHASE))
-        near = [k for k in found.phases if found.bounds[k] > found.bounds[0] - MAX_FALL_OF_PHASE]
+        near = [k for k in bound.phases if bound.bounds[k] > bound.bounds[0] - MAX_FALL_OF_PHASE]
         ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
-        return [np.split(found.b[k].astype(model.dtype), ends) for k in near[:most]]
+        return [np.split(bound.b[k].astype(model.dtype), ends) for k in near[:most]]
 
     def estimate(self, n_steps, tolerance, *, reverse=True):
         """Anneal in both directions, or with NaN in the place of the reverse estimate."""
@@ -364,26 +341,27 @@ class Exploration:
 def starts_of_bound(model, starts):
     """States of much weight that chains may not reach."""
     with np.errstate(all="ignore"):  # units without moments
-        found = [starts_at(tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
+        states = [starts_at(collapsed_tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
     couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
     n_pairs = couplings.nnz if issparse(couplings) else couplings.size
     if all(map(two_values, model.layers)) and n_pairs <= MAX_DECODED_PAIRS:
-        state = belief_propagation(model, algorithm="max", max_iter=MAX_TAP_SWEEPS).assignment
-        found.append(np.atleast_2d(state[0] if isinstance(state, tuple) else state))
-    return found
+        state = most_probable(model, max_iter=MAX_TAP_SWEEPS).assignment
+        states.append(np.atleast_2d(state[0] if isinstance(state, tuple) else state))
+    return states
 
 
 def _is_reliable(error):
-    return error < MAX_RELATIVE_ERROR
+    """Whether ten chains or more contribute to a mean with this relative error."""
+    return error < MIN_EFFECTIVE_SIZE**-0.5
 
 
 def _is_clearly_higher(one, other):
     """Whether one (estimate, error) is higher than another by three standard errors."""
-    return one[0] - other[0] > 3 * np.hypot(one[1], other[1])
+    return one[0] - other[0] > CLEAR_ERRORS * np.hypot(one[1], other[1])
 
 
 def _higher(usual, other):
-    """The log-weights of the usual estimate, or those of the other where it is clearly higher."""
+    """The log-weights of the usual estimate, or of the other where it is clearly higher."""
     mean, other_mean = log_mean(usual), log_mean(other)
     clearly = _is_clearly_higher(other_mean, mean) and _is_reliable(other_mean[1])
     return other if clearly else usual

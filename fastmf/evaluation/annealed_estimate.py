@@ -20,17 +20,14 @@ class AnnealedEstimate(NamedTuple):
     Parameters
     ----------
     log_partition, error : float
-        Forward estimate, from independent units to the model, and its standard error in nats. The
-        exponential of the estimate is unbiased, so that the estimate is low on average; it exceeds
-        the truth by x nats with probability below exp(-x).
+        Forward estimate, from independent units to the model, and its standard error in nats. It is
+        low on average, and exceeds the truth by x nats with probability below exp(-x).
     reverse, reverse_error : float
         Reverse estimate, from samples of the model to independent units, and its standard error.
-        With exact samples it is high on average. If the two differ by more than their errors, more
-        steps are needed.
+        With exact samples it is high on average.
     log_weights, reverse_log_weights : array of shape (n_chains,)
-        Estimate of each chain; the estimates are their (harmonic) log-means. Chains are resampled
-        on the way, and count for the start from which they descend: a start without descendants has
-        an infinite value, -inf in log_weights and +inf in reverse_log_weights.
+        Estimates of the chains, by their starts; the estimates are their (harmonic) log-means.
+        Infinite for a start without descendants, as chains are resampled.
     samples : array of shape (n_chains, n_visible)
         The samples of the model from which the reverse chains start.
     n_steps : int
@@ -40,20 +37,6 @@ class AnnealedEstimate(NamedTuple):
     lower_bound : float
         The log-partition is certainly not lower: the bound of naive mean field, or a sum over
         states. An estimate that is lower is wrong.
-
-    Attributes
-    ----------
-    gap : float
-        reverse - log_partition, in nats.
-    lacking : float
-        Nats by which the lower end is certainly too low: it is below `lower_bound`.
-    effective_size, reverse_effective_size : float
-        Effective number of chains that contribute to either estimate.
-    converged : bool
-        Whether `abs(gap)`, both standard errors and `lacking` are at most the tolerance, and both
-        effective sizes at least 10 (or half of the chains, if there are fewer than 20).
-    message : str
-        How it ended, what is certain, and if it has not converged, what to raise and to how much.
 
     Examples
     --------
@@ -92,7 +75,10 @@ class AnnealedEstimate(NamedTuple):
 
     @property
     def converged(self):
-        """Whether the ends are closed and enough chains contribute to both."""
+        """Whether gap, errors and `lacking` are within the tolerance, and enough chains contribute.
+
+        The effective sizes are at least 10, or half of the chains if there are fewer than 20.
+        """
         enough = min(MIN_EFFECTIVE_SIZE, len(self.log_weights) / 2)
         smallest = min(self.effective_size, self.reverse_effective_size)
         sizes = abs(self.gap), self.error, self.reverse_error, self.lacking
@@ -107,7 +93,7 @@ class AnnealedEstimate(NamedTuple):
     @property
     def message(self):
         """How it ended, and what to raise."""
-        found = (
+        text = (
             f"forward and reverse estimates are {abs(self.gap):.3g} nats apart, with standard "
             f"errors of {self.error:.2g} and {self.reverse_error:.2g} (tolerance "
             f"{self.tolerance:g}), from effectively {self.effective_size:.1f} and "
@@ -115,20 +101,20 @@ class AnnealedEstimate(NamedTuple):
         )
         if self.converged:
             return (
-                f"converged: {found}; certain is that the log-partition is at least "
+                f"converged: {text}; certain is that the log-partition is at least "
                 f"{self.lower_bound:.6g}, as phases that neither chains nor mean field visit are "
                 "missing from both estimates"
             )
         n_steps = SUGGESTED_FACTOR * self.n_steps
         if self.lacking > self.tolerance:
-            found += (
+            text += (
                 f", and {self.lacking:.3g} nats below {self.lower_bound:.6g}, a certain lower "
                 "bound of the log-partition: chains miss the states of most weight, as happens "
                 "where training has diverged. Pass rows of these states as data, or train with a "
                 "smaller learning rate; otherwise"
             )
         return (
-            f"not converged: {found}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
+            f"not converged: {text}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
             f"double the {self.n_steps} steps until the ends close, and if that does not close "
             f"them n_chains={SUGGESTED_FACTOR * len(self.log_weights)}"
         )

@@ -124,14 +124,14 @@ class _LayeredChains:
         names = ["visible", "hidden"]
         if self.model.deep:
             names = ["visible", *(f"hidden_{k}" for k in range(1, len(self.model.layers)))]
-        found = {}
+        labels = {}
         for side, states in enumerate((self.even, self.odd)):
             ends = np.cumsum(self.model.sizes[side::2])
             parts = np.split(states, ends[:-1], axis=1)
             layers = self.model.layers[side::2]
             for name, layer, part in zip(names[side::2], layers, parts, strict=True):
-                found[name] = as_labels(layer, part)
-        return {name: found[name] for name in names}
+                labels[name] = as_labels(layer, part)
+        return {name: labels[name] for name in names}
 
 
 class _VisibleChains:

@@ -17,7 +17,7 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
     gauge : {"zero-sum", None}, default "zero-sum"
         None: the couplings as they are.
     ignore : int, optional
-        State that is left out of the norms: that of gaps.
+        State that is left out of the norms, such as gaps.
     apc : bool, default True
         Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
     sizes : int array of shape (n_groups,), optional
@@ -68,10 +68,8 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
 
     Parameters
     ----------
-    scores : array of shape (n_columns, n_columns)
-        Symmetric; entries on the diagonal and of near pairs are not looked at.
-    distances : array of shape (n_columns, n_columns)
-        Symmetric; NaN where a distance is unknown: such pairs are left out.
+    scores, distances : array of shape (n_columns, n_columns)
+        Symmetric; pairs whose distance is NaN are left out.
     n_top : int or array of int
         How many of the best pairs count.
     separation : int, default 5
@@ -87,8 +85,8 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
     Raises
     ------
     ValueError
-        If the arrays are not square, symmetric and of one shape, a score is NaN, there is no pair
-        so far apart, or `n_top` is not between 1 and the number of pairs.
+        If the arrays are not square, symmetric and of one shape, a score is NaN, or `n_top` is not
+        between 1 and the number of pairs.
 
     Notes
     -----
@@ -142,7 +140,7 @@ def ranked_pairs(scores, separation=5, allowed=None):
     Returns
     -------
     first, second : int array of shape (n_pairs,)
-        ``first < second``; of equal scores, those of the first columns come first.
+        ``first < second``; equal scores are in the order of columns.
 
     Raises
     ------

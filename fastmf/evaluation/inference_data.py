@@ -54,7 +54,7 @@ def to_inference_data(draws, *, names=None):
     coords = {}
     for name, columns in (names or {}).items():
         if name not in dims or len(columns) != draws[name].shape[2]:
-            have = {known: draws[known].shape[2] for known in dims}
+            have = {array: draws[array].shape[2] for array in dims}
             raise ValueError(
                 f"names[{name!r}] must name the columns of an array; there are {have}, got "
                 f"{len(columns)} names."

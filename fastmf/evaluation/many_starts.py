@@ -7,13 +7,14 @@ from fastmf._common.progress import followed
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field._rows import drawn_starts
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.relaxed_bp import relaxed_bp
 from fastmf.inference.mean_field.solutions import distinct_solutions
-from fastmf.inference.mean_field.tap import tap
+from fastmf.models.boltzmann import check_machine
 
 # Starts between two signs of progress, and options that may have a row for each start.
 _FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
-SOLVERS = {"tap": tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
+SOLVERS = {"tap": collapsed_tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
 
 
 def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False, **options):
@@ -23,7 +24,8 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False
     ----------
     model : RBM, DBM or BoltzmannMachine
     starts : int or array of shape (n_starts, n_units)
-        Data, or so many samples of the uncoupled units of the first layer (by `rng`, default 0).
+        Data, or the number of random starts of the first layer's uncoupled units (by `rng`,
+        default 0).
     solver : {"tap", "relaxed_bp", "adaptive_tap"}, default "tap"
         Adaptive TAP converges in spin glasses below their critical temperature, where TAP does not
         or has solutions that are wrong.
@@ -54,16 +56,13 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False
     >>> len(found.free_energy), np.sort(found.counts)  # up and down
     (2, array([ 5, 15]))
     """
-    solve = SOLVERS[one_of("solver", solver, tuple(SOLVERS))]
-    if isinstance(starts, int | np.integer) and "rng" not in options:
-        options["rng"] = 0
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer):
-        starts = np.atleast_2d(real_array("starts", starts))
+    check_machine(model)
+    solve, rng = SOLVERS[one_of("solver", solver, tuple(SOLVERS))], options.pop("rng", 0)
+    if isinstance(starts, int | np.integer) and not isinstance(starts, bool):
+        starts = drawn_starts(model, count("starts", starts), rng)
     else:
-        starts = count("starts", starts)
+        starts = np.atleast_2d(real_array("starts", starts))
     if flag("verbose", verbose) and options.keys().isdisjoint(_OPTIONS_OF_ROWS):
-        if isinstance(starts, int | np.integer):
-            starts = drawn_starts(model, starts, options["rng"])
         parts = [starts[k : k + _FOLLOWED_STARTS] for k in range(0, len(starts), _FOLLOWED_STARTS)]
         what = f"parts of {_FOLLOWED_STARTS} starts"
         reached = [solve(model, part, **options) for part in followed(parts, what, True)]

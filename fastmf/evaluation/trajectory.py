@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation.annealed import Exploration
+from fastmf.evaluation.annealed import CLEAR_ERRORS, Exploration
 from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound
@@ -27,20 +27,15 @@ from fastmf.models._layered import check_layered
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
 
-# Standard errors by which an estimate is clearly higher than another.
-CLEAR = 3
 MIN_SQUARED_ERROR = 1e-12
 
 
 class TrajectoryAnnealing:
     """A callback for training that records the log-partition, and log-likelihoods, by epoch.
 
-    Chains are kept from one record to the next. They are annealed from the parameters there to the
-    present ones, over models whose parameters are between the two: each one reweights the chains
-    and moves them by Gibbs sweeps. Other chains are annealed from independent units, in few steps,
-    as these start from the means of the kept ones and have the schedule of the record before. Where
-    both estimates agree they are averaged; phases that learning makes, and that the kept chains do
-    not reach, are found by the others.
+    Chains are annealed from the parameters of one record to the next, over models whose
+    parameters are between the two. Fresh chains are annealed from independent units, in few steps.
+    Where both estimates agree they are averaged; otherwise the higher one is taken.
 
     Parameters
     ----------
@@ -69,23 +64,20 @@ class TrajectoryAnnealing:
         Estimate by record and its standard error, in nats; it is low on average. Errors of
         estimates that are averaged are enlarged to their difference.
     difference : list of float
-        Estimate by chains from independent units minus that by the kept chains, in nats; 0 at the
-        first record. Beyond three standard errors, the higher one is taken.
+        Estimate by fresh chains minus that by the annealed ones, in nats; 0 at the first record.
     log_likelihood : list of float
         Mean over the rows of `X`, in nats; its error from sampling is `error`. Empty without `X`.
     effective_size : list of float
-        The smallest effective number of the kept chains since the record before.
+        The smallest effective number of the annealed chains since the record before.
     seconds : list of float
-        Wall time that each record took.
+        Wall time of each record.
     chains : array of shape (n_chains, n_visible)
-        Samples of the visible units at the last record; of a DBM those of all even layers.
+        Samples of the visible units at the last record; of a DBM of all even layers.
 
     Raises
     ------
-    ValueError, TypeError
-        If the model is not an RBM or DBM, or an argument is invalid.
-    FloatingPointError
-        If the samples diverge (units whose distribution cannot be normalised).
+    ValueError, TypeError, FloatingPointError
+        If the model is not an RBM or DBM, an argument is invalid, or the samples diverge.
 
     Warns
     -----
@@ -93,19 +85,12 @@ class TrajectoryAnnealing:
         If fewer than ten chains contribute to a record, effectively, or it is below a certain lower
         bound of the log-partition.
 
-    See Also
-    --------
-    annealed_importance_sampling : of one machine, from both sides.
-
     Notes
     -----
     Annealed importance sampling (Neal 2001) with resampling (Del Moral, Doucet & Jasra 2006) along
-    the path of learning, as Krause, Fischer & Igel (2020) and Bereux et al. (2025) do. The relative
-    variances of the stages between resamplings are added up, as if chains forgot where they were
-    resampled. Where Gibbs sweeps do not cross between phases the error is too small: on a machine
-    of 784 x 500 units with persistent chains, in whose training phases come and go, estimates are
-    some nats low in some epochs. `annealed_importance_sampling` of the last machine tells. A run of
-    training that resumes from a checkpoint anneals from independent units anew.
+    the path of learning, as in Krause, Fischer & Igel (2020) and Bereux et al. (2025). Where Gibbs
+    sweeps do not cross between phases the error is too small: check the last machine by
+    `annealed_importance_sampling`.
 
     Examples
     --------
@@ -199,16 +184,16 @@ class TrajectoryAnnealing:
     def _anneal_from_units(self, model):
         """Fill the chains by annealing from independent units; the effective number of them."""
         path, _, values = self._path(model)
-        found = Exploration(path, bool(values), None, self.n_first_steps)
-        estimate = found.estimate(self.n_first_steps, np.inf, reverse=False)
-        self._leg = found.leg
+        exploration = Exploration(path, bool(values), None, self.n_first_steps)
+        estimate = exploration.estimate(self.n_first_steps, np.inf, reverse=False)
+        self._leg = exploration.leg
         self._restart(values, estimate.log_partition, estimate.error)
         return estimate.effective_size
 
     def _compare_with_fresh(self, model):
         """Anneal from units with the means of the chains, and average, or take the higher estimate.
 
-        Returns how much higher that of the fresh chains is.
+        Return how much higher the fresh chains' estimate is.
         """
         path, chains, values = self._path(model, self.chains)
         base = base_between(path, neutral_base(path.model, bool(values)), chains)
@@ -218,9 +203,9 @@ class TrajectoryAnnealing:
         # Errors of a few chains may be 0 by chance.
         variances = np.maximum([self._variance, error**2], MIN_SQUARED_ERROR)
         in_errors = difference / np.sqrt(variances.sum())
-        if in_errors > CLEAR:
+        if in_errors > CLEAR_ERRORS:
             self._restart(values, fresh, error)
-        elif in_errors > -CLEAR:
+        elif in_errors > -CLEAR_ERRORS:
             self._value += variances[0] / variances.sum() * difference
             self._variance = variances.prod() / variances.sum() * max(1, in_errors**2)
         return difference
@@ -237,7 +222,7 @@ class TrajectoryAnnealing:
         return Path.of(problem, shift, self.n_chains, self._rng, self.n_threads), chains, values
 
     def _restart(self, values, log_partition, error):
-        """Go on with the ends of chains that were annealed from independent units."""
+        """Continue with the ends of chains annealed from independent units."""
         chains = self._leg.ends
         if values:
             chains = np.where(chains == 1, *(chains.dtype.type(x) for x in values[::-1]))

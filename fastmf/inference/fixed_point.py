@@ -92,7 +92,7 @@ class FixedPoint:
         Residual of each sweep, shape (n_sweeps,) or (n_rows, n_sweeps); rows that ended earlier
         repeat their last value.
     solutions : Solutions or list of Solutions, optional
-        With `n_starts`: the distinct stable fixed points (of each row) and their weights.
+        Of a `mixture`: the distinct stable fixed points (of each row) and their weights.
         `mean` and `var` are the moments of their mixture, and `log_partition` is the logarithm
         of the sum of their exp(log_partition).
 
@@ -235,7 +235,9 @@ def replaced(found, **changes):
 
 
 def trace_of(record):
-    """Residual of every sweep; rows that ended earlier repeat their last one."""
+    """Residual of every sweep, or None; rows that ended earlier repeat their last one."""
+    if not record.history.size:
+        return None
     n_sweeps = int(record.n_iter.max())
     last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
     return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)

@@ -20,7 +20,9 @@ import numpy as np
 from scipy.special import expit, logit, logsumexp
 
 from fastmf._common import arguments as check
-from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
+from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.most_probable import most_probable
+from fastmf.inference.bp.rbm import beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW, enumerable
 from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
@@ -155,10 +157,11 @@ def infer(
     if inference == "bp":
         found = belief_propagation(rbm, **options)
         return ConditionalMoments(*found.mean, None, found.log_partition, found.residual)
-    options |= {"polish": False} | search
-    found = belief_propagation(rbm, algorithm=algorithm, **options)
+    mixed = inference == "mixed_product"
+    options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}
+    found = most_probable(rbm, sum_hidden=mixed, **options, **search)
     visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
-    if inference == "mixed_product":
+    if mixed:
         hidden = hidden_means(model, visible, c)
     return ConditionalMoments(visible, hidden, None, zeros, found.residual)
 

@@ -18,6 +18,16 @@ class _Layered(_Model):
     def deep(self) -> bool: ...
     def bipartite(self) -> RBM: ...
     def in_gauge(self, gauge: str = "zero-sum", reference: int = 0) -> Self: ...
+    def integrate_gaussians(self) -> IntegratedMachine: ...
+
+class IntegratedMachine:
+    machine: BoltzmannMachine | None
+    field: Array
+    precision: Array
+    log_partition: float
+    def moments(
+        self, mean: ArrayLike, var: ArrayLike, order: int = 2
+    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]: ...
 
 class RBM(_Layered):
     weights: Array

@@ -17,6 +17,7 @@ messages. Where memory is short, steps are cut into segments: messages within on
 when it is its turn.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -209,8 +210,7 @@ class _Elimination:
         shared, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
         rows = [s for s in first.axes if s not in second.axes]
         columns = [s for s in second.axes if s not in first.axes]
-        n_products = self._size((*rows, *summed, *columns))
-        if not self.arithmetic.is_log and n_products >= MIN_MATRIX_PRODUCTS:
+        if not self.arithmetic.is_log:
             sizes = [self._size(axes) for axes in (shared, rows, summed, columns)]
             left = self._aligned(first, (*shared, *rows, *summed)).reshape(sizes[:3])
             right = self._aligned(second, (*shared, *summed, *columns))
@@ -235,15 +235,10 @@ class _Elimination:
     def _at_once(self, k, factors):
         """The product of factors over the unit of a step and its separator; None if it is large."""
         axes = k, *self.plan.separators[k]
-        if len(factors) > MAX_FACTORS or self._size(axes) > MAX_SMALL_CLIQUE:
+        if self._size(axes) > MAX_SMALL_CLIQUE:
             return None
-        if self.arithmetic.is_log:
-            table = sum(self._aligned(factor, axes) for factor in factors)
-        else:
-            place = dict(zip(axes, range(len(axes)), strict=True))
-            parts = [x for f in factors for x in (f.table, [place[s] for s in f.axes])]
-            table = np.einsum(*parts, range(len(axes)))
-        return _Factor(table, axes)
+        tables = (self._aligned(factor, axes) for factor in factors)
+        return _Factor(functools.reduce(self.arithmetic.times, tables), axes)
 
     def _message(self, k):
         """Sum of the products of a step over the states of its unit."""

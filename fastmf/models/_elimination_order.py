@@ -2,10 +2,10 @@
 
 To eliminate a unit is to sum over its states: what remains is a table over its neighbours, its
 separator, which are neighbours of one another from then on. The order decides how large these
-tables become, and to find the best one is NP-hard. The cheapest of four orders is taken: that of
-the numbers, as in grids and chains of layers; reverse Cuthill-McKee, the same for shuffled numbers;
+tables become, and to find the best one is NP-hard. The cheapest of three orders is taken: that of
+the numbers, which takes no search; reverse Cuthill-McKee, for grids and chains of layers; and
 weighted minimum fill, which eliminates next the unit whose neighbours need the fewest new pairs of
-states (Kjaerulff 1990); and the same with the share of pairs that are new.
+states (Kjaerulff 1990).
 """
 
 import heapq
@@ -18,7 +18,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 # Neighbours that are looked at until the search for an order ends: some seconds.
 MAX_NEIGHBOURS = 3 * 10**7
-# Entries of a table up to which a better order is not looked for, on average over units.
+# Entries of a table, on average over units, up to which no further order is looked for: the search
+# would take longer than the sums.
 MAX_MEAN_ENTRIES = 512
 # No machine has memory for tables of more entries.
 MAX_BITS = 60
@@ -158,16 +159,14 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
     for i, j in edges.tolist():
         neighbours[i].add(j)
         neighbours[j].add(i)
-    best = None
     bits, max_bits = bits.tolist(), max_bits + 1e-9  # rounding of sums of logarithms
+    best = None
     cliques = (
         lambda: _cliques_of(range(n), neighbours, bits, max_bits),
         lambda: _cliques_of(_band_order(edges, n), neighbours, bits, max_bits),
-        lambda: _MinFill(neighbours, n_states, False).cliques(max_bits),
-        lambda: _MinFill(neighbours, n_states, True).cliques(max_bits),
+        lambda: _MinFill(neighbours, n_states).cliques(max_bits),
     )
     for of_order in cliques:
-        # A search takes longer than small tables.
         if best is not None and 2.0**best.log2_total <= MAX_MEAN_ENTRIES * n:
             break
         plan = _plan(n_states, of_order(), neighbours)
@@ -233,13 +232,11 @@ def _plan(n_states, cliques, neighbours):
 class _MinFill:
     """Graph that loses one unit after the other, with the fill of each that is left.
 
-    The fill of a unit is the number of pairs of states of neighbours that are not neighbours; with
-    `is_share`, units are chosen by its share of all pairs of states of neighbours.
+    The fill of a unit is the number of pairs of states of neighbours that are not neighbours.
     """
 
-    def __init__(self, neighbours, n_states, is_share):
+    def __init__(self, neighbours, n_states):
         self.neighbours, self.states = [set(a) for a in neighbours], list(map(int, n_states))
-        self.is_share = is_share
         self.bits = np.log2(n_states).tolist()
         self.work, n = 0, len(self.states)
         self.fill = [self._fill(v) for v in range(n)]
@@ -262,11 +259,8 @@ class _MinFill:
         return twice // 2
 
     def _key(self, v):
-        around, fill = self.neighbours[v] or (), self.fill[v]
-        if self.is_share and fill:
-            squares = sum(self.states[u] ** 2 for u in around)
-            fill = 2 * fill / (self._states_of(around) ** 2 - squares)
-        return fill, -sum(map(self.bits.__getitem__, around), self.bits[v]), v
+        around = self.neighbours[v] or ()
+        return self.fill[v], -sum(map(self.bits.__getitem__, around), self.bits[v]), v
 
     def cliques(self, max_bits):
         """Unit, neighbours and bits of the clique of each step, while of use."""

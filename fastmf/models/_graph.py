@@ -7,8 +7,7 @@ from scipy.sparse import issparse
 
 from fastmf.models._couplings import stored
 from fastmf.priors._groups import column_sizes, has_groups
-from fastmf.priors._protocol import n_units, parts_of
-from fastmf.priors._queries import support
+from fastmf.priors._queries import state_counts
 
 
 class PairwiseGraph(NamedTuple):
@@ -38,7 +37,7 @@ class PairwiseGraph(NamedTuple):
 def pairwise_graph(model):
     """The `PairwiseGraph` of a BoltzmannMachine with dense or sparse couplings."""
     rows, columns, values = _entries(model.couplings)
-    n_states = _numbers_of_states(model.prior)
+    n_states = state_counts(model.prior)
     upper = rows < columns
     rows, columns, values = (part[upper] for part in (rows, columns, values))
     if not has_groups(model.prior):
@@ -62,17 +61,3 @@ def _entries(couplings):
         return stored(couplings)
     rows, columns = np.nonzero(couplings)
     return rows, columns, couplings[rows, columns]
-
-
-def _numbers_of_states(prior):
-    """Number of states of each column of data, 0 if it is not known to have any."""
-    counts = []
-    for part in parts_of(prior):
-        values = support(part)
-        if has_groups(part):
-            counts.append(column_sizes(part))
-        elif values is None:
-            counts.append(np.zeros(n_units(part)))
-        else:
-            counts.append((~np.isnan(values)).sum(0))
-    return np.concatenate(counts).astype(np.int64)

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf.models._elimination import most_probable_state, sum_over_states
+from fastmf.models._elimination import Marginals, most_probable_state, sum_over_states
 from fastmf.models._elimination_order import MAX_BITS, elimination_plan
 from fastmf.models._narrow_graphs import (
     most_probable_in_rounds,
@@ -14,6 +14,13 @@ from fastmf.models._narrow_graphs import (
     sum_in_rounds,
 )
 from fastmf.models._state_tables import marginals_of_all, restricted, states_of_all
+
+# Entries of the tables of all rows, and units of all rows, up to which units are eliminated.
+MAX_ENTRIES, MAX_ELIMINATIONS = 2**25, 8000
+# Edges of the largest graphs for which an order of elimination is sought.
+MAX_COUPLED_PAIRS = 6000
+# Rows of larger graphs of width two.
+MAX_NARROW_ROWS = 100
 
 
 class GraphSums:
@@ -66,3 +73,47 @@ class GraphSums:
         left = restricted(tables, allowed)
         of_core = partial(most_probable_state, plan=self.plan)
         return states_of_all(left, most_probable_in_rounds(left.tables, self._reduction, of_core))
+
+
+# --- where sums are quick -------------------------------------------------------------------------
+
+
+def is_small(graph, n_rows=1):
+    """Whether an order of elimination is sought for `n_rows` rows of a `PairwiseGraph`."""
+
+    def few(n_units, n_edges):
+        return n_units * n_rows <= MAX_ELIMINATIONS and n_edges <= MAX_COUPLED_PAIRS
+
+    n_units, n_edges = len(graph.n_states), len(graph.edges)
+    if few(n_units, n_edges):
+        return True
+    q = int(graph.n_states.max(initial=1))
+    is_sparse = n_rows <= MAX_NARROW_ROWS and n_edges < 2 * n_units
+    if not is_sparse or n_rows * n_units * q**2 > MAX_ENTRIES:
+        return False
+    reduction = reduction_of(n_units, graph.edges, q, MAX_ENTRIES / n_rows)
+    return few(len(reduction.core), len(reduction.edges))
+
+
+def eliminated(tables, max_entries, plans, mode=False):
+    """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
+
+    With `mode`, the most probable states in the place of `units`.
+    """
+    allowed = tables.fields > -np.inf if isinstance(tables.fields, np.ndarray) else [
+        logs > -np.inf for logs in tables.fields
+    ]  # fmt: skip
+    n_allowed = np.fromiter(map(np.count_nonzero, allowed), np.int64, len(allowed))
+    if not n_allowed.all():
+        return Marginals(-np.inf, None, None)
+    key = n_allowed.tobytes()
+    if key not in plans:
+        bits = np.log2(max(max_entries * n_allowed.max(), 1.0))
+        sums = GraphSums(n_allowed, tables.edges, 16 * max_entries, bits)
+        plans[key] = sums if sums.n_entries <= max_entries else None
+    sums = plans[key]
+    if sums is None:
+        return None
+    if mode:
+        return Marginals(np.nan, sums.most_probable(tables, allowed), None)
+    return sums.marginals(tables, allowed)

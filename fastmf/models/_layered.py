@@ -4,8 +4,10 @@ An RBM is the case of two layers. Solvers and learning read `couplings` and `lay
 machine of the same kind by `rebuilt`, whatever the names of its own fields.
 """
 
+from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._gauge import layered_in_gauge
+from fastmf.models._integrated import IntegratedMachine
 from fastmf.models._io import Model
 from fastmf.priors._groups import has_groups
 from fastmf.priors._queries import gaussian_units, unbounded
@@ -26,6 +28,13 @@ class Layered(Model):
     def sizes(self):
         """Units of each layer."""
         return (self.couplings[0].shape[0], *(w.shape[1] for w in self.couplings))
+
+    @computed_once
+    def bounds(self):
+        """Where each layer is among all units, even layers before odd ones: a tuple of slices."""
+        sizes, n_even = self.sizes, sum(self.sizes[::2])
+        starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * n_even for k in range(len(sizes))]
+        return tuple(slice(start, start + n) for start, n in zip(starts, sizes, strict=True))
 
     @property
     def dtype(self):
@@ -79,6 +88,41 @@ class Layered(Model):
         """
         _checks.gauge_and_reference(gauge, reference)
         return self.rebuilt(*layered_in_gauge(self, gauge, reference))
+
+    def integrate_gaussians(self):
+        """Integrate the Gaussian units out, exactly, which leaves a machine of the other units.
+
+        Mean-field iterations need bounded variances to converge, and their errors grow with them:
+        solutions of the machine that is left are more accurate, and exist for stronger couplings.
+
+        Returns
+        -------
+        IntegratedMachine
+            `machine`, a BoltzmannMachine, with the tilts `field` and `precision` of its units, the
+            constant `log_partition` and a method `moments`, which adds the Gaussian units again.
+
+        Raises
+        ------
+        TypeError
+            If there are categorical units.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> units = mf.Gaussian(np.zeros(3), np.ones(3)), mf.Bernoulli(np.zeros(1))
+        >>> rest = mf.RBM(np.ones((3, 1)), *units).integrate_gaussians()
+        >>> result = mf.tap(rest.machine, field=rest.field, precision=rest.precision)
+        >>> visible, hidden = rest.moments(result.mean, result.var)[0]
+        >>> np.allclose(visible, hidden)
+        True
+        """
+        if any(map(has_groups, self.layers)):
+            raise TypeError("integrate_gaussians: not available for machines of categorical units.")
+        return self._integrated
+
+    @computed_once
+    def _integrated(self):
+        return IntegratedMachine(self)
 
     def _layer_names(self):
         return [f"layer {k}" for k in range(len(self.layers))]

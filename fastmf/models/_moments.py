@@ -1,8 +1,8 @@
-"""Rows that have given moments: a linear model needs no more of its data than X'X, X'y and y'y.
+"""Rows that have given moments, or the z-scores and correlations of a summary.
 
-With U'U = X'X a pivoted Cholesky factorisation, of as many rows as the matrix has rank, the rows U
-with the target v of U'v = X'y have the same moments. What is left of y'y is orthogonal to all
-features.
+A linear model needs no more of its data than X'X, X'y and y'y. With U'U = X'X a pivoted Cholesky
+factorisation, of as many rows as the matrix has rank, the rows U with the target v of U'v = X'y
+have the same moments. The rest of y'y is orthogonal to all features.
 """
 
 from typing import NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.linalg.lapack import dpstrf
 from scipy.sparse.csgraph import connected_components
+from scipy.special import chdtr, ndtr, ndtri
 
 from fastmf._common.arguments import doubles, number
 
@@ -166,3 +167,326 @@ def _joined(parts):
         joined[-1].append(part)
         size += len(part)
     return [np.concatenate(group) for group in joined]
+
+
+# --- z-scores -------------------------------------------------------------------------------------
+#
+# With standardised features and target the moments are X'X = n R and X'y = n r, where r are the
+# correlations of features and target, r^2 = z^2 / (n - 2 + z^2). Printed z-scores are rounded, and
+# R may come from other rows than z. Then, with effects b,
+#
+#     z  ~  N(sqrt(n) R b, noise variance * ((1 - s) R + s I))
+#
+# has a share s of variance that no correlation explains: a floor under the noise where R has small
+# eigenvalues (for s = 0 and s = 1 see Zou, Carbonetto, Wang & Stephens 2022). With the eigenvectors
+# u_i and eigenvalues l_i of R, the rows
+#
+#     sqrt(n) l_i / sqrt(v_i) u_i',  v_i = (1 - s) l_i + s,  with targets  u_i'z / sqrt(v_i)
+#
+# are a regression with this likelihood. The estimate of s maximises the likelihood in which effects
+# give u_i'z the variance t l_i^2 sum_j u_ij^2 z_j^2 + v_i; t is at most 1, its value for 1 effect.
+# s is 0 unless another value is likelier by Schwarz's criterion. The sign of a score is turned if
+# that makes it likelier, given the other scores, by a factor of the square of their number: with a
+# prior probability of 1 / p of a wrong sign, the posterior odds are then p.
+#
+# Whatever the effects are, scores are not smaller than noise alone would make them: z'z is at least
+# about p, with the deviation of p / (number of independent features) chi-squared variables. Smaller
+# values are no z-scores, but p-values or coefficients.
+
+# The message names a share above NOTABLE_SHARE; and features whose probability, together with the
+# features that correlate by more than MIN_NEAR, exceeds PROBABLE although their scores are small.
+NOTABLE_SHARE = 0.02
+PROBABLE, MIN_NEAR = 0.95, 0.5
+# Rounding of eigenvalues of R, and of differences of the scores of copies.
+CORRELATION_ROUNDING = 1e-10
+# Grids of the share s and of t.
+SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
+# Smallest credible probability of such small z-scores without effects; and the probability that one
+# score is between 0 and 1, as p-values are.
+MIN_NULL_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, float(ndtr(1.0) - ndtr(0.0))
+# Numbers of correlations, and of their different moduli, from which one decimal is no coincidence.
+MIN_CORRELATIONS, MIN_MODULI = 10, 4
+
+
+class Summary(NamedTuple):
+    """Rows with the moments of a summary, block by block.
+
+    Parameters
+    ----------
+    units : list of int arrays
+        The features of every block.
+    rows : list of (array, array)
+        Rows and their target.
+    blocks : list of arrays
+        Correlations.
+    z : array of shape (n_features,)
+    share : float
+        Largest share s of a block: 0 if R fits z.
+    flipped : int array
+        Features whose z-scores have other signs than R and the other z-scores say.
+    remarks : list of str
+        Texts about other faults of z and R.
+    """
+
+    units: list
+    rows: list
+    blocks: list
+    z: np.ndarray
+    share: float
+    flipped: np.ndarray
+    remarks: list
+
+    def message(self, names=None):
+        """Text about a mismatch and other remarks, or None."""
+        return " ".join([*self._mismatch(names), *self.remarks]) or None
+
+    def _mismatch(self, names):
+        faults = []
+        if self.share > NOTABLE_SHARE:
+            faults.append(
+                f"{self.share:.2g} of the variance of z is not of correlations R, and was taken "
+                "for noise"
+            )
+        if len(self.flipped):
+            faults.append(
+                f"the z-scores of {listed(self.flipped, names)} have the wrong sign, and were "
+                "turned"
+            )
+        if faults:
+            yield (
+                f"R does not fit z: {', and '.join(faults)}. Give the R of the rows of z, and "
+                "check the coding of the features."
+            )
+
+    def message_of_hidden(self, included, noise_variance, names=None):
+        """Text about features that are in although no score near them exceeds chance, or None."""
+        hidden, limit = [], largest_by_chance(len(self.z)) * np.sqrt(noise_variance)
+        for units, block in zip(self.units, self.blocks, strict=True):
+            near = abs(block) > MIN_NEAR
+            own = included[units]
+            certain = near @ own > PROBABLE
+            small = np.where(near, abs(self.z[units]), 0).max(1) < limit
+            hidden += [*units[certain & small & (own >= np.where(near, own, 0).max(1))]]
+        if hidden:
+            return (
+                f"{listed(hidden, names)} seem to have effects, alone or with correlated "
+                f"features, although no z-score of these is beyond {limit:.2g}, as chance makes "
+                "them: they follow from differences of z-scores that R says are alike. Check "
+                "that z and R are of the same rows and coding."
+            )
+
+
+def listed(units, names=None):
+    """Text that names the first of some features."""
+    named = [str(unit if names is None else names[unit]) for unit in units[:10]]
+    more = f" and {len(units) - 10} more" if len(units) > 10 else ""
+    return f"features {', '.join(named)}{more}" if len(units) > 1 else f"feature {named[0]}"
+
+
+def largest_by_chance(p):
+    """The |z| that one of p independent scores without effects is expected to exceed."""
+    return -float(ndtri(0.5 / p))
+
+
+def summary_of(z, R, n, names=None):
+    """Rows with the moments of z-scores, correlations and a number of rows."""
+    z, n = _checked(z, n, names)
+    # In the range of R, if that is of the same rows; z itself is not.
+    z = z * np.sqrt(n / (n - 2 + z * z))
+    blocks = blocks_of(R, "R")
+    if sum(len(units) for units, _ in blocks) != len(z):
+        total = sum(len(units) for units, _ in blocks)
+        raise ValueError(f"R must have as many rows as z has elements, {len(z)}, got {total}.")
+    for units, block in blocks:
+        _check_correlations(block, units, names)
+    remarks = [*too_small(z, blocks), *_rounded(z, blocks), *_squared(z, blocks)]
+    rows, share, flipped = [], 0.0, []
+    for units, block in blocks:
+        scores = Scores.of(z[units], block)
+        scores, wrong = scores.with_right_signs()
+        own = scores.maximum()[1]
+        share, flipped = max(share, own), [*flipped, *units[wrong]]
+        rows.append(scores.rows(own, n))
+    units, blocks = zip(*blocks, strict=True)
+    return Summary(units, rows, blocks, z, share, np.array(sorted(flipped), int), remarks)
+
+
+class Scores(NamedTuple):
+    """Scores of a block, and the eigenvectors of its correlations.
+
+    Parameters
+    ----------
+    z : array of shape (n_features,)
+    values : array of shape (rank,)
+    vectors : array of shape (rank, n_features)
+    """
+
+    z: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+
+    @classmethod
+    def of(cls, z, R):
+        """Scores of features with these correlations."""
+        return cls(z, *_eigen(R))
+
+    def noise(self, share):
+        """Variances of noise along the eigenvectors."""
+        return (1 - share) * self.values + share
+
+    def maximum(self):
+        """The likeliest variances along the eigenvectors, and share of no correlation."""
+        projected = self.vectors @ self.z
+        rest = self.z - projected @ self.vectors
+        rest[abs(rest) < CORRELATION_ROUNDING * abs(self.z).max()] = 0
+        # Copies with equal scores say nothing: the same rows have the same scores.
+        n_rest = min(len(self.z) - len(self.values), np.count_nonzero(rest))
+        shares = SHARES if n_rest else np.append(0, SHARES)
+        effects = np.square(self.vectors) @ np.square(self.z) * self.values**2
+        minus = np.empty((len(EFFECTS), len(shares)))
+        for k, t in enumerate(EFFECTS):
+            variances = t * effects + self.noise(shares[:, None])
+            minus[k] = (np.log(variances) + projected**2 / variances).sum(1) / 2
+        if n_rest:
+            minus += (n_rest * np.log(shares) + rest @ rest / shares) / 2
+        best = int(np.argmin(minus.min(0)))
+        if minus[:, 0].min() - minus[:, best].min() < np.log(1 + len(self.z)) / 2:
+            best = 0
+        share = shares[best]
+        return EFFECTS[np.argmin(minus[:, best])] * effects + self.noise(share), share
+
+    def with_right_signs(self):
+        """The scores, signs turned that contradict the other scores, and their features."""
+        z, turned = self.z.copy(), np.zeros(len(self.z), bool)
+        while not turned.all():
+            variances, share = self._replace(z=z).maximum()
+            share = max(share, CORRELATION_ROUNDING)
+            shrunk = (1 / variances - 1 / share)[:, None] * self.vectors
+            precision = 1 / share + (self.vectors * shrunk).sum(0)
+            solved = z / share + (self.vectors @ z) @ shrunk
+            # Nats that the other sign of a score gains, given the other scores.
+            gain = np.where(turned, 0, 2 * z * (solved - precision * z))
+            worst = int(np.argmax(gain))
+            if gain[worst] <= 2 * np.log(1 + len(z)):
+                break
+            z[worst] *= -1
+            turned[worst] = True
+        return self._replace(z=z), np.flatnonzero(turned)
+
+    def rows(self, share, n):
+        """Rows and target of a regression with this likelihood."""
+        deviations = np.sqrt(self.noise(share))
+        X = (np.sqrt(n) * self.values / deviations)[:, None] * self.vectors
+        return X, self.vectors @ self.z / deviations
+
+
+def too_small(z, blocks):
+    """Text about values that are too small for z-scores, if they are."""
+    n_independent = _n_independent(blocks)
+    probability, kind = float(chdtr(n_independent, n_independent * np.mean(z * z))), "coefficients"
+    if (z >= 0).all() and (z <= 1).all() and z.any():
+        # Between 0 and 1, and the smallest one as near to 0 as it is, as p-values of effects are.
+        beyond = ndtr(1.0) - ndtr(z[z > 0].min())
+        in_unit = PROBABILITY_OF_UNIT_INTERVAL**n_independent - beyond**n_independent
+        probability, kind = min(probability, in_unit), "p-values"
+    if probability < MIN_NULL_PROBABILITY:
+        yield (
+            f"z seem to be {kind}, not z-scores: they are from {z.min():.3g} to {z.max():.3g}, and "
+            f"z-scores are as small with probability {probability:.1g} even without any effect. "
+            "Give z = coefficient / standard error, or sign(coefficient) * "
+            "scipy.stats.norm.isf(p_value / 2)."
+        )
+
+
+def _n_independent(blocks):
+    """Number of independent features with as large a sum of squared correlations."""
+    n = sum(len(units) for units, _ in blocks)
+    return n**2 / sum(float(np.square(block).sum()) for _, block in blocks)
+
+
+def _rounded(z, blocks):
+    """Text about correlations that were rounded to one decimal, if they seem to be."""
+    n, seen = 0, np.zeros(11, bool)
+    # A row at a time: the first one ends it where R is not rounded, and R may fill the memory.
+    for row in (block[k, k + 1 :] for _, block in blocks for k in range(len(block))):
+        tenths = np.rint(10 * row)
+        if abs(row - tenths / 10).max(initial=0) > 1e-6:
+            return
+        n += len(row)
+        seen[abs(tenths).astype(int)] = True
+    if n >= MIN_CORRELATIONS and seen.sum() >= MIN_MODULI:
+        yield (
+            "R seems to be rounded to one decimal: next to an effect, scores are wrong by up to "
+            f"{0.05 * abs(z).max():.2g}, and probabilities of correlated features with them. Give "
+            "four decimals or more."
+        )
+
+
+def _squared(z, blocks):
+    """Text about squares of correlations, if R seems to hold them."""
+    limit = largest_by_chance(len(z))
+    if any(block.min() < 0 for _, block in blocks) or not z.min() < -limit < limit < z.max():
+        return
+    # Correlations of independent features in some rows are as often negative as positive.
+    n_pairs = sum(n * (n - 1) / 2 for n in (_n_independent([own]) for own in blocks))
+    if 0.5**n_pairs < MIN_NULL_PROBABILITY:
+        yield (
+            "R has no negative element, although z has large values of both signs: if R holds "
+            "squared correlations, r^2, give r."
+        )
+
+
+def _checked(z, n, names):
+    z = doubles("z", z)
+    if z.ndim != 1 or not len(z):
+        raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
+    if (wrong := np.flatnonzero(~np.isfinite(z))).size:
+        raise ValueError(
+            f"z must be finite, got {z[wrong[0]]} for {listed(wrong, names)}: give coefficient / "
+            "standard error where a p-value was rounded to 0, and leave features without a score "
+            "out of z and R."
+        )
+    n = np.asarray(n)
+    if n.shape == z.shape and n.dtype.kind in "iuf":
+        least, most = n.argmin(), n.argmax()
+        raise ValueError(
+            f"n must be one number of rows for all features, got {n[least]:g} for "
+            f"{listed([least], names)} and {n[most]:g} for {listed([most], names)}: leave features "
+            "of much fewer rows out of z and R, and give the median of n."
+        )
+    if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
+        raise ValueError(f"n must be a number of rows above 2, got {n!s:.40}.")
+    return z, float(n)
+
+
+def _check_correlations(R, units, names):
+    if R.ndim != 2 or R.shape[0] != R.shape[1]:
+        raise ValueError(f"R must be a square matrix of correlations, got shape {R.shape}.")
+    if (missing := (~np.isfinite(R)).sum(1)).any():
+        worst = units[missing == missing.max()]
+        raise ValueError(
+            f"R must be finite, got NaN or infinity at {listed(worst, names)}, as for features "
+            "that are constant: leave these out of z and R."
+        )
+    if abs(R.diagonal() - 1).max() > 1e-3:
+        raise ValueError(
+            "R must have ones on its diagonal, as correlations do: for covariances use fit_moments."
+        )
+    if abs(R - R.T).max() > 1e-5 or abs(R).max() > 1 + 1e-3:
+        raise ValueError("R must be symmetric, of correlations between -1 and 1.")
+
+
+def _eigen(R):
+    """Positive eigenvalues of R, and their vectors in rows."""
+    try:
+        X, _ = factor(R, CORRELATION_ROUNDING)
+        if len(X) < len(R):
+            values, left = np.linalg.eigh(X @ X.T)
+            positive = values > CORRELATION_ROUNDING
+            values = values[positive]
+            return values, (left[:, positive].T @ X) / np.sqrt(values)[:, None]
+    except ValueError:
+        pass  # eigenvalues below 0 are cut
+    values, vectors = np.linalg.eigh(R)
+    positive = values > CORRELATION_ROUNDING
+    return values[positive], vectors[:, positive].T

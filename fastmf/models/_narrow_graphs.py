@@ -19,9 +19,9 @@ import numpy as np
 
 from fastmf.models._elimination import Marginals, Tables
 
-# Smallest share of the units that are left in one round, where there are many: in a long ladder
-# only those at its ends have two neighbours.
-FEWEST_CHOSEN, MANY_UNITS = 0.02, 1000
+# Rounds end once they have gone through this many times the units of the graph. Those of trees and
+# rings take 3; but in a long ladder only the units at its ends have two neighbours.
+MAX_VISITS = 20
 
 
 class Round(NamedTuple):
@@ -73,13 +73,13 @@ def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
     """The `Reduction` of a graph; without rounds if these leave most, or have more entries."""
     whole = np.asarray(edges, np.int64).reshape(-1, 2)
     edges, left = np.sort(whole, axis=1), np.ones(n_units, bool)
-    rounds, rng = [], np.random.default_rng(0)
-    while left.any():
+    rounds, n_visits, rng = [], 0, np.random.default_rng(0)
+    while left.any() and n_visits < MAX_VISITS * n_units:
         degree = np.bincount(edges.ravel(), minlength=n_units)
         chosen = left & (degree <= 2)
-        n_left, n_chosen = left.sum(), chosen.sum()
-        if not n_chosen or (n_left > MANY_UNITS and n_chosen < FEWEST_CHOSEN * n_left):
+        if not chosen.any():
             break
+        n_visits += np.count_nonzero(left)
         rank = rng.random(n_units)
         both = edges[chosen[edges].all(1)]
         first_loses = rank[both[:, 0]] < rank[both[:, 1]]
@@ -137,22 +137,11 @@ def n_bytes_of(rounds, n_states):
     return 8 * (2 * n_entries_of(rounds, n_states) + 4 * n_edges * float(n_states) ** 2)
 
 
-class Stacked(NamedTuple):
-    """`Tables` of units with equal numbers of states.
-
-    Parameters
-    ----------
-    fields : array of shape (n_units, n_states)
-    couplings : array of shape (n_edges, n_states, n_states)
-        Tables of edges whose first unit has the smaller number.
-    """
-
-    fields: np.ndarray
-    couplings: np.ndarray
-
-
 def stacked(tables):
-    """The `Stacked` of `Tables`, with states of the log-weight -inf where units have fewer."""
+    """Fields (n_units, q) and couplings (n_edges, q, q) of `Tables`, the smaller unit first.
+
+    Units with fewer states have further ones with the log-weight -inf.
+    """
     first, second = np.asarray(tables.edges, np.int64).reshape(-1, 2).T
     if isinstance(tables.fields, np.ndarray) and isinstance(tables.couplings, np.ndarray):
         fields, couplings = tables.fields.copy(), tables.couplings.copy()
@@ -168,7 +157,7 @@ def stacked(tables):
         couplings[both] = np.concatenate([np.zeros(0), *map(np.ravel, tables.couplings)])
     swapped = first > second
     couplings[swapped] = couplings[swapped].swapaxes(1, 2)
-    return Stacked(fields, couplings)
+    return fields, couplings
 
 
 def sum_in_rounds(tables, reduction, sum_core, averages=True):

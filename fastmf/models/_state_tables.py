@@ -19,8 +19,8 @@ from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors._queries import columns_of_values, support
 from fastmf.priors.categorical import Categorical
 
-# The exponential of a larger logarithm is infinite, and of its negative, 0.
-MAX_LOG = 700.0
+# The exponential of a larger logarithm is infinite.
+MAX_LOG = math.log(np.finfo(np.float64).max)
 
 
 def state_tables(model, field=None):

@@ -9,7 +9,6 @@ from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
 from fastmf.models._gauge import in_gauge, sparse_in_gauge
 from fastmf.models._io import Model
-from fastmf.models._layered import Layered
 from fastmf.priors._groups import (
     column_is_group,
     column_sizes,
@@ -165,7 +164,7 @@ class BoltzmannMachine(Model):
 
 def check_machine(model):
     """Raise a TypeError unless the model is an RBM, a DBM or a BoltzmannMachine."""
-    if not isinstance(model, BoltzmannMachine | Layered):
+    if not (isinstance(model, Model) and hasattr(model, "couplings")):
         raise TypeError(
             f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
         )

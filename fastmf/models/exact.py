@@ -20,7 +20,7 @@ from fastmf.models._state_tables import (
     with_all_pairs,
 )
 from fastmf.models.boltzmann import BoltzmannMachine, check_machine
-from fastmf.priors._groups import column_is_group, only_groups
+from fastmf.priors._groups import column_is_group, column_sizes, only_groups
 from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors.concatenated import concatenate
 
@@ -41,16 +41,15 @@ class Exact(NamedTuple):
     mean, var : array of shape (n_units,), or tuple (visible, hidden, ...) of arrays
     pairwise : array, csr_array or tuple of arrays
         <x_i x_j>, (n_units, n_units); for an RBM <v_i h_j>, (n_visible, n_hidden), and for a DBM
-        one such array for each pair of neighbouring layers. Where couplings are sparse, or units
-        too many for all pairs (20, or 2^24 states), a csr_array with the pairs of coupled units and
-        <x_i^2> on its diagonal; the other pairs are not computed.
+        one such array for each pair of neighbouring layers. With sparse couplings, or too many
+        units for all pairs (20, or 2^24 states), a csr_array with the pairs of coupled units and
+        <x_i^2> on its diagonal.
     mode : array of shape (n_units,) or (n_groups,)
-        Most probable state: values of the units, and labels of groups, as the `assignment` of
-        `belief_propagation` has them.
+        Most probable state: values of the units, and labels of groups.
 
     Notes
     -----
-    What was not asked for is None.
+    Fields that were not asked for are None.
     """
 
     log_partition: float
@@ -82,24 +81,23 @@ class Exact(NamedTuple):
 
 
 def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes=2**31):
-    """Log-partition, means, variances and pair averages, summed over all states.
+    """Compute the log-partition, means, variances and pair averages as sums over all states.
 
     Parameters
     ----------
     model : BoltzmannMachine, RBM or DBM
         A Boltzmann machine of discrete units whose graph has a small width, or an RBM with a layer
-        of at most 20 discrete units (a group of states is one) and at most 2^24 states together;
-        the other layer, of any kind, is summed analytically. In a DBM the even layers together, or
-        the odd ones, are such a layer. Others of discrete units are taken as one graph.
+        of at most 20 discrete units (a group of states is one) and 2^24 states; the other layer, of
+        any kind, is summed analytically. In a DBM the even layers together, or the odd ones, are
+        such a layer. Any other machine of discrete units is treated as one graph.
     field : array of shape (n_units,), optional
-        Added to the prior's field, of a Boltzmann machine.
+        Added to the field of the prior of a Boltzmann machine.
     clamp : array of shape (n_units,), optional
         Values of clamped units of a Boltzmann machine, NaN where free; of categorical units also
         labels (n_groups,), negative where free. The sum is over the states with these values.
     averages : bool, default True
-        Compute means, variances and pair averages too. Without them it takes half the time: for 16
-        hidden units next to 784 some seconds, and twice as long for every further unit; and for
-        Boltzmann machines a part of the memory.
+        Compute means, variances and pair averages too. This doubles the time: the log-partition of
+        16 hidden units next to 784 takes some seconds, and twice as long for each further unit.
     mode : bool, default False
         Find the most probable state of a Boltzmann machine, too.
     max_bytes : int, default 2**31
@@ -120,25 +118,18 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     Notes
     -----
     The units of a Boltzmann machine are eliminated one after the other: the sum over the states of
-    one leaves a table over its neighbours. Units with at most two neighbours come first, many at
-    once: a chain of a million spins takes some seconds. For all others the cheapest of four orders
-    is taken: that of their numbers, reverse Cuthill-McKee and two of weighted minimum fill. The
-    memory grows exponentially with the width, the number of neighbours in the largest table: 1 for
-    trees, 2 for rings, about the shorter side for grids, and the number of units less one if all
-    are coupled. Sums are of logarithms, so that couplings may be large, or -inf.
+    one unit leaves a table over its neighbours. Units with at most two neighbours come first, many
+    at once: a chain of a million spins takes some seconds. For the other units the cheapest of
+    three orders is taken: as numbered, reverse Cuthill-McKee, or weighted minimum fill. The memory
+    grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
+    2 for rings, about the shorter side for grids, and the number of units less one if all are
+    coupled.
 
     Examples
     --------
-    >>> import numpy as np, fastmf as mf
-    >>> pair = np.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> found = mf.exact(mf.BoltzmannMachine(pair, mf.Ising(np.zeros(2))))
-    >>> np.isclose(found.log_partition, np.log(4 * np.cosh(1)))
-    np.True_
-    >>> np.isclose(found.pairwise[0, 1], np.tanh(1))
-    np.True_
-
     A chain of 1000 spins, and its most probable state with the first spin down:
 
+    >>> import numpy as np, fastmf as mf
     >>> from scipy.sparse import diags_array
     >>> bonds = np.ones(999)
     >>> chain = diags_array([bonds, bonds], offsets=[-1, 1], format="csr")
@@ -170,12 +161,8 @@ def _without_nan(found):
 
 
 def _enumerable(prior):
-    columns = columns_of_values(prior)
-    return (
-        columns is not None
-        and len(columns) <= MAX_LAYER_UNITS
-        and number_of_states(prior) <= MAX_LAYER_STATES
-    )
+    few = len(column_sizes(prior)) <= MAX_LAYER_UNITS
+    return few and number_of_states(prior) <= MAX_LAYER_STATES
 
 
 def states_of(prior, width):
@@ -192,30 +179,32 @@ def states_of(prior, width):
         yield np.hstack([np.zeros((len(number), 0)), *values])
 
 
-class _Sums:
-    """Sums over states of exp(log weight) times summands, relative to the largest weight so far."""
+def sums_over_side(summed, other, weights, summands):
+    """Log-partition of an RBM, and averages, by the states of one layer.
 
-    def __init__(self):
-        self.max_log_weight, self.totals = -np.inf, None
-
-    def add(self, log_weights, summands):
-        """Add a chunk of states; `summands(weights)` gives the weighted sums over it."""
-        largest = max(self.max_log_weight, log_weights.max())
-        if largest == -np.inf and self.totals is None:  # forbidden states so far
-            return
-        weights = np.exp(log_weights - largest)
-        new = [weights.sum(), *summands(weights)]
-        if self.totals is not None:
-            scale = np.exp(self.max_log_weight - largest)
-            new = [scale * old + more for old, more in zip(self.totals, new, strict=True)]
-        self.max_log_weight, self.totals = largest, new
-
-    def result(self):
-        """The log of the sum of all weights, and the averages."""
-        if self.totals is None:
-            raise ValueError(NO_STATES)
-        total, *others = self.totals
-        return float(self.max_log_weight + np.log(total)), [other / total for other in others]
+    `summands(w, x, fields)` computes a list of sums over states `x`, with weights `w`, that put
+    `fields` on the units of the other layer, which are independent then.
+    """
+    largest, totals = -np.inf, None
+    for x in states_of(summed, sum(weights.shape)):
+        x = x.astype(weights.dtype)
+        fields = x @ weights
+        logs = summed.log_prob(x).sum(1, dtype=np.float64)
+        logs += other.log_partition(fields, fields.dtype.type(0)).sum(1, dtype=np.float64)
+        # Weights are relative to the largest one so far.
+        new_largest = max(largest, logs.max())
+        if new_largest == -np.inf:  # forbidden states so far
+            continue
+        w = np.exp(logs - new_largest)
+        sums = [w.sum(), *summands(w, x, fields)]
+        if totals is not None:
+            scale = np.exp(largest - new_largest)
+            sums = [scale * total + new for total, new in zip(totals, sums, strict=True)]
+        largest, totals = new_largest, sums
+    if totals is None:
+        raise ValueError(NO_STATES)
+    total, *sums = totals
+    return float(largest + np.log(total)), [part / total for part in sums]
 
 
 def _variance(mean, square):
@@ -274,35 +263,24 @@ def _refuse_large(sums, averages, mode, max_bytes):
 
 @one_blas_thread()
 def _exact_rbm(model, averages):
-    v, h, couplings = model.visible, model.hidden, model.weights.astype(float)
-    candidates = [
-        (prior, other, flipped)
-        for prior, other, flipped in ((v, h, False), (h, v, True))
-        if _enumerable(prior)
-    ]
-    summed, other, flipped = min(candidates, key=lambda c: number_of_states(c[0]))
-    if flipped:
-        couplings = couplings.T
+    counts = [number_of_states(layer) if _enumerable(layer) else np.inf for layer in model.layers]
+    side = int(np.argmin(counts))
+    summed, other = model.layers[side], model.layers[1 - side]
+    weights = (model.weights.T if side else model.weights).astype(float)
 
-    sums = _Sums()
-    for x in states_of(summed, sum(couplings.shape)):
-        fields = x @ couplings
+    def summands(w, x, fields):
+        if not averages:
+            return ()
+        mean, var = other.moments(fields, 0.0)
+        return w @ x, w @ x**2, w @ mean, w @ (var + mean**2), x.T @ (w[:, None] * mean)
 
-        def summands(w, x=x, fields=fields):
-            if not averages:
-                return ()
-            mean, var = other.moments(fields, 0.0)
-            return w @ x, w @ x**2, w @ mean, w @ (var + mean**2), x.T @ (w[:, None] * mean)
-
-        log_weights = summed.log_prob(x).sum(1) + other.log_partition(fields, 0.0).sum(1)
-        sums.add(log_weights, summands)
-    log_partition, found = sums.result()
+    log_partition, sums = sums_over_side(summed, other, weights, summands)
     if not averages:
         return Exact(log_partition)
-    mean, square, other_mean, other_square, pairwise = found
+    mean, square, other_mean, other_square, pairwise = sums
     means = mean, other_mean
     variances = _variance(mean, square), _variance(other_mean, other_square)
-    if flipped:
+    if side:
         means, variances, pairwise = means[::-1], variances[::-1], pairwise.T
     return Exact(log_partition, means, variances, pairwise)
 

@@ -8,7 +8,7 @@ from fastmf._common.arguments import number
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
-from fastmf.models import _checks, _moments, _z_scores
+from fastmf.models import _checks, _moments
 from fastmf.models._io import Model
 from fastmf.priors._groups import refuse_groups
 from fastmf.priors._protocol import is_unit_prior, n_units
@@ -200,7 +200,7 @@ class SparseLinearModel(Model):
         >>> mf.expectation_propagation(model).mean.round(1) + 0.0
         array([0.4, 0. ])
         """
-        found = _z_scores.summary_of(z, R, n)
+        found = _moments.summary_of(z, R, n)
         if (message := found.message()) is not None:
             warn_user(message)
         X = np.zeros((sum(len(y) for _, y in found.rows), len(np.asarray(z))))

@@ -8,7 +8,12 @@ is the figure.
 
 from fastmf.plotting.coefficients import coefficient_forest, coefficient_paths
 from fastmf.plotting.couplings import coupling_network, edge_forest
-from fastmf.plotting.curves import denoising_accuracy, learning_curve
+from fastmf.plotting.curves import (
+    convergence_history,
+    denoising_accuracy,
+    learning_curve,
+    log_partitions,
+)
 from fastmf.plotting.images import image_rows, mosaic, receptive_fields
 from fastmf.plotting.landscape import (
     curves_by_epoch,
@@ -24,7 +29,6 @@ from fastmf.plotting.sequences import (
     precision_curve,
     sequence_logo,
 )
-from fastmf.plotting.solvers import convergence_history, log_partitions
 
 __all__ = [
     "coefficient_forest",

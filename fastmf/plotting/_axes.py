@@ -1,12 +1,30 @@
-"""Axes and their style, and checks of what is drawn."""
+"""Axes and their style, and checks of data."""
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from fastmf._common.arguments import count
+
+# Last parameter and result.
+_AX = """ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib."""
+_SHARED = {"ax": _AX + "figure.Figure", "axes": _AX + "axes.Axes"}
+
+
+def drawing(function):
+    """Complete the docstring of a function by its parameter `ax` and its result."""
+    if function.__doc__:  # None if Python leaves docstrings out
+        function.__doc__ %= _SHARED
+    return function
 
 
 def axes(ax, size):
-    """The caller's axes, or those of a new figure of this width and height in inches."""
+    """The caller's axes, or new ones in a figure of this width and height in inches."""
     try:
         from matplotlib.axes import Axes
         from matplotlib.figure import Figure
@@ -19,10 +37,13 @@ def axes(ax, size):
     return Figure(figsize=size, layout="constrained").add_subplot()
 
 
-def tidy(ax):
-    """Remove the upper and right spines and add a light grid."""
+def tidy(ax, xlabel, ylabel):
+    """Name the axes, remove the upper and right spines, add a light grid; return the figure."""
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.3)
+    return ax.figure
 
 
 def bare(ax):
@@ -32,8 +53,32 @@ def bare(ax):
     ax.spines[:].set_visible(False)
 
 
+def forest(ax, values, spread, labels, **points):
+    """Draw values with bars below each other, the first on top; return the axes and the points."""
+    rows = range(len(values))
+    ax = axes(ax, (6, 1.2 + 0.25 * len(values)))
+    ax.errorbar(values, rows, xerr=spread, fmt="none", ecolor="0.6", zorder=1)
+    dots = ax.scatter(values, rows, zorder=2, **points)
+    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
+    ax.set_yticks(rows, labels)
+    ax.invert_yaxis()
+    return ax, dots
+
+
+def strips(ax, image, labels, limits=(0, 1)):
+    """Draw an image that consists of a row of images for each label; return the axes."""
+    ax = axes(ax, (9, 9 * image.shape[0] / image.shape[1]))
+    ax.imshow(image, cmap="gray", vmin=limits[0], vmax=limits[1], interpolation="nearest")
+    bare(ax)
+    # Between rows there is a line of one pixel.
+    height = (len(image) + 1) / len(labels)
+    ax.set_yticks(height * np.arange(len(labels)) + height / 2 - 1, labels)
+    ax.tick_params(length=0)
+    return ax
+
+
 def names_of(names, n, what):
-    """As many names as needed, by default numbers."""
+    """Names for all, by default numbers."""
     if names is None:
         return [str(k) for k in range(n)]
     if not hasattr(names, "__len__"):

@@ -3,12 +3,13 @@
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, names_of, tidy
+from fastmf.plotting._axes import axes, drawing, forest, names_of, tidy
 
 # Area of a dot of probability 1, in square points.
 MAX_AREA = 45.0
 
 
+@drawing
 def coefficient_forest(
     coefficients, deviations=None, inclusion_probability=None, *, names=None, n_top=20, ax=None
 ):
@@ -25,22 +26,15 @@ def coefficient_forest(
         The darker a point, the more probable it is that the coefficient is not zero; the most
         probable are on top. Default: the largest in absolute value are on top.
     names : sequence of str of length n_features, optional
-        Default: those of the data frame that an estimator was fitted to, or numbers.
+        Default: names of the estimator's data frame, or numbers.
     n_top : int, default 20
         How many are drawn.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If arrays or names are not one for each coefficient.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -77,25 +71,15 @@ def coefficient_forest(
     n_top = count("n_top", n_top)
     names = names_of(names, len(values), "coefficients")
     top = np.lexsort((-abs(values), -weight))[:n_top]
-    rows = np.arange(len(top))
-    ax = axes(ax, (6, 1.2 + 0.25 * len(top)))
-    ax.errorbar(values[top], rows, xerr=2 * spread[top], fmt="none", ecolor="0.6", zorder=1)
-    if shown:
-        colours = dict(c=weight[top], cmap="viridis_r", vmin=0, vmax=1)
-    else:
-        colours = dict(color="C0")
-    points = ax.scatter(values[top], rows, zorder=2, **colours)
+    colours = dict(c=weight[top], cmap="viridis_r", vmin=0, vmax=1) if shown else dict(color="C0")
+    labels = [names[k] for k in top]
+    ax, points = forest(ax, values[top], 2 * spread[top], labels, **colours)
     if shown:
         ax.figure.colorbar(points, ax=ax, label="inclusion probability")
-    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
-    ax.set_yticks(rows, [names[k] for k in top])
-    ax.invert_yaxis()
-    ax.set_xlabel("coefficient (two standard deviations)")
-    ax.set_ylabel("feature")
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, "coefficient (two standard deviations)", "feature")
 
 
+@drawing
 def coefficient_paths(
     parameter,
     coefficients,
@@ -118,25 +102,18 @@ def coefficient_paths(
         The larger a dot, the more probable it is that the coefficient is not zero; the coloured
         are then the most probable. A dot of probability 1 is in the legend.
     names : sequence of str of length n_features, optional
-        Default: those of the data frame that estimators were fitted to, or numbers.
+        Default: names of the estimators' data frame, or numbers.
     n_named : int, default 8
         The largest in absolute value are coloured and named, all others are grey.
     label : str, optional
         Name of the parameter.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there is not one row of coefficients for each value of the parameter, or probabilities
         are not in [0, 1], one for each coefficient.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -187,13 +164,10 @@ def coefficient_paths(
     if (parameter > 0).all():
         ax.set_xscale("log")
     ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
-    ax.set_xlabel(label or "parameter")
-    ax.set_ylabel("coefficient")
     if n_named > 0:
         # Beside the axes: paths usually fill them.
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, label or "parameter", "coefficient")
 
 
 def _one_axis(name, values, shape=None):

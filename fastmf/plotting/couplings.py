@@ -6,13 +6,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from fastmf._common.arguments import count, number, one_of, proper_fraction
-from fastmf.plotting._axes import axes, bare, names_of, tidy, with_attributes
+from fastmf.plotting._axes import axes, bare, drawing, forest, names_of, tidy, with_attributes
 
 # Width of the line of the strongest coupling, in points, and opacity of the least certain one.
 MAX_WIDTH, MIN_ALPHA = 5.0, 0.15
 LAYOUTS = ("auto", "spring", "circle")
 
 
+@drawing
 def coupling_network(
     tests, *, level=0.05, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None
 ):
@@ -28,7 +29,7 @@ def coupling_network(
     level : float, default 0.05
         Couplings of tests with an adjusted p-value below are drawn.
     names : sequence of str of length n_features, optional
-        Default: those of the machine, or numbers.
+        Default: the machine's names, or numbers.
     groups : sequence of str of length n_features, optional
         Groups of the features, which have a colour each.
     layout : {"auto", "spring", "circle"}, default "auto"
@@ -38,19 +39,14 @@ def coupling_network(
         Couplings of machines and edges with a smaller probability are not drawn.
     legend : bool, default True
         Whether to explain widths, colours and transparency.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there is no coupling, `level` is not in (0, 1], or names or groups are missing.
     ImportError
-        If matplotlib is not installed, or networkx for "spring".
+        If networkx is not installed, for "spring".
 
     Examples
     --------
@@ -95,7 +91,7 @@ def coupling_network(
 
 
 class _Edges:
-    """Edges that are drawn: ends, couplings, opacities, and what is said of them."""
+    """Edges that are drawn: ends, couplings, opacities, and title."""
 
     def __init__(self, ends, coupling, alpha, names, title, signed=True):
         (self.first, self.second), self.coupling, self.alpha = ends, coupling, alpha
@@ -129,8 +125,8 @@ def _of_inclusion(found, minimum):
     """Edges by their probabilities; of pairs of positions, with the norms of their couplings."""
     p, n = np.asarray(found.probability), len(found.probability)
     pairs = np.triu_indices(n, 1)
-    kept = p[pairs] >= max(minimum, np.finfo(float).tiny)
-    first, second = pairs[0][kept], pairs[1][kept]
+    mask = p[pairs] >= max(minimum, np.finfo(float).tiny)
+    first, second = pairs[0][mask], pairs[1][mask]
     signed = np.shape(found.mean) == p.shape and hasattr(found, "std")
     coupling = found.mean[first, second] if signed else _norms(found, first, second)
     certainty = p[first, second]
@@ -178,7 +174,7 @@ def _positions(edges, layout):
 
 
 def _explain(ax, edges, strongest, kinds):
-    """A legend of what is drawn."""
+    """Draw a legend."""
     from matplotlib.lines import Line2D
 
     lines = []
@@ -200,32 +196,26 @@ def _explain(ax, edges, strongest, kinds):
         ax.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
+@drawing
 def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     """Couplings with their confidence intervals, the strongest on top.
 
     Parameters
     ----------
     machine : fitted FullyVisibleBoltzmannMachine or OrdinalMachine
-        Couplings are in {0, 1} coding, in which those of binary units are log-odds ratios.
+        Couplings are in {0, 1} coding: log-odds ratios of binary units.
     level : float
         Probability of the intervals, by the sandwich formula.
     n_top : int, default 30
         How many are drawn.
     names : sequence of str of length n_features, optional
-        Default: those of the machine.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+        Default: the machine's names.
+    %(ax)s
 
     Raises
     ------
     ValueError
         If the machine has no standard errors, or names are missing.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -244,17 +234,8 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     names = names_of(getattr(machine, "feature_names_in_", None) if names is None else names,
                      machine.n_features_in_, "features")  # fmt: skip
     top = np.argsort(-abs(tests.coupling), kind="stable")[:n_top]
-    rows = np.arange(len(top))
-    ax = axes(ax, (6, 1.2 + 0.22 * len(top)))
+    values = factor * tests.coupling[top]
     width = ndtri((1 + level) / 2) * factor * tests.standard_error[top]
-    ax.errorbar(factor * tests.coupling[top], rows, xerr=width, fmt="none", ecolor="0.6", zorder=1)
-    colours = np.where(tests.coupling[top] > 0, "C3", "C0")
-    ax.scatter(factor * tests.coupling[top], rows, c=colours, s=25, zorder=2)
-    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
     labels = [f"{names[tests.first[k]]} - {names[tests.second[k]]}" for k in top]
-    ax.set_yticks(rows, labels)
-    ax.invert_yaxis()
-    ax.set_xlabel(f"coupling, with {level:.0%} intervals")
-    ax.set_ylabel("pair of items")
-    tidy(ax)
-    return ax.figure
+    ax, _ = forest(ax, values, width, labels, c=np.where(values > 0, "C3", "C0"), s=25)
+    return tidy(ax, f"coupling, with {level:.0%} intervals", "pair of items")

@@ -1,12 +1,12 @@
-"""Curves of the log-likelihood by epoch and of denoising by noise level."""
+"""Curves of learning, denoising and convergence, and log-partitions by several methods."""
 
 from collections.abc import Mapping
 from itertools import cycle
 
 import numpy as np
 
-from fastmf._common.arguments import real_array
-from fastmf.plotting._axes import axes, mapping, tidy
+from fastmf._common.arguments import number, real_array
+from fastmf.plotting._axes import axes, drawing, mapping, tidy, with_attributes
 
 # What a history holds, and the name of its axis.
 _METRICS = {
@@ -15,6 +15,7 @@ _METRICS = {
 }
 
 
+@drawing
 def learning_curve(history, *, label=None, ax=None):
     """Log-likelihood, or accuracy, by epoch or iteration of a fit; dashed for validation data.
 
@@ -27,19 +28,12 @@ def learning_curve(history, *, label=None, ax=None):
         iteration.
     label : str, optional
         Name of the machine in the legend, to compare several on one `ax`.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If the history lacks "epoch" or the metric, or one is not as long as the other.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -69,12 +63,9 @@ def learning_curve(history, *, label=None, ax=None):
         _check_length(f"validation_{metric}", validation, "epoch", epoch)
         name = None if label else "validation data"
         ax.plot(epoch, validation, "--", color=line.get_color(), label=name)
-    ax.set_xlabel("epoch")
-    ax.set_ylabel(_METRICS[metric])
     dashed = label and validation is not None
     ax.legend(frameon=False, title="dashed: validation data" if dashed else None)
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, "epoch", _METRICS[metric])
 
 
 def _objective_curve(objective, label, ax):
@@ -88,14 +79,12 @@ def _objective_curve(objective, label, ax):
     _check_length("history", objective, "history", objective)
     ax = axes(ax, (6, 4))
     ax.plot(np.arange(1, len(objective) + 1), objective, label=label)
-    ax.set_xlabel("iteration")
-    ax.set_ylabel("log-pseudo-likelihood less penalties")
     if label:
         ax.legend(frameon=False)
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, "iteration", "log-pseudo-likelihood less penalties")
 
 
+@drawing
 def denoising_accuracy(flip_probability, scores, *, ax=None):
     """Matthews correlation of several estimates against the probability of a flip.
 
@@ -104,19 +93,12 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
     flip_probability : array of shape (n_levels,)
     scores : dict of str to array of shape (n_levels,)
         Matthews correlation of each method, by its name.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
-        If there is no method, or one has not as many scores as there are probabilities.
-    ImportError
-        If matplotlib is not installed.
+        If there is no method, or scores and probabilities differ in number.
 
     Examples
     --------
@@ -131,12 +113,9 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
     ax = axes(ax, (6, 4))
     for (name, values), marker in zip(scores.items(), cycle("os^Dvx"), strict=False):
         ax.plot(flip_probability, values, marker=marker, label=name)
-    ax.set_xlabel("flip probability $p$")
-    ax.set_ylabel("Matthews correlation")
     ax.set_ylim(min(0, *(np.min(values) for values in scores.values())), 1)
     ax.legend(frameon=False)
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, "flip probability $p$", "Matthews correlation")
 
 
 def _check_length(name, values, other, reference):
@@ -146,3 +125,92 @@ def _check_length(name, values, other, reference):
             f"{name} must be one-dimensional and as long as {other}, got shapes "
             f"{values.shape} and {reference.shape}."
         )
+
+
+@drawing
+def convergence_history(result, *, tol=None, ax=None):
+    """Residuals by sweep, one line for each row; red for rows that did not converge.
+
+    Parameters
+    ----------
+    result : FixedPoint
+        Result of a solver that was called with `history=True`.
+    tol : float, optional
+        Marked by a horizontal line: the tolerance of the solver.
+    %(ax)s
+
+    Raises
+    ------
+    ValueError
+        If the result has no history.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> found = mf.tap(model, np.eye(3), history=True)
+    >>> figure = mf.plotting.convergence_history(found)
+    >>> figure.axes[0].get_title()
+    '3 of 3 rows converged'
+    """
+    with_attributes("result", result, "FixedPoint", "history")
+    tol = None if tol is None else number("tol", tol, 0, np.inf)
+    if result.history is None:
+        raise ValueError("the result has no history: call the solver with history=True.")
+    residuals = np.atleast_2d(result.history)
+    n_iter = np.broadcast_to(result.n_iter, len(residuals))
+    converged = np.broadcast_to(result.converged, len(residuals))
+    ax = axes(ax, (6, 4))
+    for row, n, ended in zip(residuals, n_iter, converged, strict=True):
+        values = np.where(row[:n] > 0, row[:n], np.nan)  # no logarithm of a residual of zero
+        sweeps, colour = np.arange(1, len(values) + 1), "C0" if ended else "C3"
+        ax.plot(sweeps, values, color=colour, alpha=max(0.1, len(residuals) ** -0.5))
+    if tol is not None:
+        ax.axhline(tol, color="0.3", linestyle=":", label="tolerance")
+        ax.legend(frameon=False)
+    ax.set_yscale("log")
+    ax.set_title(f"{converged.sum()} of {converged.size} rows converged")
+    return tidy(ax, "sweep", "residual")
+
+
+@drawing
+def log_partitions(report, *, ax=None):
+    """Log-partitions of one model by several methods, with bars of two standard errors.
+
+    Parameters
+    ----------
+    report : LogPartitionReport
+        Report of `fastmf.log_partition_report`. The vertical line is its first entry: the exact
+        value, if there is one.
+    %(ax)s
+
+    Raises
+    ------
+    ValueError
+        If the report is empty.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
+    >>> report = mf.log_partition_report(model, n_chains=10, n_steps=10)
+    >>> figure = mf.plotting.log_partitions(report)
+    >>> figure.axes[0].get_yticklabels()[0].get_text()
+    'exact'
+    """
+    with_attributes("report", report, "LogPartitionReport", "__len__", "__getitem__")
+    for entry in report:
+        with_attributes("report", entry, "LogPartitionReport", "log_partition", "error", "name")
+    if not len(report):
+        raise ValueError("the report is empty.")
+    rows = np.arange(len(report))
+    values = np.array([entry.log_partition for entry in report], float)
+    errors = np.array([entry.error or 0.0 for entry in report], float)
+    finite = np.isfinite(values) & np.isfinite(errors)
+    ax = axes(ax, (6, 1 + 0.3 * len(report)))
+    if finite[0]:
+        ax.axvline(values[0], color="0.6", linestyle=":", zorder=0)
+    ax.errorbar(values[finite], rows[finite], xerr=2 * errors[finite], fmt="o", ecolor="0.5")
+    ax.set_yticks(rows, [entry.name for entry in report])
+    ax.set_ylim(len(report) - 0.5, -0.5)
+    return tidy(ax, "log-partition (nats)", "estimate")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, image_shape, mapping
+from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping, strips
 
 
 def mosaic(images, shape, columns, *, gap=1):
@@ -48,10 +48,11 @@ def mosaic(images, shape, columns, *, gap=1):
     tiles = np.full((rows, columns, height + gap, width + gap), np.nan)
     for k, image in enumerate(images):
         tiles[k // columns, k % columns, :height, :width] = image.reshape(shape)
-    whole = tiles.swapaxes(1, 2).reshape(rows * (height + gap), columns * (width + gap))
-    return whole[: len(whole) - gap, : whole.shape[1] - gap]
+    image_array = tiles.swapaxes(1, 2).reshape(rows * (height + gap), columns * (width + gap))
+    return image_array[: len(image_array) - gap, : image_array.shape[1] - gap]
 
 
+@drawing
 def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, ax=None):
     """Weights of hidden units as images, on one scale of colours.
 
@@ -62,24 +63,17 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     shape : tuple of int
         Height and width of the visible units as an image.
     n_fields : int, default 100
-        Show at most so many.
+        Largest number of units shown.
     columns : int, optional
-        Images in a row; by default about as many as rows.
+        Images in a row; by default a square.
     order : int array of shape (n_hidden,), optional
-        Hidden units in the order in which they are shown; by default those of largest norm first.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+        Hidden units in the order in which they are shown; by default by norm, the largest first.
+    %(ax)s
 
     Raises
     ------
     ValueError
         If the weights do not have height * width rows, or `order` has other units.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -100,11 +94,11 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
         raise ValueError(f"order must be of hidden units, from 0 to {weights.shape[1] - 1}.")
     shown = order[:n_fields].astype(int)
     columns = columns or math.ceil(math.sqrt(len(shown)))
-    whole = mosaic(weights.T[shown], shape, columns)
+    tiles = mosaic(weights.T[shown], shape, columns)
     # A quantile: scaled by a single large weight all others would be pale.
-    scale = np.nanquantile(abs(whole), 0.998) or 1.0
-    ax = axes(ax, (6, 5 * whole.shape[0] / whole.shape[1]))
-    image = ax.imshow(whole, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest")
+    scale = np.nanquantile(abs(tiles), 0.998) or 1.0
+    ax = axes(ax, (6, 5 * tiles.shape[0] / tiles.shape[1]))
+    image = ax.imshow(tiles, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest")
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02, extend="both", label="weight")
     bar.outline.set_visible(False)
     bare(ax)
@@ -118,6 +112,7 @@ def _weights_of(machine):
     return real_array("weights", machine[0] if isinstance(machine, tuple) else machine)
 
 
+@drawing
 def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     """Named rows of images under each other, such as clean, noisy and denoised.
 
@@ -129,19 +124,12 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
         Height and width of each image.
     limits : tuple of float, default (0, 1)
         Values shown as black and as white; those beyond are clipped.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there are no rows, they differ in length, or the images are not of that shape.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -162,12 +150,5 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     limits = real_array("limits", limits)
     if limits.shape != (2,):
         raise ValueError(f"limits must be two numbers, got shape {limits.shape}.")
-    whole = mosaic(np.concatenate(list(rows.values())), shape, n)
-    ax = axes(ax, (9, 9 * whole.shape[0] / whole.shape[1]))
-    ax.imshow(whole, cmap="gray", vmin=limits[0], vmax=limits[1], interpolation="nearest")
-    bare(ax)
-    height = shape[0]
-    middles = (height - 1) / 2 + (height + 1) * np.arange(len(rows))
-    ax.set_yticks(middles, list(rows))
-    ax.tick_params(length=0)
-    return ax.figure
+    tiles = mosaic(np.concatenate(list(rows.values())), shape, n)
+    return strips(ax, tiles, list(rows), limits).figure

@@ -3,13 +3,23 @@
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, image_shape, mapping, tidy, with_attributes
+from fastmf.plotting._axes import (
+    axes,
+    bare,
+    drawing,
+    image_shape,
+    mapping,
+    strips,
+    tidy,
+    with_attributes,
+)
 from fastmf.plotting.images import mosaic
 
 # Height or width of an image on a map, the larger of both, if it has fewer pixels.
 MIN_IMAGE_POINTS = 24
 
 
+@drawing
 def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
     """Several measures of a model by epoch, such as its likelihood by TAP and by annealing.
 
@@ -21,12 +31,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
         Standard errors of some of them.
     label : str, default "nats per unit"
         Label of the vertical axis.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
 
     Raises
     ------
@@ -50,14 +55,13 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
                 f"and {np.shape(epoch)}."
             )
         ax.errorbar(epoch, values, errors.get(name), label=name, marker=".", capsize=2)
-    ax.set_xlabel("epoch")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_ylabel(label)
     ax.legend(frameon=False)
-    tidy(ax)
+    tidy(ax, "epoch", label)
     return ax
 
 
+@drawing
 def free_energy_by_epoch(epoch, solutions, *, ax=None):
     """Free energies of the distinct solutions, epoch by epoch, and how many there are.
 
@@ -66,12 +70,7 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     epoch : array of shape (n_epochs,)
     solutions : sequence of Solutions
         One for each epoch, from `fastmf.evaluation.solutions`.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
         Its dots are solutions, larger if more starts led to them; on a second vertical axis their
         number.
 
@@ -95,31 +94,30 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     'free energy per unit (nats)'
     """
     epoch = np.atleast_1d(real_array("epoch", epoch))
-    for found in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
-        with_attributes("solutions", found, "sequence of Solutions", "free_energy", "visible")
+    for one in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
+        with_attributes("solutions", one, "sequence of Solutions", "free_energy", "visible")
     if len(epoch) != len(solutions) or not len(epoch):
         raise ValueError(
             f"solutions must have one entry an epoch, got {len(solutions)} for {len(epoch)} epochs."
         )
     ax = axes(ax, (6, 4))
-    for when, found in zip(epoch, solutions, strict=True):
-        per_unit = found.free_energy / _n_units(found)
+    for when, one in zip(epoch, solutions, strict=True):
+        per_unit = one.free_energy / _n_units(one)
         ax.scatter(
-            np.full(len(per_unit), when), per_unit, s=_area(found.counts), color="C0", alpha=0.35,
+            np.full(len(per_unit), when), per_unit, s=_area(one.counts), color="C0", alpha=0.35,
             linewidths=0,
         )  # fmt: skip
-    ax.set_xlabel("epoch")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_ylabel("free energy per unit (nats)")
-    tidy(ax)
+    tidy(ax, "epoch", "free energy per unit (nats)")
     second = ax.twinx()
-    second.plot(epoch, [len(found.free_energy) for found in solutions], color="C1")
+    second.plot(epoch, [len(one.free_energy) for one in solutions], color="C1")
     second.set_ylabel("distinct solutions", color="C1")
     second.set_yscale("log")
     second.spines[["top"]].set_visible(False)
     return ax
 
 
+@drawing
 def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     """Solutions on a map, coloured by free energy, and a few of them as images.
 
@@ -132,12 +130,7 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
         Height and width of the visible units as an image; without it there are no images.
     n_images : int, default 12
         Solutions shown as images, far from each other on the map.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
 
     Raises
     ------
@@ -183,6 +176,7 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     return ax
 
 
+@drawing
 def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=None):
     """The solutions most starts lead to, each followed by data that lead to it.
 
@@ -195,12 +189,7 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
         Height and width of the visible units as an image.
     n_solutions, n_data : int
         Rows, and data in each.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    %(axes)s
 
     Raises
     ------
@@ -228,16 +217,11 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
         data = X[solutions.members == k][:n_data]
         blank = np.full((n_data - len(data), X.shape[1]), np.nan)
         rows.append(np.vstack([solutions.visible[k], data, blank]))
-    whole = mosaic(np.concatenate(rows), shape, n_data + 1)
-    ax = axes(ax, (9, 9 * whole.shape[0] / whole.shape[1]))
-    ax.imshow(whole, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    tiles = mosaic(np.concatenate(rows), shape, n_data + 1)
+    ax = strips(ax, tiles, [f"{n} of {len(X)}" for n in solutions.counts[most]])
     ax.axvline(shape[1] + 0.25, color="C1")
-    bare(ax)
     ax.set_xlabel("solution, and data that lead to it")
     ax.set_ylabel("number of data")
-    middles = (shape[0] - 1) / 2 + (shape[0] + 1) * np.arange(len(most))
-    ax.set_yticks(middles, [f"{n} of {len(X)}" for n in solutions.counts[most]])
-    ax.tick_params(length=0)
     return ax
 
 
@@ -247,7 +231,7 @@ def _n_units(solutions):
 
 
 def _area(counts):
-    """Area of a dot, in points, for so many starts."""
+    """Area of a dot, in points, for a number of starts."""
     return 8 + 8 * np.sqrt(counts)
 
 

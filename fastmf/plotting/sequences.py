@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
 from fastmf.evaluation.contacts import ranked_pairs
-from fastmf.plotting._axes import axes, mapping, tidy
+from fastmf.plotting._axes import axes, drawing, mapping, tidy
 
 # Amino acids by their chemistry, nucleotides by convention; letters elsewhere take turns.
 _LETTERS_OF_COLOURS = {
@@ -18,6 +18,7 @@ _LETTERS_OF_COLOURS = {
 _NUCLEOTIDES = {"A": "#2ca25f", "C": "#2b7bba", "G": "#e6ab02", "U": "#d7301f", "T": "#d7301f"}
 
 
+@drawing
 def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0, ax=None):
     """Pairs of the largest scores over the true contacts.
 
@@ -29,24 +30,17 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
         With it contacts are grey, and predicted pairs that are none have another colour; pairs
         whose distance is unknown (NaN) are not drawn.
     n_top : int, optional
-        Predicted pairs to draw; by default as many as columns.
+        Predicted pairs to draw; by default the number of columns.
     separation : int, default 5
         Least ``|i - j|`` of these pairs.
     cutoff : float, default 8.0
         Pairs at a smaller distance are contacts.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If the arrays are not square, symmetric and of one shape.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -63,15 +57,15 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
         real_array("scores", scores, missing=True),
         number("cutoff", cutoff, -np.inf, np.inf),
     )
-    known, n_top = None, count("n_top", n_top, optional=True)
+    with_distance, n_top = None, count("n_top", n_top, optional=True)
     if distances is not None:
         distances = real_array("distances", distances, missing=True)
         if distances.shape != scores.shape:
             raise ValueError(
                 f"distances must have the shape of scores, {scores.shape}, got {distances.shape}."
             )
-        known = ~np.isnan(distances)
-    pairs = np.stack(ranked_pairs(scores, separation, known))
+        with_distance = ~np.isnan(distances)
+    pairs = np.stack(ranked_pairs(scores, separation, with_distance))
     pairs = pairs[:, : len(scores) if n_top is None else n_top]
     ax = axes(ax, (5.5, 5.5))
     hit = np.ones(pairs.shape[1], bool)
@@ -98,6 +92,7 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     return ax.figure
 
 
+@drawing
 def precision_curve(precision, *, n_columns=None, ax=None):
     """Precision of predicted contacts against the number of predicted pairs.
 
@@ -107,20 +102,13 @@ def precision_curve(precision, *, n_columns=None, ax=None):
         For each method the precision of its best 1, 2, ... pairs, from
         ``fastmf.evaluation.contact_precision(scores, distances, np.arange(1, n + 1))``.
     n_columns : int, optional
-        Marked by a vertical line: as many pairs as columns.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+        Marked by a vertical line.
+    %(ax)s
 
     Raises
     ------
     ValueError
         If there is no method, or its precisions are not one-dimensional.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -142,11 +130,8 @@ def precision_curve(precision, *, n_columns=None, ax=None):
         ax.axvline(n_columns, color="0.6", linestyle=":", label="as many as columns")
     ax.set_xscale("log")
     ax.set_ylim(0, 1.02)
-    ax.set_xlabel("predicted pairs")
-    ax.set_ylabel("share of contacts")
     ax.legend(frameon=False)
-    tidy(ax)
-    return ax.figure
+    return tidy(ax, "predicted pairs", "share of contacts")
 
 
 def letter_information(frequencies):
@@ -187,6 +172,7 @@ def letter_information(frequencies):
     return frequencies * (np.log2(frequencies.shape[1]) - entropy)
 
 
+@drawing
 def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
     """Letters as tall as their numbers, those below 0 under the axis.
 
@@ -202,20 +188,13 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
         Label of the vertical axis.
     positions : array of int of shape (n_columns,), optional
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If `heights` is not finite and of two dimensions, or the alphabet or the positions do not
         have its lengths.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -248,6 +227,7 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
     return ax.figure
 
 
+@drawing
 def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positions=None, ax=None):
     """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
 
@@ -257,7 +237,7 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
         Effects, for instance changes of the log-probability; NaN is left white. A machine has those
         of the mutations of `sequence`.
     alphabet : str, optional
-        Letters of the states; needed unless the machine has its own, as those of ``fastmf dca``.
+        Letters of the states; needed unless the machine has its own (``fastmf dca``).
     sequence : int array of shape (n_columns,), optional
         States of the sequence that is mutated, marked by dots; -1 where there is none. A machine
         needs all of them.
@@ -265,20 +245,13 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
         Label of the colour bar; by default "change of log-probability (nats)".
     positions : array of int of shape (n_columns,), optional
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    %(ax)s
 
     Raises
     ------
     ValueError
         If `effects` is not of two dimensions, or the alphabet, the sequence or the positions do
         not have its lengths.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -297,8 +270,8 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
     effects = _by_column("effects", effects, _letters(alphabet), missing=True)
     n_columns, n_states = effects.shape
     # A quantile: scaled by a single large effect all others would be pale.
-    known = abs(effects[~np.isnan(effects)])
-    scale = (np.quantile(known, 0.99) if len(known) else 0) or 1.0
+    sizes = abs(effects[~np.isnan(effects)])
+    scale = (np.quantile(sizes, 0.99) if len(sizes) else 0) or 1.0
     ax = axes(ax, (max(4, min(16, 0.1 * n_columns + 2)), max(2, 0.17 * n_states + 0.8)))
     extent = (0.5, n_columns + 0.5, n_states - 0.5, -0.5)
     image = ax.imshow(
@@ -315,8 +288,8 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
             raise ValueError(f"sequence must be {n_columns} integer states, got {states!r:.60}.")
         if states.max(initial=-1) >= n_states:
             raise ValueError(f"sequence has the state {states.max()}, of {n_states} from 0.")
-        there = np.flatnonzero(states >= 0)
-        ax.plot(there + 1, states[there], "o", color="k", markersize=1.5, label="sequence")
+        sites = np.flatnonzero(states >= 0)
+        ax.plot(sites + 1, states[sites], "o", color="k", markersize=1.5, label="sequence")
     ax.set_ylabel("mutated to")
     ax.set_yticks(np.arange(n_states), list(alphabet), fontsize="x-small")
     ax.tick_params(axis="y", length=0)
@@ -347,13 +320,15 @@ def letter_colours(alphabet):
     """
     letters = set(_letters(alphabet)) - set("-.")
     if letters <= set(_NUCLEOTIDES):
-        known = _NUCLEOTIDES
+        colours = _NUCLEOTIDES
     elif letters <= set("".join(_LETTERS_OF_COLOURS.values())):
-        known = {letter: colour for colour, own in _LETTERS_OF_COLOURS.items() for letter in own}
+        colours = {
+            letter: colour for colour, group in _LETTERS_OF_COLOURS.items() for letter in group
+        }
     else:
         turns = cycle(f"C{k}" for k in range(10))
-        known = {letter: next(turns) for letter in alphabet if letter in letters}
-    return {letter: known.get(letter, "0.6") for letter in alphabet}
+        colours = {letter: next(turns) for letter in alphabet if letter in letters}
+    return {letter: colours.get(letter, "0.6") for letter in alphabet}
 
 
 def _effects_of(machine, alphabet, sequence):
@@ -402,7 +377,7 @@ def _stacks(heights):
 
 
 def _letter_path(letter):
-    """The outline of a letter, its box scaled to that of 0 to 1."""
+    """The outline of a letter, scaled to the unit square."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.path import Path
     from matplotlib.textpath import TextPath

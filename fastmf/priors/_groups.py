@@ -137,17 +137,3 @@ def check_clamped_groups(prior, mean, mask):
             raise ValueError(
                 "clamp holds categorical units whose start is no state: pass their values."
             )
-
-
-def values_of_columns(prior, support):
-    """The values that each column of a discrete layer can take."""
-    found = []
-    for part in parts_of(prior):
-        if _is_grouped(part):
-            found += [np.eye(size) for size in part.sizes]
-            continue
-        values = support(part)
-        if values is None:
-            return None
-        found += [column[~np.isnan(column), None] for column in values.T]
-    return found

@@ -7,7 +7,7 @@ A prior gives an answer of its own by an optional member of the protocol (see `_
 import numpy as np
 
 from fastmf._common.rows import is_sparse
-from fastmf.priors._groups import columns_by_parts, has_groups, values_of_columns
+from fastmf.priors._groups import columns_by_parts, has_groups
 from fastmf.priors._protocol import by_parts, is_concatenated, n_units, parts_of, take
 from fastmf.priors._registry import REGISTRY
 from fastmf.priors.concatenated import concatenate
@@ -52,16 +52,37 @@ def _support_of_parts(columns):
 
 def columns_of_values(prior):
     """The values of each group or unit: arrays (n_values, units of it), or None if not discrete."""
-    return values_of_columns(prior, support) if n_units(prior) else []
+    columns = []
+    for part in parts_of(prior):
+        if has_groups(part):
+            columns += [np.eye(size) for size in part.sizes]
+            continue
+        values = support(part)
+        if values is None and n_units(part):
+            return None
+        columns += [] if values is None else [x[~np.isnan(x), None] for x in values.T]
+    return columns
+
+
+def state_counts(prior):
+    """Number of states of each group or unit, int array (n_columns,); 0 if not discrete."""
+    counts = []
+    for part in parts_of(prior):
+        values = support(part)
+        if has_groups(part):
+            counts.append(part.sizes)
+        elif values is None:
+            counts.append(np.zeros(n_units(part)))
+        else:
+            counts.append((~np.isnan(values)).sum(0))
+    return np.concatenate(counts).astype(np.int64)
 
 
 def number_of_states(prior):
     """Number of states of all units together, a float; infinite unless all units are discrete."""
-    columns = columns_of_values(prior)
-    if columns is None:
-        return np.inf
+    counts = state_counts(prior).astype(np.float64)
     with np.errstate(over="ignore"):
-        return float(np.prod([float(len(values)) for values in columns]))
+        return float(np.prod(counts)) if counts.all() else np.inf
 
 
 def two_values(prior):

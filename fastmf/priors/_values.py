@@ -61,8 +61,16 @@ def refuse_clamped(prior, x, wrong):
 
 def check_values(name, prior, x):
     """Raise a ValueError unless all entries of an array are values of the visible units."""
-    if not contains(prior, x).all():
-        raise ValueError(f"{name} must have values in the support of the visible units.")
+    first = 0
+    for part, columns in by_parts(prior, x):
+        allowed = contains(part, columns)
+        if not allowed.all():
+            unit = np.argwhere(~allowed)[0, -1]
+            raise ValueError(
+                f"{name} must have values in the support of the visible units: expected column "
+                f"{first + unit} to be {describe_support(part, unit)}."
+            )
+        first += columns.shape[-1]
 
 
 def check_support(prior, X, means=True, dtype=np.float64):

@@ -12,7 +12,7 @@ from fastmf._jit.kernel import compilable, compiled_from, kernel
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors._value_sums import past_value, rows_of_block, with_value
+from fastmf.priors.ordinal import MAX_TILT, past_value, rows_of_block, with_value
 from fastmf.special import (
     clip,
     exp,
@@ -26,8 +26,6 @@ from fastmf.special import (
 
 # Largest number of trials: the binomial coefficients C(n, x) of 1029 are the last ones in float64.
 MAX_TRIALS = 1000
-# Larger tilts count as infinite; n^2 times these is finite.
-MAX_TILT = 1e300
 
 
 @unit_prior("binomial")

@@ -19,9 +19,7 @@ from fastmf._common.arguments import number, real_array
 from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row
-from fastmf._jit.kernel import kernel
-from fastmf.priors._group_fields import check_states, field_array, fields_by_group
-from fastmf.priors._group_loops import normalise
+from fastmf._jit.kernel import REORDER, kernel
 from fastmf.priors._registry import (
     REGISTRY,
     accepts_lists,
@@ -94,16 +92,16 @@ class Categorical(_Fields):
 
     def __new__(cls, field, state=None):
         """Check and flatten the fields."""
-        groups = fields_by_group(field) if state is None else None
-        flat = np.concatenate(groups) if state is None else field_array(field)
+        groups = _fields_by_group(field) if state is None else None
+        flat = np.concatenate(groups) if state is None else _field_array(field)
         if flat.dtype != np.float32:
             flat = flat.astype(np.float64)
         if state is None:
             state = np.concatenate([np.arange(len(group)) for group in groups])
-        state = field_array(state)
+        state = _field_array(state)
         if not (flat < np.inf).all():
             raise ValueError("Categorical: field must be finite or -inf, got NaN or infinity.")
-        check_states(flat, state)
+        _check_states(flat, state)
         return cls._make((np.array(flat, order="C"), np.array(state, flat.dtype)))
 
     def __getnewargs__(self):
@@ -407,6 +405,46 @@ class Categorical(_Fields):
 REGISTRY["categorical"] = Categorical
 
 
+def _fields_by_group(field):
+    """The fields of each group, as arrays of one floating type."""
+    several = isinstance(field, list | tuple | np.ndarray) and len(np.atleast_1d(field[:1])) > 0
+    if not several or any(np.ndim(group) != 1 for group in field):
+        raise ValueError(
+            "Categorical: field must have shape (n_groups, q) or be a list of one array for each "
+            f"group, got {_described(field)}."
+        )
+    return [_field_array(group) for group in field]
+
+
+def _described(field):
+    """A field in an error message."""
+    return f"shape {field.shape}" if isinstance(field, np.ndarray) else repr(field)[:40]
+
+
+def _field_array(value):
+    """A field as an array of numbers."""
+    return real_array("Categorical: field", value)
+
+
+def _check_states(field, state):
+    """Raise unless `state` numbers the states of groups of two and more."""
+    if field.ndim != 1 or state.shape != field.shape or len(state) == 0:
+        raise ValueError(
+            "Categorical: a flat field and its states must have one shape (n_states,), got "
+            f"{field.shape} and {state.shape}."
+        )
+    starts = np.flatnonzero(state == 0)
+    if len(starts) == 0 or starts[0] != 0:
+        raise ValueError("Categorical: state must begin with 0, the first state of a group.")
+    sizes = np.diff(starts, append=len(state))
+    if (sizes < 2).any():
+        raise ValueError("Categorical: field must have two states at least in each group.")
+    if (state != np.arange(len(state)) - np.repeat(starts, sizes)).any():
+        raise ValueError("Categorical: state must count 0, 1, 2, ... in each group.")
+    if np.isneginf(np.maximum.reduceat(field, starts)).any():
+        raise ValueError("Categorical: field must be finite for one state at least of each group.")
+
+
 @remembered
 def _boundaries(state):
     """The first state of each group, and the number of its states."""
@@ -463,5 +501,16 @@ def _for_each_group(prior, start, shifting, values, out):
             for i in range(first, last):
                 values[i] -= top
         else:
-            normalise(values, first, last, out)
+            _normalise(row(values, (first,), size), row(out, (first,), size))
         first = last
+
+
+@kernel(mode="inner", fastmath=REORDER)
+def _normalise(weights, out):
+    """Set `out` to the weights of one group over their sum."""
+    total = weights[0]
+    for i in range(1, weights.shape[0]):
+        total += weights[i]
+    factor = 1 / total
+    for i in range(weights.shape[0]):
+        out[i] = factor * weights[i]

@@ -12,7 +12,7 @@ import numpy as np
 from fastmf._common.arguments import number, real_array
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row, smaller, view
-from fastmf._jit.kernel import kernel
+from fastmf._jit.kernel import compilable, kernel
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import PANEL_UNITS, block_memory
 from fastmf.priors._registry import (
@@ -22,13 +22,12 @@ from fastmf.priors._registry import (
     accepts_tables,
     floating_type,
 )
-from fastmf.priors._value_sums import past_value, rows_of_block, with_value
-from fastmf.special import clip, exp, log, narrow, widen
+from fastmf.special import clip, exp, log, narrow, where, widen
 
 # Scores beyond are taken for a mistake in the data.
 MAX_SCORE = 1000
 # Larger tilts count as infinite; their products with squared scores are finite.
-_MAX_TILT = 1e300
+MAX_TILT = 1e300
 
 
 class _LogWeights(NamedTuple):
@@ -127,7 +126,7 @@ class Ordinal(_LogWeights):
 
     def _weights(self, b, a):
         """Largest exponent of each unit, and the weights of its scores divided by that."""
-        b, a = (np.clip(widen(np.asarray(tilt)), -_MAX_TILT, _MAX_TILT) for tilt in (b, a))
+        b, a = (np.clip(widen(np.asarray(tilt)), -MAX_TILT, MAX_TILT) for tilt in (b, a))
         x = np.arange(float(self.log_weights.shape[-1]))
         t = widen(self.log_weights) + x * (b[..., None] - 0.5 * a[..., None] * x)
         top = t.max(-1)
@@ -299,6 +298,57 @@ class CompiledOrdinal(_Rows):
 
 
 # --- inside kernels -------------------------------------------------------------------------------
+# Sums over the values 0, 1, 2, ... of units, one value after the other, and draws, with the weight
+# factor exp(exponent) of each value. The inner loop, over the units of a block, is a vector.
+
+
+@kernel(mode="merged")
+def rows_of_block(memory, n):
+    """Rows of the memory of a block for what is known of its `n` units, inside kernels."""
+    u = PANEL_UNITS
+    return (
+        row(memory, (0,), n),
+        row(memory, (u,), n),
+        row(memory, (2 * u,), n),
+        row(memory, (3 * u,), n),
+        row(memory, (4 * u,), n),
+        row(memory, (5 * u,), n),
+        row(memory, (6 * u,), n),
+        row(memory, (7 * u,), n),
+    )
+
+
+@compilable(mode="inline")
+def with_value(x, exponent, factor, sums):
+    """Sums over the weights of the values so far, with that of the value `x`.
+
+    West's (1979) updates of weighted means and squares: all terms are positive, so that variances
+    much smaller than the squared mean keep their digits.
+    """
+    top, total, mean, squares = sums
+    larger = exponent > top
+    # The root of the ratio: multiplied twice, small ones vanish beside large factors.
+    root = exp(-0.5 * abs(exponent - top))
+    old, new = where(larger, root, 1.0), where(larger, 1.0, root)
+    before = total * old * old
+    added = factor * new * new
+    total = before + added
+    fraction, difference = added / total, x - mean
+    mean = mean + fraction * difference
+    squares = squares * old * old + before * fraction * difference * difference
+    return where(larger, exponent, top), total, mean, squares
+
+
+@compilable(mode="inline")
+def past_value(exponent, factor, log_total, u, drawn):
+    """Go on to the next value, of this weight, where the probability before it is not above `u`.
+
+    `drawn` is the value so far, and the probability of the values before the next one.
+    """
+    x, below = drawn
+    root = exp(0.5 * (exponent - log_total))
+    x = x + where((exponent > -np.inf) & (u >= below), 1.0, 0.0)
+    return x, below + factor * root * root
 
 
 @kernel(mode="merged")
@@ -316,8 +366,8 @@ def _sum_block(prior, start, b, a, memory):
     n, last = b.shape[0], np.int64(0)
     t, s, _, exponent, top, total, mean, squares = rows_of_block(memory, n)
     for i in range(n):
-        t[i] = clip(widen(b[i]), -_MAX_TILT, _MAX_TILT)
-        s[i] = clip(widen(a[i]), -_MAX_TILT, _MAX_TILT)
+        t[i] = clip(widen(b[i]), -MAX_TILT, MAX_TILT)
+        s[i] = clip(widen(a[i]), -MAX_TILT, MAX_TILT)
         total[i], mean[i], squares[i] = 1.0, 0.0, 0.0
         last = larger(last, prior.size[start + i])
     _exponents(prior, start, 0, t, s, top)

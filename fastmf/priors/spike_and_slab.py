@@ -15,12 +15,16 @@ from fastmf._common.rows import column_sums, nonzero_values
 from fastmf._jit.intrinsics import smaller
 from fastmf._jit.kernel import compilable
 from fastmf.priors import _quadrature
-from fastmf.priors._fitting import bounds_given_or_found, fit
 from fastmf.priors._protocol import sample_by_draw
+from fastmf.priors._quadrature import PROBABILITIES, fill_quantiles, quantile
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors._sampling import PROBABILITIES, fill_quantiles, quantile
 from fastmf.priors.gaussian import Gaussian
-from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
+from fastmf.priors.truncated_gaussian import (
+    TruncatedGaussian,
+    bounds_given_or_found,
+    check_slab,
+    fit,
+)
 from fastmf.special import (
     clip,
     log_of_normal,

@@ -5,14 +5,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import column_moments
+from fastmf._common.rows import column_moments, is_sparse
 from fastmf._jit.intrinsics import smaller
 from fastmf.priors import _quadrature
-from fastmf.priors._fitting import bounds_given_or_found, fit, project_precision
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors._sampling import draw_units, quantile
+from fastmf.priors.gaussian import MIN_PRECISION
 from fastmf.special import narrow, widen
+
+# Smallest distance of means to the bounds, and standard deviation, relative to the interval.
+MIN_DISTANCE = 0.01
+# Relative error of the computed mean of equal numbers.
+ROUNDING_ERROR = 1e-10
+# Columns are alike if most of them take up this fraction of the range of all, and share its bounds
+# but for those that take up the second.
+ALIKE, TINY_RANGE = 0.1, 1e-3
+# Bounds of a column of its own are further out by so many times its range.
+MARGIN = 0.1
 
 
 def check_slab(class_name, field, precision, lower, upper):
@@ -124,7 +133,7 @@ class TruncatedGaussian(NamedTuple):
 
     def draw(self, b, a, u):
         """The value that a uniform number draws from the tilted distribution: its quantile."""
-        value = quantile(self.field, self.precision, self.lower, self.upper, (b, a), u)
+        value = _quadrature.quantile(self.field, self.precision, self.lower, self.upper, (b, a), u)
         return narrow(value, self.field + b + a)
 
     sample = sample_by_draw
@@ -190,7 +199,7 @@ class CompiledTruncatedGaussian(_quadrature.Slab):
     @staticmethod
     def draws_of_units(prior, start, b, a, u, out, scratch):
         """The draws of many units at once, inside kernels."""
-        draw_units(prior, start, b, a, u, out)
+        _quadrature.draw_units(prior, start, b, a, u, out)
 
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
@@ -213,3 +222,124 @@ class CompiledTruncatedGaussian(_quadrature.Slab):
             for i in range(n):
                 mass = memory[_quadrature.MASSES + i]
                 out[first + i] = memory[_quadrature.EXPONENTS + i] + _quadrature.log_mass(mass)
+
+
+# --- fits to data ---------------------------------------------------------------------------------
+
+
+def bounds_of_columns(X):
+    """Bounds of each column: those of all columns if these are alike, and else its own.
+
+    Columns are alike, such as pixels or marks, if at least half of those that vary take up a tenth
+    of the range of all; a column of less than a thousandth of it has bounds of its own all the
+    same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
+    of these have one sign; those of a constant, as far from it as zero is, or 1.
+    """
+    low, high = (
+        np.asarray(x.toarray().ravel() if is_sparse(x) else x, np.float64)
+        for x in (X.min(axis=0), X.max(axis=0))
+    )
+    smallest, largest, width = low.min(), high.max(), high - low
+    varies = width > 0
+    alike = not varies.any() or np.median(width[varies]) >= ALIKE * (largest - smallest)
+    common = (~varies | (width >= TINY_RANGE * (largest - smallest))) & alike
+    constant = np.where(low == 0, 1.0, abs(low))
+    margin = np.where(varies, MARGIN * width, constant)
+    lower, upper = low - margin, high + margin
+    lower = np.where(varies & (low >= 0), np.maximum(lower, 0), lower)
+    upper = np.where(varies & (high <= 0), np.minimum(upper, 0), upper)
+    return np.where(common, smallest, lower), np.where(common, largest, upper)
+
+
+def bounds_given_or_found(X, lower, upper):
+    """Bounds as given, or of the columns where they are None."""
+    if lower is None or upper is None:
+        smallest, largest = bounds_of_columns(X)
+        lower = smallest if lower is None else lower
+        upper = largest if upper is None else upper
+    return lower, upper
+
+
+def project_precision(precision, lower, upper):
+    """The nearest precisions with which the integral of every unit is finite."""
+    unbounded = ~np.isfinite(lower) | ~np.isfinite(upper)
+    return np.where(unbounded, np.maximum(precision, MIN_PRECISION), precision).astype(
+        precision.dtype
+    )
+
+
+def fit(mean, var, lower, upper):
+    """Field and precision whose truncated Gaussian has these means and variances.
+
+    Means at a bound, variances of zero and variances too large for the interval are first moved
+    inside (by `MIN_DISTANCE`), so that constant and binary columns have a finite fit.
+
+    Notes
+    -----
+    Newton's method on the concave log-likelihood field mean - precision (var + mean^2) / 2 -
+    log-partition, damped by its decrement, in units of the interval.
+    """
+    mean, var, lower, upper = np.broadcast_arrays(*(widen(p) for p in (mean, var, lower, upper)))
+    if not (lower < upper).all():
+        raise ValueError(
+            f"from_data: lower must be below upper, got {lower.min():g} and {upper.max():g}: where "
+            "all data are the same, give a prior with bounds instead of a name."
+        )
+    origin, scale = _units(mean, var, lower, upper)
+    mean, var = (mean - origin) / scale, var / scale**2
+    lower, upper = (lower - origin) / scale, (upper - origin) / scale
+
+    # Largest variances: Bhatia and Davis' bound on an interval, the exponential on a half-line.
+    mean = np.clip(mean, lower + MIN_DISTANCE, upper - MIN_DISTANCE)
+    bounded = np.isfinite(lower) & np.isfinite(upper)
+    rectified = np.isfinite(lower) ^ np.isfinite(upper)
+    distance = np.fmin(mean - lower, upper - mean)
+    largest = np.full(mean.shape, np.inf)
+    largest[bounded] = 0.9 * ((mean - lower) * (upper - mean))[bounded]
+    largest[rectified] = 0.9 * distance[rectified] ** 2
+    var = np.clip(var, np.minimum(MIN_DISTANCE**2, largest), largest)
+
+    precision = np.where(bounded, 0.0, 1 / var)
+    field = np.where(bounded, 0.0, mean / var)
+    for _ in range(200):
+        field, precision, decrement = _newton_step(field, precision, mean, var, lower, upper)
+        if decrement.max() < 1e-9:
+            break
+    return field / scale + precision / scale**2 * origin, precision / scale**2
+
+
+def _units(mean, var, lower, upper):
+    """Origin and unit of length in which the interval, or the data, have size one."""
+    below, above = np.isfinite(lower), np.isfinite(upper)
+    origin = np.where(below, lower, np.where(above, upper, mean))
+    with np.errstate(invalid="ignore"):
+        width = upper - lower
+    spread = np.sqrt(var) + abs(mean - origin)
+    # The mean of equal numbers differs from them by rounding.
+    spread = np.where(spread > ROUNDING_ERROR * abs(mean), spread, 0.0)
+    scale = np.where(below & above, width, spread)
+    return origin, np.where(scale > 0, scale, 1.0)
+
+
+def _newton_step(field, precision, mean, var, lower, upper):
+    def statistics(precision):
+        _, _, m, v = _quadrature.integrate(field, precision, lower, upper, 0.0, 0.0)
+        return m, v, -(v + m * m) / 2
+
+    m, v, half = statistics(precision)
+    step = 1e-5 * np.maximum(abs(precision), 1.0)
+    step = np.where(np.isfinite(lower) & np.isfinite(upper), step, np.minimum(step, precision / 2))
+    above, below = statistics(precision + step), statistics(precision - step)
+    h12 = (above[0] - below[0]) / (2 * step)
+    h22 = (above[2] - below[2]) / (2 * step)
+    r1, r2 = mean - m, -(var + mean * mean) / 2 - half
+    determinant = v * h22 - h12 * h12
+    d1, d2 = (h22 * r1 - h12 * r2) / determinant, (v * r2 - h12 * r1) / determinant
+    decrement = np.sqrt(np.maximum(d1 * r1 + d2 * r2, 0))
+    damping = np.where(decrement < 0.25, 1.0, 1 / (1 + decrement))
+    new_precision = precision + damping * d2
+    unbounded = ~(np.isfinite(lower) & np.isfinite(upper))
+    new_precision = np.where(
+        unbounded & (new_precision < precision / 10), precision / 10, new_precision
+    )
+    return field + damping * d1, new_precision, decrement

@@ -23,6 +23,7 @@ import fastmf as mf
 from fastmf import plotting
 from fastmf.datasets import load_mnist
 from fastmf.evaluation import log_likelihood
+from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 
 EPILOG = """\
 examples:
@@ -113,9 +114,7 @@ def cost(X, options, folder):
     model = learner("tap", 3, options, n_epochs=1).fit(X).model_
     solvers = {
         "tap": lambda starts, n: mf.tap(model, starts, max_iter=n, tol=0, log_partition=False),
-        "adaptive_tap": lambda starts, n: mf.adaptive_tap(
-            model, starts, max_iter=n, tol=0, schedule="parallel"
-        ),
+        "adaptive_tap": lambda starts, n: parallel_sweeps_alone(model, starts, max_iter=n, tol=0),
     }
     curves = {name: [] for name in METHODS.values()}
     for size in options.batch_sizes:

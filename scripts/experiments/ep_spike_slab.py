@@ -61,7 +61,7 @@ def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
         options.sets, options.max_iter, options.seeds, options.problems = 2, 100, 1, 2
-        options.repeats, options.folds, options.evidence_steps = 1, 2, 2
+        options.repeats, options.folds = 1, 2
     if options.which in ("paper", "both"):
         paper(options)
     if options.which in ("genes", "both"):
@@ -92,8 +92,6 @@ def parser():
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
     add("--solver", default="auto", metavar="NAME", help="on gene expressions [auto]")
-    add("--evidence-steps", type=int, default=20, metavar="N",
-        help="fixed points on the way to the largest evidence [20]")  # fmt: skip
     add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
     add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
     add("--seed", type=int, default=0, metavar="N", help="the first one [0]")
@@ -351,13 +349,13 @@ class Screened:
 
 
 def regressor(options):
-    """Spike and slab, with few steps of the evidence: each is a fixed point of its own."""
+    """Spike and slab with all parameters learned."""
     return mf.SpikeSlabRegressor(**ours(options))
 
 
 def ours(options):
     """Options of both our estimators."""
-    return dict(solver=options.solver, max_iter=200, max_evidence_iter=options.evidence_steps)
+    return {"solver": options.solver}
 
 
 def genes(options):

@@ -32,13 +32,12 @@ from sklearn.exceptions import ConvergenceWarning
 import fastmf as mf
 from fastmf.inference.sampling.spins import sample
 from fastmf.learning.pseudo_likelihood.binary import solvers
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
 from fastmf.learning.pseudo_likelihood.existence import decided
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 PAPER = {5: 2.09e-6, 10: 5.96e-7, 15: 4.64e-7, 20: 2.89e-7}
 
@@ -61,7 +60,7 @@ def one_draw(d, options, rng):
     fits = solvers.bslm(objective, starts, tol=tol, max_iter=options.max_iter)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
-    best = newton(objective, starting_point(objective, "minorant"))
+    best = newton(objective, objective.independent())
     newton_seconds = time.perf_counter() - begin
     exists = decided(objective, best.parameters).exists
     errors = [((fit.parameters - truth) ** 2).mean() for fit in fits]

@@ -73,8 +73,7 @@ def restore(train, features, options):
     )
     machine = crbm(options)
     timed("CRBM", lambda: machine.fit(*train).predict(features))
-    search = {"polish": True, "n_restarts": 10}
-    timed("CRBM, MAP", lambda: machine.predict(features, "marginal_map", **search))
+    timed("CRBM, MAP", lambda: machine.predict(features, "marginal_map", n_starts=11))
     return found
 
 

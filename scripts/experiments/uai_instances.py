@@ -105,7 +105,7 @@ def states(name, uai, known, args, refused):
     exact, seconds = timed(
         mf.exact, model, clamp=clamp, averages=False, mode=True, max_bytes=args.max_bytes
     )
-    bp, bp_seconds = timed(mf.belief_propagation, model, algorithm="max", clamp=clamp)
+    bp, bp_seconds = timed(mf.most_probable, model, clamp=clamp)
     line |= {"exact_seconds": seconds, "seconds": bp_seconds}
     if isinstance(exact, Exception):
         refused.append(f"{name}: exact: {exact!s:.200}")

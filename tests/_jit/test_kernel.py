@@ -210,7 +210,9 @@ def test_without_any_folder_nothing_is_cached_and_all_still_works(workshop):
         "from user import *\n"
         f"print(json.dumps([c.folder(), {ON_BERNOULLI}]))"
     )
-    assert python(workshop, code) == [None, [0.5, None]]
+    (workshop / "temporary").mkdir()
+    places = {"TMPDIR": str(workshop / "temporary")}
+    assert python(workshop, code, **places) == [None, [0.5, None]]
 
 
 def test_a_user_without_a_home_or_a_uid(workshop):

@@ -102,11 +102,51 @@ print(json.dumps(digests(arrays)))
 """
 
 
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """The library of a wheel, which takes minutes."""
+    return build(tmp_path_factory.mktemp("complete"))
+
+
 @pytest.mark.slow
-def test_eight_fits_are_those_of_compiled_kernels(tmp_path):
-    library = build(tmp_path / "built")
-    ahead, compiled = (json.loads(python("-c", EIGHT, library=x).stdout) for x in (library, "0"))
+def test_eight_fits_are_those_of_compiled_kernels(complete):
+    ahead, compiled = (json.loads(python("-c", EIGHT, library=x).stdout) for x in (complete, "0"))
     assert ahead == compiled and len(ahead) == 8
+
+
+# Not those that the library is built from, and of other sizes. Numba is imported for compilation.
+FIRST_CALLS = """
+import sys, warnings
+import numpy as np, fastmf as mf
+from scipy.sparse import csr_array, random_array, triu
+
+warnings.simplefilter("ignore")  # of fits that do not converge
+rng = np.random.default_rng(0)
+X = (rng.random((60, 12)) < 0.4).astype(float)
+couplings = triu(random_array((50, 50), density=0.1, rng=rng), 1)
+labels = X @ rng.normal(size=12) + rng.normal(size=60)
+calls = {
+    "tap": lambda: mf.tap(
+        mf.RBM(rng.normal(size=(12, 7)), mf.Bernoulli(np.zeros(12)), mf.Bernoulli(np.zeros(7))), X
+    ),
+    "belief_propagation": lambda: mf.belief_propagation(
+        mf.BoltzmannMachine(csr_array(couplings + couplings.T), mf.Ising(rng.normal(size=50)))
+    ),
+    "GeneralizedRBM": lambda: mf.GeneralizedRBM(7, random_state=0).fit(X).score(X),
+    "ConditionalRBM": lambda: mf.ConditionalRBM(7, random_state=0).fit(X, X[:, :6]).predict(X),
+    "SpikeSlabRegressor": lambda: mf.SpikeSlabRegressor().fit(X, labels).predict(X),
+    "FullyVisibleBoltzmannMachine": lambda: mf.FullyVisibleBoltzmannMachine().fit(2 * X - 1),
+    "PottsMachine": lambda: mf.PottsMachine().fit(rng.integers(0, 3, (60, 9))),
+}
+for name, call in calls.items():
+    call()
+    assert "numba" not in sys.modules, name
+"""
+
+
+@pytest.mark.slow
+def test_first_calls_compile_nothing(complete):
+    python("-c", FIRST_CALLS, library=complete)
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="there is no objdump")

@@ -13,15 +13,14 @@ from everywhere import solution
 
 import fastmf as mf
 from fastmf._jit.kernel import kernel
-from fastmf._jit.messages import _CLOCK, seconds_compiling
+from fastmf._jit.messages import _WATCH, seconds_compiling
 from fastmf._threads import interrupts
-from fastmf._threads.interrupts import RAISED, STOPPED, next_task, stopped
+from fastmf._threads.interrupts import STOPPED, next_task, stopped
 from fastmf._threads.workers import for_each, in_parallel
-from fastmf.datasets.sequences import sequence_weights
+from fastmf.datasets.alignments import sequence_weights
 from fastmf.evaluation import annealed_importance_sampling, effective_couplings, gibbs_chains
 
-# Seconds after which a signal comes, and in which a call must have ended then: kernels look for
-# signals once a second, and machines are busy.
+# Seconds after which a signal comes, and in which a call must have ended then: machines are busy.
 DELAY, PATIENCE = 0.3, 5.0
 
 needs_signals = pytest.mark.skipif(os.name != "posix", reason="a process cannot signal itself")
@@ -83,11 +82,11 @@ CALLS = {
     "categorical": lambda: partial(mf.tap, categorical(50, 1.0), fields(9, 150), **LONG),
     "relaxed_bp": lambda: partial(mf.relaxed_bp, ising(100), fields(9, 100), **LONG),
     "max_product": lambda: partial(
-        mf.belief_propagation, bernoulli(100), algorithm="max", n_restarts=50, rng=0, **LONG
+        mf.most_probable, bernoulli(2000), max_iter=1, n_starts=501, rng=0
     ),
     "local_search": lambda: partial(
-        mf.belief_propagation,
-        bernoulli(2000), algorithm="mixed", polish=True, max_iter=1, n_restarts=500, rng=0,
+        mf.most_probable,
+        bernoulli(2000), sum_hidden=True, max_iter=1, n_starts=501, rng=0,
     ),
     "belief_propagation_of_groups": lambda: partial(
         mf.belief_propagation, categorical(50), **LONG
@@ -145,9 +144,9 @@ def with_signal(call, number=signal.SIGINT, delay=DELAY):
     sent, ended = [], threading.Event()
 
     def send():
-        # While something is compiled, Ctrl-C is Numba's affair.
+        # A call that is interrupted ends when its kernels have been compiled.
         compiled = -1.0
-        while _CLOCK._n_open or compiled != seconds_compiling():
+        while _WATCH._depth or compiled != seconds_compiling():
             compiled = seconds_compiling()
             if ended.wait(delay):
                 return
@@ -257,4 +256,3 @@ def test_a_marked_queue_has_no_tasks():
     assert next_task(queue) == 3 and not stopped(queue)
     interrupts.stop(take_tasks, (queue, out))
     assert next_task(queue) == STOPPED and stopped(queue)
-    assert interrupts._signals[RAISED] == 0

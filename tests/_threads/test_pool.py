@@ -80,7 +80,7 @@ def test_callers_in_several_threads_share_the_pool():
 def test_nobody_waits_for_a_worker_that_has_not_begun(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     pool, begun, end = Pool(), threading.Event(), threading.Event()
-    pool._threads.submit(lambda: begun.set() or end.wait(TIMEOUT))
+    pool._helpers.submit(lambda: begun.set() or end.wait(TIMEOUT))
     assert begun.wait(TIMEOUT)  # the only worker is at it now
     calls = []
     pool.run(lambda: calls.append(1), (), 2)
@@ -109,3 +109,19 @@ def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         Pool().run(work, (), 3, lambda: stopped.append(True))
     assert ended == [True, True] and stopped and len(waits) == 2
+
+
+def test_the_main_thread_leaves_a_long_call_to_another():
+    pool, threads = Pool(), []
+
+    def work():
+        threads.append(threading.current_thread())
+
+    pool.run(work, (), 1, is_long=True)
+    assert threads[0] is not threading.main_thread()
+    other = threading.Thread(target=pool.run, args=(work, (), 1), kwargs={"is_long": True})
+    other.start()
+    other.join(TIMEOUT)
+    assert threads[1:] == [other]
+    with pytest.raises(ZeroDivisionError):
+        pool.run(lambda: 1 / 0, (), 1, is_long=True)

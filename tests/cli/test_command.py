@@ -7,7 +7,7 @@ import forks
 import pytest
 
 import fastmf
-from fastmf.cli import command, main
+from fastmf.cli import command, info, main
 
 ROOT = Path(fastmf.__file__).parent.parent
 
@@ -109,7 +109,7 @@ def test_how_a_command_ends(monkeypatch, capsys, error, code, line):
         raise error
 
     monkeypatch.delenv("FASTMF_DEBUG", raising=False)
-    monkeypatch.setattr(command.info, "run", run)
+    monkeypatch.setattr(info, "run", run)
     assert main(["info", "x.npz"]) == code
     assert capsys.readouterr().err == line + "\n"
 
@@ -118,7 +118,7 @@ def test_a_bug_is_not_passed_off_as_an_error_of_the_user(monkeypatch):
     def run(arguments):
         raise AssertionError
 
-    monkeypatch.setattr(command.info, "run", run)
+    monkeypatch.setattr(info, "run", run)
     with pytest.raises(AssertionError):
         main(["info", "x.npz"])
 
@@ -126,7 +126,7 @@ def test_a_bug_is_not_passed_off_as_an_error_of_the_user(monkeypatch):
 def test_a_warning_is_one_line(monkeypatch, capsys):
     import warnings
 
-    monkeypatch.setattr(command.info, "run", lambda _: warnings.warn("look\nout", stacklevel=1))
+    monkeypatch.setattr(info, "run", lambda _: warnings.warn("look\nout", stacklevel=1))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert main(["info", "x.npz"]) == 0
@@ -176,7 +176,8 @@ def test_two_outputs_have_two_names(tmp_path, monkeypatch, capsys):
         (("train", "rbm", "x.npy"), "less momentum helps", "less momentum helps"),
         (("train", "rbm", "x.npy"), "a/learning_rate.npy is empty", "a/learning_rate.npy is empty"),
         (("train", "rbm", "x.npy"), "no column 'batch_size'", "no column 'batch_size'"),
-        (("train", "rbm", "x.npy"), "n_sweeps must be", "n_sweeps must be"),
+        (("score", "m.npz", "x.npy"), "n_sweeps must be", "n_sweeps must be"),
+        (("train", "rbm", "x.npy"), "validation_data must be", "--validation-share must be"),
         (("sample", "m.npz"), "n_sweeps must be", "--sweeps must be"),
         (("dca", "x.fa"), "l2_field must be at least 0", "--l2-field must be at least 0"),
     ],

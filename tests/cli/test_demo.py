@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastmf import GeneralizedRBM, exact
-from fastmf.cli import _digits, demo, main, report
+from fastmf.cli import demo, main
 from fastmf.cli.command import parser
 from fastmf.datasets import load_digits
 
@@ -64,7 +64,7 @@ def test_the_page_needs_no_other_file(folder, page):
 
 def test_every_image_is_valid_and_described(page):
     images = Elements(page).all("img")
-    assert len(images) == 6 + 2 + 5 * len(_digits.SHOWN_AT) + 4
+    assert len(images) == 6 + 2 + 5 * len(demo.SHOWN_AT) + 4
     for image in images:
         kind, data = re.fullmatch(r"data:image/(.+);base64,(.+)", image["src"]).groups()
         content = base64.b64decode(data)
@@ -82,19 +82,19 @@ def test_headings_tables_and_links_have_what_readers_of_screens_need(page):
     assert len(elements.all("h1")) == 1
     sections = [attributes["id"] for attributes in elements.all("section")]
     links = [attributes["href"] for attributes in elements.all("a")]
-    assert links == [f"#{name}" for name in sections] == [f"#{name}" for name in report.SECTIONS]
+    assert links == [f"#{name}" for name in sections] and len(links) == 9
     assert len(elements.all("h2")) == len(sections)
     assert all(attributes.get("scope") in ("row", "col") for attributes in elements.all("th"))
     assert page.count("<tr><td") == 0  # each row has a header
 
 
 def test_the_page_gives_settings_and_numbers(text):
-    assert f"on {_digits.N_TRAIN} handwritten digits" in text
+    assert f"on {demo.N_TRAIN} handwritten digits" in text
     for name in ("RBM (TAP)", "pointwise optimal", "nearest neighbour", "learning rate"):
         assert name in text
-    for p in _digits.FLIP_PROBABILITY:
+    for p in demo.FLIP_PROBABILITY:
         assert re.search(rf" {p:g} (-?\d\.\d{{3}} ){{3}}(RBM|pointwise|nearest)", text)
-    for p in _digits.SHOWN_AT:
+    for p in demo.SHOWN_AT:
         assert f"with probability p = {p:g}," in text
     assert re.search(r"(converged|not converged): forward and reverse estimates are", text)
     assert re.search(r"learning binary digits \d+\.\d \d+\.\d ", text)
@@ -126,19 +126,19 @@ def test_what_the_page_says_to_type_works(folder, page, monkeypatch):
 def test_likelihoods_are_those_of_the_models(folder, text):
     machine = GeneralizedRBM.load(folder / "binary.npz")
     order = np.random.default_rng(0).permutation(1797)
-    test = load_digits(binary=True).X[order[_digits.N_TRAIN :]]
+    test = load_digits(binary=True).X[order[demo.N_TRAIN :]]
     value = exact(machine.model_, averages=False).log_partition
     expected = machine.score_samples(test, value).mean()
     found = re.search(r"machine, log Z by AIS (-?\d+\.\d\d) ", text)[1]
     assert abs(float(found) - expected) < 0.1
-    on = load_digits(binary=True).X[order[: _digits.N_TRAIN]].mean(0).clip(1e-3, 1 - 1e-3)
+    on = load_digits(binary=True).X[order[: demo.N_TRAIN]].mean(0).clip(1e-3, 1 - 1e-3)
     pixels = np.where(test == 1, np.log(on), np.log1p(-on)).sum(1).mean()
     found = re.search(r"independent pixels (-?\d+\.\d\d) ", text)[1]
     assert abs(float(found) - pixels) < 0.1
 
 
 def test_without_matplotlib_it_says_so_before_learning(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "experiment", None)
+    monkeypatch.setattr(demo, "Demo", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["demo", "--output", str(tmp_path / "report")]) != 0
     assert "pip install 'fastmf[plot]'" in capsys.readouterr().err
@@ -163,9 +163,9 @@ def test_no_method_sees_the_digits_set_aside(monkeypatch):
 
     monkeypatch.setattr("fastmf.GeneralizedRBM", Spy)
     with pytest.raises(Stop):
-        _digits.experiment(quick=True, quiet=True)
+        demo.Demo(quick=True, quiet=True).learn()
     for X, test in seen:
-        assert len(X) == _digits.N_TRAIN and len(X) + len(test) == 1797
+        assert len(X) == demo.N_TRAIN and len(X) + len(test) == 1797
         rows = {row.tobytes() for row in seen[1][0]}
     # The grey digits are all different.
     assert not rows & {row.tobytes() for row in seen[1][1]}

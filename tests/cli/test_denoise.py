@@ -1,8 +1,10 @@
+from functools import wraps
+
 import numpy as np
 import pytest
 
 from fastmf import GeneralizedRBM
-from fastmf.cli import _data, main
+from fastmf.cli import _options, _rows, main
 from fastmf.datasets import read_array
 from fastmf.evaluation import flip
 
@@ -19,10 +21,10 @@ def denoise(model, data, output, *options):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("suffix", _data.OUTPUT_SUFFIXES)
+@pytest.mark.parametrize("suffix", _options.OUTPUTS)
 def test_what_is_written_is_read_again(tmp_path, suffix, dtype):
     array = np.random.default_rng(0).random((3, 4)).astype(dtype)
-    _data.write(tmp_path / f"out{suffix}", array)
+    _rows.write(tmp_path / f"out{suffix}", array)
     np.testing.assert_array_equal(read_array(tmp_path / f"out{suffix}").astype(dtype), array)
 
 
@@ -54,6 +56,7 @@ def test_options_of_the_method_reach_the_machine(model, noisy, tmp_path):
 def test_rows_and_seed_are_those_of_what_is_denoised(model, noisy, tmp_path, monkeypatch):
     given = {}
 
+    @wraps(GeneralizedRBM.denoise)
     def spy(self, Y, **options):
         given.update(options, Y=Y)
         return Y

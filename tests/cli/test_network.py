@@ -48,7 +48,7 @@ def test_page_in_html_holds_everything(table, capsys):
     text = (table.parent / "network.html").read_text()
     sections = "Table", "Network", "Couplings", "Edges", "Items", "Stability"
     assert re.findall("<h2>(.*?)</h2>", text) == list(sections)
-    assert text.count("data:image/png;base64,") == 2
+    assert text.count("data:image/svg+xml;base64,") == 2
     assert 'src="http' not in text and "<few>" not in text
     captured = capsys.readouterr()
     assert captured.err.count("fastmf:") == 4 and "1/4 fitting" in captured.err

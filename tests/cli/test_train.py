@@ -133,7 +133,7 @@ def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
     "options, message",
     [
         (["--epochs", "-1"], "--epochs must be at least 0"),
-        (["--learning-rate", "1", "2", "3"], "one rate or two"),
+        (["--learning-rate", "1", "2", "3"], "--learning-rate"),
         (["--validation-share", "1"], "nothing on one side"),
         (["--visible", "nonsense"], "visible must be one of"),
         (["--rows", "0"], "--rows must be at least 1"),

@@ -1,5 +1,3 @@
-import threading
-
 import pytest
 
 import fastmf as mf
@@ -14,7 +12,7 @@ def few_tasks(monkeypatch):
     monkeypatch.setattr(_warmup_tasks, "STANDARD", tasks)
     monkeypatch.setattr(_warmup_tasks, "everything", lambda: tasks | {"more": None})
     monkeypatch.setattr(
-        warmup, "_WORKER", "import sys\nfor line in sys.stdin: print('', flush=True)"
+        warmup, "_WORKER", "import sys\nfor name in sys.argv[2:]: print('', flush=True)"
     )
 
 
@@ -50,42 +48,36 @@ def test_the_command_shows_progress(few_tasks, capsys, options, total):
     assert shown.out.startswith(f"kernels are in {cache.folder()}, ")
 
 
-def test_without_tqdm_there_are_lines(few_tasks, capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "tqdm", None)
+def test_each_task_has_a_line(few_tasks, capsys):
     mf.warmup(n_processes=1)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"fastmf: compiled {k + 1}/8: {name}" for k, name in enumerate("abcdefgh")]
 
 
 def test_what_goes_wrong_is_said_and_the_rest_is_done(few_tasks, monkeypatch):
-    worker = "import sys\nfor x in sys.stdin: print('bad' if x == 'c\\n' else '', flush=True)"
+    worker = "import sys\nfor x in sys.argv[2:]: print('bad' if x == 'c' else '', flush=True)"
     monkeypatch.setattr(warmup, "_WORKER", worker)
     with pytest.raises(RuntimeError, match="1 of 8 tasks failed: c: bad"):
         mf.warmup(verbose=False)
 
 
 def test_a_worker_that_dies_does_not_hang(few_tasks, monkeypatch, capsys):
-    monkeypatch.setattr(warmup, "_WORKER", "import sys; sys.stdin.readline(); sys.exit(3)")
+    monkeypatch.setattr(warmup, "_WORKER", "import sys; sys.exit(3)")
     assert main(["warmup", "-q"]) == 1
     assert "8 of 8 tasks failed: a: the process has ended" in capsys.readouterr().err
 
 
 def test_an_interrupt_ends_the_workers(few_tasks, monkeypatch):
-    monkeypatch.setattr(warmup, "_WORKER", "import time; time.sleep(1000)")
-    begun, started = [], threading.Event()
+    monkeypatch.setattr(warmup, "_WORKER", "import time; print(flush=True); time.sleep(1000)")
+    worker, begun = warmup._worker, []
+    monkeypatch.setattr(warmup, "_worker", lambda names: begun.append(worker(names)) or begun[-1])
 
-    class Interrupted(threading.Thread):
-        def join(self, timeout=None):
-            if not started.is_set():
-                started.set()
-                raise KeyboardInterrupt
-            super().join(timeout)
+    def interrupted(text):
+        raise KeyboardInterrupt
 
-    worker = warmup._worker
-    monkeypatch.setattr(warmup, "_worker", lambda: begun.append(worker()) or begun[-1])
-    monkeypatch.setattr(warmup.threading, "Thread", Interrupted)
+    monkeypatch.setattr(warmup, "to_stderr", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        mf.warmup(n_processes=2, verbose=False)
+        mf.warmup(n_processes=2)
     assert len(begun) == 2 and all(process.poll() is not None for process in begun)
 
 

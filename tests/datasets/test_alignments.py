@@ -395,8 +395,7 @@ def test_memory_is_a_few_times_the_text(tmp_path):
 
 def test_lines_in_pieces_are_one_sequence(tmp_path, monkeypatch):
     whole = load(tmp_path, A2M)
-    monkeypatch.setattr("fastmf.datasets._alignment_formats._PIECE_BYTES", 20)
-    monkeypatch.setattr("fastmf.datasets.alignments.BLOCK_BYTES", 1)
+    monkeypatch.setattr("fastmf.datasets.alignments.BLOCK_BYTES", 20)
     long = A2M.replace("\nAC-g.DE", "\n" + "ACD" * 50 + "A" * 7)
     for line in ("acWgh-E", "ACXg.DE", "A-\nDk.ax"):
         long = long.replace(f"\n{line}", "\n" + "ACD" * 50 + "A" * 7)

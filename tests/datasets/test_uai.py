@@ -213,7 +213,7 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it ends after 0 words, within its kind"),
+        ("", "it ends on line 1, within its kind"),
         ("LIMID 2", "line 1: it begins with b'LIMID'"),
         ("MARKOV two", "line 1: the number of variables must be an integer at least 1, got 'two'"),
         ("MARKOV 0 0", "number of variables must be an integer at least 1"),
@@ -238,7 +238,8 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
         (b"\x93NUMPY\x01\x00\xff\xfe", "it begins with"),
         (b"\x1f\x8b\x08\x00broken", "not a pairwise UAI file"),
         (gzip.compress(TEXT.encode(), mtime=0)[:-30], "not a pairwise UAI file"),
-        ("MARKOV " + "1" * 3000, "word"),
+        ("MARKOV " + "1" * 3000, "integer at least 1"),
+        ("MARKOV " + "1" * 2**21, "a word of more than"),
     ],
 )
 def test_models_that_are_refused(tmp_path, text, message):

@@ -76,40 +76,24 @@ def test_beliefs_of_blocks_are_beliefs_of_all_rows():
     np.testing.assert_array_equal(lazy.pairwise.compute(), eager.pairwise)
 
 
-@pytest.mark.parametrize("algorithm", ["max", "mixed"])
-def test_restarts_of_a_row_are_its_own_in_any_blocks(algorithm):
+@pytest.mark.parametrize("sum_hidden", [False, True])
+def test_assignments_of_blocks_are_those_of_all_rows(sum_hidden):
+    """Also from random starts, which are the same for each row and block."""
     rng = np.random.default_rng(7)
-    model = mf.RBM(rng.normal(size=(12, 7)) * 3, mf.Ising(np.zeros(12)), mf.Ising(np.zeros(7)))
-    # Equal rows: they differ by their restarts alone, and one sweep leaves them where those led.
-    rows, options = np.zeros((40, 12)), {"algorithm": algorithm, "n_restarts": 1, "max_iter": 1}
-    options["polish"] = False
-    eager = mf.belief_propagation(model, field=rows, rng=3, **options)
-    assert len(np.unique(eager.objective.round(9))) > 10
+    model, rows = machine(rng), rng.normal(size=(40, 12))
+    options = {"sum_hidden": sum_hidden, "search": False, "n_starts": 3, "max_iter": 1}
+    eager = mf.most_probable(model, field=rows, rng=3, **options)
     for chunks in (40, 10, (1, 0, 7, 32)):
         field = da.from_array(rows).rechunk({0: chunks})
-        lazy = mfd.belief_propagation(model, field=field, rng=3, **options)
-        for _ in range(2):  # computed anew
-            found = lazy.objective.compute(scheduler="threads", num_workers=2)
-            np.testing.assert_allclose(found, eager.objective, rtol=1e-12)
-        for x, y in zip(lazy.assignment, eager.assignment, strict=True):
-            np.testing.assert_array_equal(x.compute(scheduler="threads", num_workers=2), y)
-
-
-def test_a_generator_goes_on_as_if_it_had_drawn_for_all_rows():
-    rng = np.random.default_rng(8)
-    model, rows = machine(rng), rng.normal(size=(9, 12))
-    options = {"algorithm": "mixed", "n_restarts": 2}
-    ours, theirs = np.random.default_rng(1), np.random.default_rng(1)
-    for _ in range(2):
-        lazy = mfd.belief_propagation(model, field=da.from_array(rows, 4), rng=ours, **options)
-        eager = mf.belief_propagation(model, field=rows, rng=theirs, **options)
-        np.testing.assert_array_equal(lazy.assignment[0].compute(), eager.assignment[0])
-        assert ours.bit_generator.state == theirs.bit_generator.state
-    for options in ({"rng": np.random.Generator(np.random.SFC64())}, {}):
-        with pytest.raises(ValueError, match="rng"):
-            mfd.belief_propagation(
-                model, field=da.from_array(rows, 4), algorithm="max", n_restarts=1, **options
-            )
+        for seed in (3, np.random.default_rng(3)):
+            lazy = mfd.most_probable(model, field=field, rng=seed, **options)
+            for _ in range(2):  # computed anew
+                found = lazy.score.compute(scheduler="threads", num_workers=2)
+                np.testing.assert_allclose(found, eager.score, rtol=1e-12)
+            for x, y in zip(lazy.assignment, eager.assignment, strict=True):
+                np.testing.assert_array_equal(x.compute(scheduler="threads", num_workers=2), y)
+    with pytest.raises(ValueError, match="rng"):
+        mfd.most_probable(model, field=da.from_array(rows, 4), n_starts=2)
 
 
 def test_rows_that_do_not_converge_say_so_in_their_block():
@@ -161,8 +145,8 @@ def test_bad_input_is_met_at_the_door():
         mfd.tap(model, X[X[:, 0] > 0])
     with pytest.raises(ValueError, match="array of starts"):
         mfd.tap(model, 6, field=X)
-    with pytest.raises(ValueError, match="n_restarts must be at least 0"):
-        mfd.belief_propagation(model, field=X, n_restarts=-1)
+    with pytest.raises(ValueError, match="n_starts must be at least 1"):
+        mfd.most_probable(model, field=X, n_starts=0)
     messages = np.zeros((6, 12, 7))
     with pytest.raises(ValueError, match="init must be in blocks of rows or of one row, got 6"):
         mfd.belief_propagation(model, field=X.rechunk((1, 12)), init=messages)
@@ -170,7 +154,5 @@ def test_bad_input_is_met_at_the_door():
         mfd.score_samples(None, np.zeros((6, 12)))
     with pytest.raises(ValueError, match="n_features"):
         mfd.score_samples(None, X[0])
-    with pytest.raises(ValueError, match="spectral_radius must be False"):
-        mfd.belief_propagation(model, field=X, spectral_radius=True)
     with pytest.raises(ValueError, match="average over rows"):
         mfd.belief_propagation(model, field=X, pairwise="mean")

@@ -75,7 +75,9 @@ ROOMS = {
     },
 }
 # Folder inside a room -> the files of the room that import it. It imports others of the room only.
-FOLDERS = {"inference/bp/graphs": {"belief_propagation", "bounds"}}
+FOLDERS = {
+    "inference/bp/graphs": {"belief_propagation", "bounds", "most_probable", "tree_reweighted"}
+}
 # What is reached: (parts, arrows between them, floors) of the package, and of each part's rooms.
 LIMITS = {
     None: (19, 76, 10),

@@ -21,7 +21,7 @@ def propagation_arguments(
     model, rng = rbm(size, dtype, noise=noise), np.random.default_rng(6)
     fields = rng.normal(size=(size.n_rows, size.n_visible))[chosen(rows, size.n_rows)]
     options = BPOptions(
-        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter, history=True,
+        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter,
         pairwise="mean" if n_segments else False,
     )  # fmt: skip
     units = BinaryUnits(model, (fields, None))
@@ -71,14 +71,6 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     beliefs = np.stack(sigmoid_pair(record.hidden)).astype(dtype)
     out = np.zeros((1, *messages.shape[1:]) if mean else messages.shape, dtype)
     return problem, messages, beliefs, scales, queue[:1], out
-
-
-def segment_arguments(size, dtype, rows=None):
-    """Arguments of `add_segments`: a segment for each row."""
-    size = few_rows(size)
-    n_segments = len(chosen(rows, size.n_rows))
-    shape = n_segments, size.n_visible, size.n_hidden + 3
-    return np.random.default_rng(9).random(shape).astype(dtype), np.zeros(1, np.int64)
 
 
 def exponential_arguments(size, dtype, rows=None):
@@ -174,14 +166,6 @@ CASES = [
         conclusion_arguments,
         of_conclusion,
         CLOSE,
-        large=True,
-    ),
-    Case(
-        "bp.belief_propagation.add_segments",
-        "segments",
-        segment_arguments,
-        lambda arguments: {"out": arguments[0][0]},
-        {"float64": 1e-13, "float32": 1e-5},
         large=True,
     ),
     Case(

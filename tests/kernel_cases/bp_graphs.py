@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 import fastmf as mf
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp import graph_binary, graph_states
-from fastmf.kernels.bp.graph_arguments import GraphState
+from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
 from fastmf.kernels.bp.graph_layout import GraphLayout
 from fastmf.kernels.bp.graph_moves import ForestMemory
 from fastmf.reference.bp.graph_schedules import graph_sweep
@@ -70,43 +70,41 @@ def of_rows(size, rows, kind, maximum=False, reweighted=False):
     return problem, messages, graph_states.send_address()
 
 
-def state_of(problem, messages, n_blocks=1, parallel=False, one_way=False):
+def state_of(problem, messages, receivers=ALL):
     """A `GraphState` of these messages, of which one row is damped."""
     n_rows = len(messages)
     binary = hasattr(problem, "odds")
     n_beliefs = problem.odds.shape[1] if binary else problem.field.shape[1]
     return GraphState(
-        old=messages,
-        new=messages.copy() if parallel else messages,
+        messages=messages,
         beliefs=np.ones((n_rows, n_beliefs)),
         damping=np.full(n_rows, 0.25),
-        residual=np.zeros((n_rows, n_blocks)),
-        one_way=one_way,
+        residual=np.zeros(n_rows),
+        receivers=receivers,
         scratch=np.zeros((8, 3, 8)),
     )
 
 
-def sweep_arguments(size, dtype, rows=None, parallel=False, one_way=False, **kind):
+def sweep_arguments(size, dtype, rows=None, step=-1, receivers=ALL, **kind):
     """Arguments of `graph_sweep`."""
     problem, messages, send = of_rows(size, rows, **kind)
-    state = state_of(problem, messages, parallel=parallel, one_way=one_way)
-    step = 1 if parallel else -1
+    state = state_of(problem, messages, receivers)
     return send, problem, state, np.arange(len(messages)), step, np.zeros(2, np.int64)
 
 
 def _with_beliefs(size, rows, **kind):
     problem, messages, send = of_rows(size, rows, **kind)
     state = state_of(problem, messages)
-    other = state._replace(new=messages.copy(), damping=np.zeros(len(messages)))
     n = len(problem.starts) - 1
-    graph_sweep(send, problem, other, np.arange(len(messages)), 1, None)
+    unchanged = state._replace(receivers=NO_RECEIVERS)
+    graph_sweep(send, problem, unchanged, np.arange(len(messages)), 1, None)
     return problem, state, n
 
 
 def terms_arguments(size, dtype, rows=None, **kind):
     """Arguments of `binary_terms` or `states_terms`."""
     problem, state, n = _with_beliefs(size, rows, **kind)
-    n_rows, n_pairs = len(state.old), problem.edges.max() + 1
+    n_rows, n_pairs = len(state.messages), problem.edges.max() + 1
     if kind["kind"] != "binary":
         n_pairs = len(problem.tables)
     terms, pairs = np.zeros((n_rows, n)), np.zeros((n_rows, n_pairs))
@@ -116,7 +114,7 @@ def terms_arguments(size, dtype, rows=None, **kind):
 def decoding_arguments(size, dtype, rows=None):
     """Arguments of `decode_graph`."""
     problem, state, n = _with_beliefs(size, rows, kind="states", maximum=True)
-    labels = np.zeros((len(state.old), n), np.int64)
+    labels = np.zeros((len(state.messages), n), np.int64)
     optimal, objective = np.zeros(len(labels), bool), np.zeros(len(labels))
     return problem, state, True, labels, optimal, objective, np.zeros(2, np.int64)
 
@@ -124,7 +122,7 @@ def decoding_arguments(size, dtype, rows=None):
 def moves_arguments(size, dtype, rows=None):
     """Arguments of `forest_move`, from the first state of all units."""
     problem, state, n = _with_beliefs(size, rows, kind="states", maximum=True)
-    rng, n_rows = np.random.default_rng(5), len(state.old)
+    rng, n_rows = np.random.default_rng(5), len(state.messages)
     order, n_states = rng.permutation(n), problem.field.shape[1]
     noise = rng.gumbel(size=(size.n_rows, n_states))[chosen(rows, size.n_rows)]
     memory = ForestMemory(*np.zeros((4, 8, n), np.int64), np.zeros((8, n_states)))
@@ -154,7 +152,7 @@ def layout_arguments(size, dtype, rows=None):
 def of_sweep(arguments):
     """Messages, beliefs and residuals."""
     state = arguments[2]
-    return {"messages": state.new, "beliefs": state.beliefs, "residual": state.residual}
+    return {"messages": state.messages, "beliefs": state.beliefs, "residual": state.residual}
 
 
 def of_terms(arguments):
@@ -182,19 +180,20 @@ BINARY, SUMS = {"kind": "binary"}, {"kind": "states"}
 MAXIMA, TREES = SUMS | {"maximum": True}, SUMS | {"reweighted": True}
 KINDS = (("binary", BINARY), ("sums", SUMS), ("maxima", MAXIMA), ("trees", TREES))
 SWEEPS = [
-    Case("bp.graph_schedules.graph_sweep", f"{name}-{'parallel' if parallel else 'sequential'}",
-         with_options(sweep_arguments, parallel=parallel, **kind), of_sweep, CLOSE,
+    Case("bp.graph_schedules.graph_sweep", f"{name}-{'forwards' if step > 0 else 'backwards'}",
+         with_options(sweep_arguments, step=step, **kind), of_sweep, CLOSE,
          large=True, dtypes=("float64",))
     for name, kind in KINDS
-    for parallel in (False, True)
+    for step in (1, -1)
 ]  # fmt: skip
 CASES = [
     *SWEEPS,
     *(
-        Case("bp.graph_schedules.graph_sweep", f"{name}-one-way",
-             with_options(sweep_arguments, one_way=True, **kind), of_sweep, CLOSE,
+        Case("bp.graph_schedules.graph_sweep", f"{name}-receivers-{receivers}",
+             with_options(sweep_arguments, receivers=receivers, **kind), of_sweep, CLOSE,
              dtypes=("float64",))
         for name, kind in KINDS[:2]
+        for receivers in (FOLLOWING, NO_RECEIVERS)
     ),
     Case("bp.graph_binary.binary_terms", "spins", with_options(terms_arguments, **BINARY), of_terms,
          CLOSE, large=True, dtypes=("float64",)),

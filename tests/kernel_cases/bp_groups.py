@@ -20,9 +20,7 @@ def group_arguments(
     weights *= 3 / np.sqrt(len(sizes) + size.n_hidden)
     model = mf.RBM(weights, units, mf.Ising(rng.normal(size=size.n_hidden)))
     fields = rng.normal(size=(size.n_rows, sum(sizes)))[chosen(rows, size.n_rows)]
-    options = BPOptions(
-        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter, history=True
-    )
+    options = BPOptions(algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter)
     units = GroupUnits(model, (fields, None))
     settings, record = _prepared(options, units, len(fields))
     workspace = _workspace(units.problem, 1)

@@ -59,16 +59,6 @@ def conditional_arguments(size, dtype, *, n_states):
     return rows, tables, field, memory, queue, out
 
 
-def hessian_arguments(size, dtype, *, n_states):
-    """Arguments of `hessian_product`."""
-    rows, tables, field, memory, queue, gradient, of_field, _ = value_arguments(
-        size, dtype, n_states=n_states
-    )
-    p = aligned((len(rows.labels), *field.shape), dtype)
-    p[...] = np.random.default_rng(9).random(p.shape)
-    return rows, tables, np.maximum(field, -50), p, memory, queue, gradient, of_field
-
-
 def tile_arguments(size, dtype, *, gather):
     """Arguments of `scatter_tiles` or `gather_gradient`."""
     layout, _ = layout_and_rows(size, dtype, 11)
@@ -117,14 +107,6 @@ CASES = [
         "proteins",
         partial(conditional_arguments, n_states=20),
         _last("out"),
-        _CLOSE,
-        large=True,
-    ),
-    Case(
-        "pseudo_likelihood.potts.hessian_product",
-        "proteins",
-        partial(hessian_arguments, n_states=20),
-        _last("gradient", "field_gradient"),
         _CLOSE,
         large=True,
     ),

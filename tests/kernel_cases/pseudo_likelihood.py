@@ -46,9 +46,7 @@ def table_arguments(size, dtype, rows=None):
     return codes, 16, first, second, values, np.zeros(1, np.int64), sums
 
 
-def bslm_arguments(
-    size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2=0.0, n_iter=6, strength=1.0
-):
+def bslm_arguments(size, dtype, rows=None, *, n_units=None, l1=0.0, l2=0.0, n_iter=6, strength=1.0):
     """Arguments of `bslm`: `size.n_rows` starts on 40 times as many rows of data."""
     n_units = n_units or min(size.n_visible, 12)
     rng = np.random.default_rng(3)
@@ -65,7 +63,7 @@ def bslm_arguments(
     columns = np.ascontiguousarray(states.T)
     return (
         BSLMData(columns, columns.astype(np.int8), weights, mean, second, float(n_data)),
-        BSLMSettings(step, l1, l2, 1e-3, n_iter, *bslm_addresses()),
+        BSLMSettings(l1, l2, 1e-3, n_iter, *bslm_addresses()),
         bslm_workspaces(8, *columns.shape),
         np.zeros(2, np.int64),
         *(upper + upper.transpose(0, 2, 1), field, np.zeros((len(starts), n_iter + 1))),
@@ -132,7 +130,7 @@ CASES = [
     Case(
         "pseudo_likelihood.binary.bslm",
         "penalised",
-        with_options(bslm_arguments, step=1.7, l1=0.03, l2=0.02, n_iter=25),
+        with_options(bslm_arguments, l1=0.03, l2=0.02, n_iter=25),
         _fit,
         {"float64": 1e-9},
         exact=("n_iter",),

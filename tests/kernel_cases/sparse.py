@@ -4,8 +4,7 @@ import numpy as np
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.inference.mean_field._sparse_layout import SparseLayout
-from fastmf.inference.mean_field._sparse_sweeps import rows_and_memory
+from fastmf.inference.mean_field._sparse_layout import SparseLayout, rows_and_memory
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import INFINITE, STEP_DOT, ActiveRows
 from kernel_cases.case import Case, chosen, with_options
@@ -49,9 +48,7 @@ def sweep_arguments(size, dtype, rows=None, *, kind="spins", schedule="blocked",
         np.zeros(len(kept), dtype),
         np.zeros((0, 0), dtype),
     )
-    settings = TapSettings(
-        order, 1e-8, 100, one_by_one=layout.one_by_one, **layout.addresses(order)
-    )
+    settings = TapSettings(order, 1e-8, 100, one_by_one=layout.one_by_one, **layout.addresses)
     tilt = Tilt(
         (tilts[kept] / 3).astype(dtype), np.full((1, n), 0.1, dtype), np.zeros((1, n), bool)
     )

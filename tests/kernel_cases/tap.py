@@ -78,8 +78,7 @@ def tap_arguments(
         **options,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
-        zero_variance=not layout.grouped,  # the starts are data
-        **layout.addresses(options["order"]),
+        **layout.addresses,
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (

@@ -54,7 +54,6 @@ TOGETHER = {
     "pseudo_likelihood.hamming.spanning_trees",
     "pseudo_likelihood.potts.gather_gradient",
     "pseudo_likelihood.potts.conditionals",
-    "pseudo_likelihood.potts.hessian_product",
     "pseudo_likelihood.potts.scatter_tiles",
     "pseudo_likelihood.potts.value_and_gradient",
 }
@@ -161,7 +160,6 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "bp.belief_propagation.belief_propagation-pairs",
         "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",
-        "pseudo_likelihood.potts.hessian_product-proteins",
         "pseudo_likelihood.potts.scatter_tiles-tiles",
         "pseudo_likelihood.potts.gather_gradient-tiles",
         "pseudo_likelihood.hamming.count_similar-rows",

@@ -160,7 +160,7 @@ def test_mixed_kinds_of_units():
     stored = (matrix + matrix.T != 0) | np.eye(10, dtype=bool)
     np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
     assert -machine.energy(found.mode) == pytest.approx(weights.max(), rel=1e-12)
-    best = mf.belief_propagation(machine, algorithm="max")
+    best = mf.most_probable(machine)
     np.testing.assert_array_equal(found.mode, best.assignment)
 
 

@@ -57,8 +57,8 @@ def test_solvers_find_the_independent_units(visible, b):
             if groups
             else np.maximum(*(x * (visible.field + b) for x in visible.support)).sum()
         )
-        for algorithm in ("max", "mixed"):
-            found = mf.belief_propagation(model, algorithm=algorithm, field=field)
+        for sum_hidden in (False, True):
+            found = mf.most_probable(model, sum_hidden=sum_hidden, field=field)
             assert found.objective == pytest.approx(best)
 
 
@@ -90,8 +90,7 @@ def test_rows_and_what_else_is_returned(dtype):
         assert result.mean[1].shape == (3, 0)
     clamped = mf.tap(model, x, clamp=np.where([True, False, False], x, np.nan))
     np.testing.assert_array_equal(clamped.mean[0][:, 0], x[:, 0])
-    options = {"messages": True, "pairwise": True, "spectral_radius": True}
-    result = mf.belief_propagation(model, field=(x, None), **options)
+    result = mf.belief_propagation(model, field=(x, None), pairwise=True)
     assert result.messages.shape == result.pairwise.shape == (3, 3, 0)
     assert result.spectral_radius == 0
     mean_pairs = mf.belief_propagation(model, field=(x, None), pairwise="mean").pairwise

@@ -13,7 +13,7 @@ SCRIPTS = sorted(p.stem for p in FOLDER.glob("[a-z]*.py") if p.stem not in ("exp
 PAPERS = FOLDER.parents[1] / "docs" / "papers"
 PAGES = [*sorted(FOLDER.glob("*.md")), PAPERS / "finemapping.md", PAPERS / "index.md"]
 # Nothing in them is random.
-FIXED = ("uai_instances", "threads")
+FIXED = ("uai_instances",)
 
 
 @pytest.fixture(scope="session")

@@ -83,19 +83,16 @@ def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
 
 def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     """Solvers and results."""
-    result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5, rng=0)
+    result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5)
     result = mf.tap(machine, clamp=np.array([1, np.nan, np.nan]), history=True)
-    result = mf.tap(machine, n_starts=5, rng=0)
+    result = mf.mixture(mf.tap, machine, n_starts=5, rng=0)
     result = mf.relaxed_bp(machine, result)
     visible, hidden = mf.adaptive_tap(rbm).mean
-    beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
-    beliefs = mf.belief_propagation(rbm, n_starts=5, rng=0)
+    beliefs: mf.Beliefs = mf.most_probable(rbm, sum_hidden=True, n_starts=2, rng=0)
+    result = mf.mixture(mf.belief_propagation, rbm, 5)
     beliefs = mf.belief_propagation(rbm, algorithm="auto")
     print(result.reliable, beliefs.unique, beliefs.loop_correction, beliefs.method)
-    graph = mf.belief_propagation(
-        machine, algorithm="tree_reweighted", schedule="parallel", pairwise=True,
-        clamp=np.array([1, np.nan, np.nan]),
-    )  # fmt: skip
+    graph = mf.tree_reweighted(machine, clamp=np.array([1, np.nan, np.nan]))
     if isinstance(graph, mf.GraphBeliefs):
         print(graph.edges, graph.edge_probability, graph.n_states, graph.table(0, 1, row=None))
     prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
@@ -127,7 +124,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None], standardize=False).fit(X, y=Y)
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))
-    table = mf.FullyVisibleBoltzmannMachine(penalty="firth", existence_seconds=5.0).fit(X)
+    table = mf.FullyVisibleBoltzmannMachine(penalty="firth", max_iter=50).fit(X)
     cases = mf.FullyVisibleBoltzmannMachine(graph=[(0, 1)], missing="available").fit(X)
     print(cases.n_available_.sum())
     print(mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=0.5, verbose=True).fit(X).path_)
@@ -274,5 +271,6 @@ def of_dask_arrays(rows: Any, rbm: mf.RBM) -> Any:
     print(distributed.transform(machine, rows))
     result: mf.FixedPoint = distributed.tap(rbm, rows, tol=1e-6)
     beliefs: mf.Beliefs = distributed.belief_propagation(rbm, field=rows)
+    beliefs = distributed.most_probable(rbm, field=rows, rng=0)
     scores = distributed.score_samples(mf.GeneralizedRBM(), rows)
     return result, beliefs, scores, distributed.train(rbm, rows, settings)

@@ -1,9 +1,17 @@
-"""Tables of values of any kind, and their categories: the values of each column, in order."""
+"""Tables of values of any kind, and the categories of their columns: the values, in order.
 
+One table has three views: pairs of values of binary columns (`two_categories`), ordered codes of
+items (`item_categories`), and labels of categorical positions, of which negative ones are missing
+(`position_categories`). All are encoded by `codes`.
+"""
+
+from collections import Counter
 from numbers import Real
 
 import numpy as np
 
+from fastmf._common.arguments import real_array
+from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import (
     check_finite,
     checked_data,
@@ -11,6 +19,12 @@ from fastmf.estimators.common.data import (
     dense_frame,
     missing_entries,
 )
+
+# Categories of an item beyond which numbers are taken for measurements, not for codes.
+MAX_CATEGORIES = 100
+# States of a position that fit into a byte, beside the code of absent ones.
+MAX_BYTE_STATES = 254
+_SPINS, _BITS = (-1.0, 1.0), (0.0, 1.0)
 
 
 def checked_table(estimator, X, *, reset, missing=False):
@@ -65,12 +79,12 @@ def learned_categories(estimator, X, declared):
     So the letters of sequences have one alphabet, and questions with different answers each their
     own. Declared categories are taken as they are.
     """
-    found = {}
+    observed = {}
     for j in range(X.shape[1]):
         if j not in declared:
-            found[j] = column_values(estimator, X[:, j], j)
+            observed[j] = column_values(estimator, X[:, j], j)
     alphabets = []  # pairs of the columns and the values that they have together
-    for j, values in found.items():
+    for j, values in observed.items():
         columns, values = [j], {(isinstance(value, bool), value) for value in values}
         apart = []
         for other in alphabets:
@@ -106,29 +120,291 @@ def _distinct(values, name):
 
 
 def codes(estimator, X, categories):
-    """Numbers of the categories that entries are, int64, and -1 where they are missing."""
-    out = np.full(X.shape, -1)
-    absent = missing_entries(X)
-    for j, known in enumerate(categories):
+    """Return numbers of the categories that entries are, int64, and -1 where they are missing."""
+    out, absent = np.full(X.shape, -1), missing_entries(X)
+    for j, values in enumerate(categories):
         rows = np.flatnonzero(~absent[:, j])
-        values, inverse = _distinct(X[rows, j], column_name(estimator, j))
-        numbers = {value: k for k, value in enumerate(known.tolist())}
-        for value in values.tolist():
-            if value not in numbers:
-                row = rows[np.argmax(X[rows, j] == value)]
-                shown = ", ".join(map(repr, known[:10].tolist())) + ", ..." * (len(known) > 10)
-                raise ValueError(
-                    f"X must hold the values of fit, in column {column_name(estimator, j)} one of "
-                    f"{shown}: got {value!r} in row {row}."
-                )
-        out[rows, j] = np.array([numbers[value] for value in values.tolist()], int)[inverse]
+        column, name = X[rows, j], column_name(estimator, j)
+        if is_numeric(column) and is_numeric(values):
+            order = np.argsort(values)
+            places = np.searchsorted(values, column, sorter=order)
+            places = order[np.minimum(places, len(values) - 1)]
+            wrong = values[places] != column
+        else:
+            numbers = {value: k for k, value in enumerate(values.tolist())}
+            distinct, inverse = _distinct(column, name)
+            places = np.array([numbers.get(value, -1) for value in distinct.tolist()], int)[inverse]
+            wrong = places < 0
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            shown = ", ".join(map(_shown, values[:10].tolist())) + ", ..." * (len(values) > 10)
+            raise ValueError(
+                f"X must hold the values of fit, in column {name} one of {shown}: got "
+                f"{_shown(column[row : row + 1].tolist()[0])} in row {rows[row]}."
+            )
+        out[rows, j] = places
     return out
+
+
+def _shown(value):
+    """Return the text of a value in a message."""
+    return f"{value:g}" if type(value) is float else repr(value)
 
 
 def decoded(labels, categories):
     """The categories of these numbers, an array of a type that holds all of them."""
-    columns = [known[labels[:, j]] for j, known in enumerate(categories)]
+    columns = [listed[labels[:, j]] for j, listed in enumerate(categories)]
     kinds = {column.dtype.kind in "US" for column in columns}
     if len(kinds) > 1 or any(column.dtype == object for column in columns):
         columns = [column.astype(object) for column in columns]
     return np.stack(columns, axis=1)
+
+
+# --- pairs of values ----------------------------------------------------------------------------
+
+
+def two_categories(estimator, X, declared):
+    """The two values of each column."""
+    if is_numeric(X) and not declared:
+        for values in (_SPINS, _BITS):
+            if (np.isin(X, values) | missing_entries(X)).all():
+                return [np.array(values)] * X.shape[1]
+    shared = learned_categories(estimator, X, declared)
+    return [_pair(estimator, X, listed, j, j in declared) for j, listed in enumerate(shared)]
+
+
+def _pair(estimator, X, listed, j, declared):
+    """The two values of column j, which with those of other columns has these."""
+    if len(listed) == 1 and listed[0] in (-1, 0, 1):
+        listed = np.array(_SPINS if listed[0] else _BITS)
+    if len(listed) > 2 and not declared and _are_codes(listed):
+        present = as_array(column_values(estimator, X[:, j], j))
+        listed = present if len(present) == 2 else listed
+    if len(listed) != 2:
+        _refuse(estimator, X, listed, j)
+    return listed.astype(float) if is_numeric(listed) else listed
+
+
+def _are_codes(values):
+    """Whether columns may each have two of these values: strings, or integers.
+
+    Not of -1, 0 and 1, which are spins and zeros of another meaning, whatever column has them.
+    """
+    if not is_numeric(values):
+        return True
+    return not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
+
+
+def _refuse(estimator, X, listed, j):
+    """Raise for the first entry that is none of two values, with which it shares a column."""
+    values, advice = listed.tolist(), "or transform data (sklearn's Binarizer)"
+    entries = Counter(x for row in X.tolist() for x in row if x in values)
+    allowed = [value for value, _ in entries.most_common(2)]
+    if is_numeric(listed) and (-1 in values or 0 in values):
+        allowed = _SPINS if -1 in values else _BITS
+    if len(values) == 1:
+        allowed, advice = (
+            (),
+            f"{advice}; column {column_name(estimator, j)} is constant: leave it out",
+        )
+    wrong = set(values) - set(allowed)
+    places = (
+        (i, k) for i, entries in enumerate(X.tolist()) for k, x in enumerate(entries) if x in wrong
+    )
+    row, column = next(places, (None, None))
+    if row is None:
+        raise ValueError(
+            f"X must be binary, got the declared categories {values[:10]} of column "
+            f"{column_name(estimator, j)}, of which no row has {sorted(wrong, key=str)[:10]}: "
+            "leave them out (pandas: cat.remove_unused_categories), or take OrdinalMachine or "
+            "PottsMachine."
+        )
+    value = X[row].tolist()[column]
+    raise ValueError(
+        "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in each "
+        f"column, got {f'{value:g}' if is_numeric(X) else repr(value)} in row {row}, column "
+        f"{column_name(estimator, column)}: give the estimator a threshold, {advice}."
+    )
+
+
+def to_spins(estimator, X, categories, threshold):
+    """Return data as -1 and +1, float64; missing values are NaN."""
+    if threshold is not None:
+        if not is_numeric(X):
+            raise TypeError("X must hold numbers if there is a threshold, got strings.")
+        return np.where(missing_entries(X), np.nan, np.where(X > threshold, 1.0, -1.0))
+    labels = codes(estimator, X, categories)
+    return np.where(labels < 0, np.nan, 2.0 * labels - 1)
+
+
+def from_spins(means, categories):
+    """Return spins, or their means, in the values of the data; in between for numbers only."""
+    if not all(is_numeric(values) for values in categories):
+        return decoded((means > 0).astype(int), categories)
+    low, high = np.transpose(np.array(categories, float))
+    return low + (high - low) * (means + 1) / 2
+
+
+# --- codes of items -----------------------------------------------------------------------------
+
+
+def item_categories(estimator, X, n_categories, declared):
+    """The values that the scores 0, 1, ... of each item stand for."""
+    if n_categories is not None:
+        return _given(X, n_categories)
+    numeric = is_numeric(X)
+    learned = None if numeric else learned_categories(estimator, X, declared)
+    out = []
+    for j in range(X.shape[1]):
+        if j in declared:
+            values = declared[j]
+        elif numeric or is_numeric(learned[j]):
+            values = _range(estimator, column_values(estimator, X[:, j], j), j)
+        else:
+            values = _in_order(estimator, learned[j], j)
+        if len(values) < 2:
+            raise ValueError(
+                f"item {column_name(estimator, j)} has the single category {values.tolist()[0]!r}: "
+                "leave it out, or declare its categories (n_categories, or pandas' categories)."
+            )
+        if len(values) > MAX_CATEGORIES:
+            raise ValueError(
+                f"items must have at most {MAX_CATEGORIES} categories, got {len(values)} in column "
+                f"{column_name(estimator, j)}: bin values first."
+            )
+        out.append(values)
+    return out
+
+
+def _given(X, n_categories):
+    """Codes of the given numbers of categories."""
+    sizes = real_array("n_categories", n_categories)
+    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (X.shape[1],)):
+        raise TypeError(
+            f"n_categories must be None, an integer or one for each of {X.shape[1]} items, got "
+            f"{n_categories!r:.40}."
+        )
+    if sizes.min() < 2 or sizes.max() > MAX_CATEGORIES:
+        raise ValueError(
+            f"n_categories must be in [2, {MAX_CATEGORIES}], got {n_categories!r:.40}."
+        )
+    if not is_numeric(X):
+        raise TypeError(
+            "n_categories is the number of codes 0, 1, ...: give None for strings, whose "
+            "categories are found in the data, or declared by a pandas categorical or polars Enum."
+        )
+    first = int(not (X == 0).any())
+    return [np.arange(first, first + size) for size in np.broadcast_to(sizes, X.shape[1])]
+
+
+def _range(estimator, values, j):
+    """All integers from the smallest to the largest value, or the codes -1 and +1."""
+    low, high = values[0], values[-1]
+    if len(values) == 2 and (low, high) == (-1, 1):
+        return np.array([-1, 1])
+    if any(value != round(value) for value in values):
+        wrong = next(value for value in values if value != round(value))
+        raise ValueError(
+            f"X must hold integer codes or strings, got {wrong:g} in column "
+            f"{column_name(estimator, j)}: bin values first, as by "
+            "sklearn.preprocessing.KBinsDiscretizer."
+        )
+    # More are refused by their number.
+    return np.arange(int(low), min(int(high), int(low) + MAX_CATEGORIES) + 1)
+
+
+def _in_order(estimator, values, j):
+    """Strings in the order of their numbers, or in alphabetical order, which warns."""
+    try:
+        return as_array(sorted(values.tolist(), key=float))
+    except (TypeError, ValueError):
+        pass
+    if len(values) > 2:
+        warn_user(
+            f"the categories of column {column_name(estimator, j)} are taken in alphabetical "
+            f"order, {', '.join(map(str, values[:10]))}: declare their order by a pandas "
+            "categorical or polars Enum, or give codes.",
+        )
+    return values
+
+
+# --- labels of positions ------------------------------------------------------------------------
+
+
+def position_categories(estimator, X, n_states, declared):
+    """The values that the states of each position stand for."""
+    n_groups = X.shape[1]
+    if n_states is not None:
+        if not is_numeric(X):
+            raise TypeError(
+                "n_states is the number of labels 0, 1, ...: give None for strings, whose states "
+                "are found in the data, or declared by a pandas categorical."
+            )
+        return [np.arange(size) for size in checked_sizes(n_states, n_groups)]
+    if is_numeric(X) and not declared:
+        X = whole_labels(X)
+        present = X[X >= 0]
+        first, last = (int(present.min()), int(present.max())) if present.size else (0, 1)
+        if first == last and present.size < X.size:
+            raise ValueError(
+                f"X must have two labels at least, got {first} alone beside missing ones: negative "
+                "labels are missing, so that -1 and 1 must be recoded, as by 0 and 1."
+            )
+        if first in (0, 1):
+            if last - first >= MAX_BYTE_STATES:
+                raise ValueError(
+                    f"labels must be at most {MAX_BYTE_STATES - 1 + first}, got {last}: number "
+                    "those that occur from 0, as by sklearn.preprocessing.OrdinalEncoder, or bin "
+                    "values first."
+                )
+            return [np.arange(first, max(last, first + 1) + 1)] * n_groups
+        X = np.where(X < 0, np.nan, X)
+    categories = learned_categories(estimator, X, declared)
+    for position, values in enumerate(categories):
+        if len(values) < 2:
+            raise ValueError(
+                f"position {position} has the single value {values.tolist()[0]!r}: leave it out, "
+                "or declare its categories by a pandas categorical."
+            )
+        if len(values) > MAX_BYTE_STATES:
+            raise ValueError(
+                f"positions must have at most {MAX_BYTE_STATES} states, got {len(values)} at "
+                f"position {position}: merge rare ones, or bin values first."
+            )
+    return [whole_labels(values) if values.dtype.kind == "f" else values for values in categories]
+
+
+def whole_labels(X):
+    """Numbers as int64 labels, -1 where missing: negative, or NaN."""
+    if X.dtype.kind == "f":
+        X = np.where(np.isnan(X), -1, X)
+        if (X != np.rint(X)).any():
+            wrong = X[np.rint(X) != X][0]
+            raise ValueError(
+                f"X must hold integer labels (negative or NaN: missing) or strings, got {wrong:g}: "
+                "encode values first, as by sklearn.preprocessing.KBinsDiscretizer."
+            )
+    # Beyond, integers are not told apart by every type.
+    return np.clip(X, -1, 2**53).astype(np.int64)
+
+
+def coded_labels(estimator, X, categories):
+    """Return numbers of the states of a table, int64, -1 where missing or negative."""
+    return codes(estimator, np.where(X < 0, np.nan, X) if is_numeric(X) else X, categories)
+
+
+def checked_sizes(n_states, n_groups):
+    """States of each position, from the option `n_states`."""
+    sizes = real_array("n_states", n_states)
+    if sizes.dtype.kind not in "iu" or sizes.ndim > 1:
+        raise TypeError(
+            f"n_states must be None, an integer or one per position, got {n_states!r:.40}."
+        )
+    if sizes.ndim and len(sizes) != n_groups:
+        raise ValueError(
+            f"n_states must have one entry per position, {n_groups}, got {len(sizes)}."
+        )
+    sizes = np.broadcast_to(sizes, n_groups).astype(np.int64)
+    if sizes.min() < 2 or sizes.max() > MAX_BYTE_STATES:
+        raise ValueError(f"n_states must be in [2, {MAX_BYTE_STATES}], got {n_states!r:.40}.")
+    return sizes

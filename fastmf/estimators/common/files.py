@@ -57,6 +57,9 @@ class Saved:
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks", "checkpoint")
 
+    # Options of earlier versions, which files may have.
+    _removed_options: tuple = ()
+
     # Names of the classes that the model may have; none: any.
     _models: tuple = ()
 
@@ -169,6 +172,7 @@ def _from_arrays(cls, arrays):
     if name != cls.__name__:
         raise ValueError(f"it holds a {shown(name)}.")
     options, fitted = _named("options", options), _named("fitted values", fitted)
+    options = {name: options[name] for name in options.keys() - set(cls._removed_options)}
     if unknown := sorted(set(options) - set(cls._get_param_names())):
         raise ValueError(f"{cls.__name__} has no option {shown(unknown[0])}.")
     for layer in ("visible", "hidden"):

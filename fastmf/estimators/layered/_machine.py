@@ -27,11 +27,11 @@ from fastmf.estimators.layered._sampling import LayeredSampling
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.annealed import estimated_log_partition
 from fastmf.inference.mean_field.data import data_fields
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct_solutions
-from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, exact_given, log_likelihood
 from fastmf.inference.missing.seen import (
     annealed_given_seen,
@@ -242,7 +242,7 @@ class LayeredMachine(
         Parameters
         ----------
         how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
-            - "auto": `log_partition_`, exact or annealed, whose error is `log_partition_stderr_`.
+            - "auto": `log_partition_`, exact or annealed, whose error is `log_partition_error_`.
             - "exact": `fastmf.exact`, by enumeration of the smaller layer (of a deep machine, of
               the even or the odd layers).
             - "log_sum_exp": from the distinct mean-field solutions reached from `starts_`, the log
@@ -309,7 +309,7 @@ class LayeredMachine(
         return self._estimated_log_partition()[0]
 
     @property
-    def log_partition_stderr_(self):
+    def log_partition_error_(self):
         """Standard error of `log_partition_`, in nats: 0 if exact, NaN of units without samples."""
         return self._estimated_log_partition()[1]
 
@@ -419,7 +419,9 @@ class LayeredMachine(
         return found.mean[-1].astype(self.model_.dtype)
 
     def _solve(self, starts, **options):
-        return tap(self.model_, starts, order=self._order, n_threads=self.n_threads, **options)
+        return collapsed_tap(
+            self.model_, starts, order=self._order, n_threads=self.n_threads, **options
+        )
 
     # --- restoring --------------------------------------------------------------------------------
 

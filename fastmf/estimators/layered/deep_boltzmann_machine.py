@@ -55,7 +55,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         Couplings of neighbouring layers.
     visible_ : unit prior
     hidden_ : tuple of unit priors
-    pointwise_, starts_, history_, log_partition_, log_partition_stderr_, gradient_, n_iter_, \
+    pointwise_, starts_, history_, log_partition_, log_partition_error_, gradient_, n_iter_, \
     n_features_in_
         As for `GeneralizedRBM`.
 

@@ -70,7 +70,7 @@ class GeneralizedRBM(LayeredMachine):
     history_ : dict of lists
         By epoch: "epoch", "learning_rate", "log_likelihood" (nats per unit, visible and hidden) and
         "validation_log_likelihood".
-    log_partition_, log_partition_stderr_ : float
+    log_partition_, log_partition_error_ : float
     gradient_ : str
     n_iter_, n_features_in_ : int
 

@@ -2,7 +2,7 @@
 
 Files of the room:
 
-    network.py, potts_network.py         methods of machines whose couplings are numbers, or blocks
+    network.py                           methods of machines, those with single couplings apart
     covariances.py                       covariances of couplings, penalties, few rows
     edge_inclusion.py                    posterior of edges from estimates and their covariance
     group_comparison.py, permutations.py differences between groups

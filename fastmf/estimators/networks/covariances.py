@@ -1,12 +1,18 @@
 """Covariances of the couplings of a fit, for reports on its network."""
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
+from fastmf._common.linalg import LinAlgError
 from fastmf._common.warning import warn_user
 from fastmf.learning.evidence.edges import MIN_EIGENVALUE
+from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
+
+# Couplings up to which the covariances of all of them are taken; beyond, those of each feature.
+MAX_JOINT = 1000
 
 # Share of a penalty in the curvature of a coupling beyond which its error says little.
 MAX_PENALTY_SHARE = 0.3
@@ -49,9 +55,9 @@ class NodeCovariances(NamedTuple):
 
     def diagonal(self):
         """Variances."""
-        out = np.empty(max(own.max() for own in self.edges) + 1)
-        for own, block in zip(self.edges, self.blocks, strict=True):
-            out[own] = block.diagonal()
+        out = np.empty(max(members.max() for members in self.edges) + 1)
+        for members, block in zip(self.edges, self.blocks, strict=True):
+            out[members] = block.diagonal()
         return out
 
 
@@ -72,8 +78,8 @@ def shrunk(sandwich, naive, n_rows, sets=None):
         ratio = np.sqrt(sandwich.diagonal() / naive.diagonal())
         return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
     ratio = np.zeros((p, p))
-    for own in sets:
-        block = np.ix_(own, own)
+    for members in sets:
+        block = np.ix_(members, members)
         ratio[block] = _ratio(sandwich[block], naive[block])
     return (1 - weight) * sandwich + weight * ratio @ naive @ ratio
 
@@ -97,8 +103,8 @@ def raised(sandwich, naive, least, sets=None):
         lacking = np.maximum(least * naive.diagonal() - sandwich.diagonal(), 0)
         return sandwich + np.diag(lacking)
     out = sandwich.copy()
-    for own in sets:
-        block = np.ix_(own, own)
+    for members in sets:
+        block = np.ix_(members, members)
         values, vectors = linalg.eigh(sandwich[block], naive[block])
         root = naive[block] @ vectors
         out[block] += (root * np.maximum(least - values, 0)) @ root.T
@@ -135,27 +141,46 @@ def warn_of_penalty(shares, what="penalty"):
         )
 
 
-def coupling_covariance(godambe, errors, max_joint, few=False):
-    """Covariance of the couplings: of all, or (`NodeCovariances`) of those of each feature.
+def without_penalty(godambe, contrasts, scale, precision):
+    """Estimates and information free of the penalty of the fit; None if rows are few.
+
+    Both are those of the quadratic function that the log-pseudo-likelihood is near the mode with
+    the prior of the couplings, of this scale, whose precision along contrasts is given.
+    """
+    with contextlib.suppress(LinAlgError):
+        point = expanded(godambe, mode_ridge(godambe.objective, scale))
+        covariance = contrasts @ point.inverse @ contrasts.T / godambe.objective.total
+        shares = prior_shares(precision, covariance.diagonal())
+        if few_rows(shares) or (godambe.objective.singular and singular(covariance)):
+            return None
+        warn_of_penalty(shares, "prior")
+        return point.estimates, point.information
+    return None
+
+
+def contrast_covariance(godambe, contrasts, sets, errors, few=False):
+    """Covariance along contrasts: of all, or (`NodeCovariances`) of those of each feature.
 
     If rows are few, variances are at least `FEW_ROWS_RATIO` times the naive ones.
     """
-    first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
-    everything, features, edges = np.arange(len(pairs[0])), (), ()
-    if joint := len(everything) <= max_joint:
-        subsets = [first + everything]
-    else:
+    pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
+    single, subsets = not godambe.objective.singular, [contrasts]
+    if single and len(sets) > MAX_JOINT:
         features = np.unique(np.concatenate(pairs))
         edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
-        subsets = [first + own for own in edges]
-    sandwich, naive = godambe.covariances_of(subsets)
-    ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))
-    shares = np.zeros(len(godambe.parameters))
-    for own, block in zip(subsets, naive, strict=True):
-        shares[own] = godambe.objective.total * ridge[own] * block.diagonal()
-    warn_of_penalty(shares[first:])
+        subsets = [contrasts[edge] for edge in edges]
+    sandwich, naive = godambe.covariances_along(subsets)
+    # Contrasts are multiples of orthonormal ones, of couplings with one penalty.
+    ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))[-1]
+    ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
+    shares = np.zeros(contrasts.shape[0])
+    for edge, block in zip(edges or [slice(None)], naive, strict=True):
+        shares[edge] = ridge * block.diagonal()
+    warn_of_penalty(shares)
     if errors == "sandwich":
-        n_rows = godambe.effective_rows
-        least, pairs = FEW_ROWS_RATIO if few else 0.0, zip(sandwich, naive, strict=True)
-        naive = [shrunk(raised(a, b, least), b, n_rows) for a, b in pairs]
-    return naive[0] if joint else NodeCovariances(tuple(features.tolist()), edges, tuple(naive))
+        least, sets = FEW_ROWS_RATIO if few else 0.0, None if single else sets
+        naive = [
+            shrunk(raised(a, b, least, sets), b, godambe.effective_rows, sets)
+            for a, b in zip(sandwich, naive, strict=True)
+        ]
+    return NodeCovariances(tuple(features.tolist()), edges, tuple(naive)) if edges else naive[0]

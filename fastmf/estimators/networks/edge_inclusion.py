@@ -1,6 +1,6 @@
 """Posterior of the edges of a network, as estimators report it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -164,32 +164,40 @@ class PairInclusion(Inclusion):
         return pandas().DataFrame(self._columns("probability", "log_bayes_factor"))
 
 
-def _symmetric(values, pairs, names):
-    """Values of pairs as a symmetric matrix with zero diagonal."""
-    out = np.zeros((len(names), len(names)))
-    out[tuple(pairs)] = values
-    return out + out.T
-
-
 class Estimates(NamedTuple):
-    """Couplings in {0, 1} coding with their covariance.
+    """Couplings, as contrasts in sets of one for each pair of features, with their covariance.
+
+    A coupling in {0, 1} coding is a set of one. Contrasts of the couplings of a pair of positions
+    are directions that no change of gauge moves.
 
     Parameters
     ----------
-    values : array of shape (n_edges,)
-    covariance : array of shape (n_edges, n_edges) or NodeCovariances
-    pairs : tuple of int arrays of shape (n_edges,)
+    values : array of shape (n_contrasts,)
+    covariance : array of shape (n_contrasts, n_contrasts) or NodeCovariances
+    pairs : tuple of int arrays of shape (n_pairs,)
     names : array of str of shape (n_features,)
+    sets : sequence of int arrays
+        Contrasts of each pair.
+    unpacked : callable or None
+        Couplings, in the zero-sum gauge, of contrasts; None for sets of one.
     """
 
     values: np.ndarray
     covariance: np.ndarray | NodeCovariances
     pairs: tuple
     names: np.ndarray
+    sets: Sequence
+    unpacked: Callable | None = None
 
     def matrix(self, values):
-        """Values of edges as a symmetric matrix with zero diagonal."""
-        return _symmetric(values, self.pairs, self.names)
+        """Values of pairs as a symmetric matrix with zero diagonal."""
+        out = np.zeros((len(self.names), len(self.names)))
+        out[tuple(self.pairs)] = values
+        return out + out.T
+
+    def couplings(self, values):
+        """Contrasts as matrices of couplings."""
+        return self.matrix(values) if self.unpacked is None else self.unpacked(values)
 
     def variances_of_sums(self, signs):
         """Variances of the sums of the couplings of each feature, each with its sign."""
@@ -199,8 +207,8 @@ class Estimates(NamedTuple):
         if not isinstance(self.covariance, NodeCovariances):
             return ((incidence @ self.covariance) * incidence).sum(1)
         out = np.zeros(len(self.names))
-        for k, own, block in zip(*self.covariance, strict=True):
-            out[k] = incidence[k, own] @ block @ incidence[k, own]
+        for k, edges, block in zip(*self.covariance, strict=True):
+            out[k] = incidence[k, edges] @ block @ incidence[k, edges]
         return out
 
     def whitened(self):
@@ -210,97 +218,49 @@ class Estimates(NamedTuple):
         return Whitened.of(self.values, self.covariance)
 
     def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
-        """Posterior with checked arguments: an `EdgeInclusion`."""
-        whitened = self.whitened()
+        """Posterior with checked arguments: an `EdgeInclusion` or a `PairInclusion`."""
+        if self.unpacked is None:
+            whitened = self.whitened()
 
-        def with_prior(log_odds, scale):
-            effects = whitened.posterior(log_odds, scale, slab)
-            moments = {"mean": self.matrix(effects.mean), "std": self.matrix(effects.std)}
-            return EdgeInclusion.of(effects, self, slab, effects.scale, **moments)
+            def with_prior(log_odds, scale):
+                effects = whitened.posterior(log_odds, scale, slab)
+                moments = {"mean": self.matrix(effects.mean), "std": self.matrix(effects.std)}
+                return EdgeInclusion.of(effects, self, slab, effects.scale, **moments)
+
+        else:
+            sets = EffectSets(self.values, self.covariance, self.sets)
+
+            def with_prior(log_odds, scale):
+                # The difference of two contrasts of states of a position has twice the deviation.
+                half = None if scale is None else scale / 2
+                effects = sets.posterior(log_odds, half, 0.5, slab)
+                mean = self.unpacked(effects.mean)
+                return PairInclusion.of(effects, self, slab, 2 * effects.scale, mean)
 
         return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
-
-    @property
-    def sets(self):
-        """Parameters of each pair."""
-        return np.arange(len(self.values))[:, None]
-
-    def couplings(self, values):
-        """Values as matrices of couplings."""
-        return self.matrix(values)
 
     def deviations(self):
         """Standard errors of the couplings."""
-        return self.matrix(np.sqrt(self.covariance.diagonal()))
-
-    def chi_squares(self):
-        """Squared values of each pair in units of their covariance."""
-        return self.values**2 / self.covariance.diagonal()
-
-    def chi_square(self):
-        """The same of all values together; NaN where only covariances of each feature are known."""
-        if isinstance(self.covariance, NodeCovariances):
-            return np.nan
-        return self.whitened().chi_square
-
-
-class PairEstimates(NamedTuple):
-    """Couplings of pairs of positions, as contrasts that no change of gauge moves.
-
-    Parameters
-    ----------
-    values : array of shape (n_contrasts,)
-    covariance : array of shape (n_contrasts, n_contrasts)
-    pairs : tuple of int arrays of shape (n_pairs,)
-    names : array of str of shape (n_groups,)
-    sets : list of int arrays
-        Contrasts of each pair.
-    unpacked : callable
-        Couplings, in the zero-sum gauge, of contrasts.
-    """
-
-    values: np.ndarray
-    covariance: np.ndarray
-    pairs: tuple
-    names: np.ndarray
-    sets: list
-    unpacked: Callable
-
-    def matrix(self, values):
-        """Values of pairs as a symmetric matrix with zero diagonal."""
-        return _symmetric(values, self.pairs, self.names)
-
-    def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
-        """Posterior with checked arguments: a `PairInclusion`."""
-        effects = EffectSets(self.values, self.covariance, self.sets)
-
-        def with_prior(log_odds, scale):
-            # The difference of two contrasts of states in either position has twice the deviation.
-            half = None if scale is None else scale / 2
-            found = effects.posterior(log_odds, half, 0.5, slab)
-            mean = self.unpacked(found.mean)
-            return PairInclusion.of(found, self, slab, 2 * found.scale, mean)
-
-        return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
-
-    def couplings(self, values):
-        """Couplings, in the zero-sum gauge, of contrasts."""
-        return self.unpacked(values)
-
-    def deviations(self):
-        """Standard errors of the couplings, in the zero-sum gauge."""
+        if self.unpacked is None:
+            return self.matrix(np.sqrt(self.covariance.diagonal()))
         factor = np.linalg.cholesky(self.covariance)
         return np.sqrt(sum(np.square(self.unpacked(column)) for column in factor.T))
 
     def chi_squares(self):
         """Squared contrasts of each pair in units of their covariance."""
+        if self.unpacked is None:
+            return self.values**2 / self.covariance.diagonal()
         return np.array([
-            self.values[own] @ np.linalg.solve(self.covariance[np.ix_(own, own)], self.values[own])
-            for own in self.sets
+            self.values[k] @ np.linalg.solve(self.covariance[np.ix_(k, k)], self.values[k])
+            for k in self.sets
         ])  # fmt: skip
 
     def chi_square(self):
-        """The same of all contrasts together."""
+        """The same of all contrasts; NaN where only covariances of each feature are known."""
+        if isinstance(self.covariance, NodeCovariances):
+            return np.nan
+        if self.unpacked is None:
+            return self.whitened().chi_square
         return float(self.values @ np.linalg.solve(self.covariance, self.values))
 
 
@@ -308,12 +268,12 @@ def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivit
     """Posterior with checked arguments, and with other scales, from a function of the prior."""
     log_odds = checked_prior(inclusion_probability, scale)
     one_of("slab", slab, SLABS)
-    found = with_prior(log_odds, scale)
+    result = with_prior(log_odds, scale)
     if not sensitivity:
-        return found
-    odds = prior_log_odds(found)
+        return result
+    odds = prior_log_odds(result)
     return replace(
-        found, sensitivity=sensitivity_to_scale(found, lambda scale: with_prior(odds, scale))
+        result, sensitivity=sensitivity_to_scale(result, lambda scale: with_prior(odds, scale))
     )
 
 
@@ -327,15 +287,15 @@ def checked_prior(inclusion_probability, scale):
     return None if p is None else np.log(p) - np.log1p(-p)
 
 
-def sensitivity_to_scale(found, with_scale):
+def sensitivity_to_scale(result, with_scale):
     """The `ScaleSensitivity` of a result, from a function that gives those of other scales."""
-    scales = found.scale * np.array(SCALES)
-    others = [found if scale == found.scale else with_scale(scale) for scale in scales]
-    evidence = np.array([other.log_evidence for other in others])
-    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in others]))
+    scales = result.scale * np.array(SCALES)
+    results = [result if scale == result.scale else with_scale(scale) for scale in scales]
+    evidence = np.array([other.log_evidence for other in results])
+    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in results]))
 
 
-def prior_log_odds(found):
+def prior_log_odds(result):
     """Log-odds of the prior of a result."""
-    p = found.inclusion_probability
+    p = result.inclusion_probability
     return np.log(p) - np.log1p(-p)

@@ -12,7 +12,6 @@ from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.covariances import NodeCovariances
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.permutations import PermutationTest, permutation_test
-from fastmf.estimators.networks.potts_network import PottsNetwork
 
 
 class Omnibus(NamedTuple):
@@ -149,17 +148,14 @@ def compare_groups(
     n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)
     verbose = flag("verbose", verbose)
     kind = type(machine_a)
-    if not all(
-        isinstance(machine, Network | PottsNetwork) and type(machine) is kind
-        for machine in machines
-    ):
+    if not all(isinstance(machine, Network) and type(machine) is kind for machine in machines):
         named = ", ".join(type(machine).__name__ for machine in machines)
         raise TypeError(f"machines must be fitted machines of one class, got {named}.")
     estimates = [machine._edge_estimates(errors) for machine in machines]
     if len(machines) > 2 and isinstance(estimates[0].covariance, NodeCovariances):
         raise ValueError("more than two groups are compared for up to 1,000 couplings.")
-    for machine, own in zip(machines[1:], estimates[1:], strict=True):
-        _check_alike(machine_a, machine, estimates[0], own)
+    for machine, members in zip(machines[1:], estimates[1:], strict=True):
+        _check_alike(machine_a, machine, estimates[0], members)
 
     def compared(i, j):
         permutation = None
@@ -200,15 +196,15 @@ def _check_alike(machine_a, machine_b, a, b):
 def _comparison(a, b, prior, permutation):
     """The `GroupComparison` of two estimates."""
     delta = a._replace(values=a.values - b.values, covariance=a.covariance + b.covariance)
-    found = delta.inclusion(*prior, sensitivity=False)
+    posterior = delta.inclusion(*prior, sensitivity=False)
     statistic, n = delta.chi_square(), len(delta.values)
-    degrees = np.array([len(own) for own in delta.sets])
+    degrees = np.array([len(members) for members in delta.sets])
     return GroupComparison(
         difference=delta.couplings(delta.values),
         std=delta.deviations(),
         p_value=_symmetric_p_values(delta, chdtrc(degrees, delta.chi_squares())),
-        probability=found.probability,
-        log_bayes_factor=found.log_bayes_factor,
+        probability=posterior.probability,
+        log_bayes_factor=posterior.log_bayes_factor,
         omnibus=Omnibus(statistic, float(chdtrc(n, statistic)), n),
         names=delta.names,
         permutation=permutation,
@@ -227,10 +223,12 @@ def _of_all(estimates, pairwise):
     common, statistic = _weighted_mean(values, covariances)
     first = estimates[0]
     of_pairs = [
-        _weighted_mean([x[own] for x in values], [C[np.ix_(own, own)] for C in covariances])[1]
-        for own in first.sets
+        _weighted_mean(
+            [x[members] for x in values], [C[np.ix_(members, members)] for C in covariances]
+        )[1]
+        for members in first.sets
     ]
-    degrees = (len(estimates) - 1) * np.array([len(own) for own in first.sets])
+    degrees = (len(estimates) - 1) * np.array([len(members) for members in first.sets])
     n = (len(estimates) - 1) * len(values[0])
     return GroupsComparison(
         p_value=_symmetric_p_values(first, chdtrc(degrees, of_pairs)),

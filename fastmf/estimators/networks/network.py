@@ -1,6 +1,5 @@
 """Errors, tests, edges and centralities of networks: what binary and ordinal machines share."""
 
-import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +7,6 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import flag, one_of, proper_fraction, real_array
-from fastmf._common.linalg import LinAlgError
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import (
     feature_names,
@@ -19,10 +17,9 @@ from fastmf.estimators.common.frames import (
     square_frame,
 )
 from fastmf.estimators.common.weights import check_counts
-from fastmf.estimators.networks.covariances import coupling_covariance, few_rows, warn_of_penalty
+from fastmf.estimators.networks.covariances import contrast_covariance, without_penalty
 from fastmf.estimators.networks.edge_inclusion import Estimates, checked_prior
 from fastmf.estimators.networks.permutations import PooledRows
-from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
@@ -33,8 +30,6 @@ ERRORS = ("sandwich", "naive")
 # Clusters below which errors warn: 95 % intervals of binary items held the truth in 73 % of
 # simulated tables with 3 clusters, 85 % with 5, 90 % with 10, 93 % with 20.
 MIN_CLUSTERS = 20
-# Couplings up to which the covariances of all of them are taken; beyond, those of each feature.
-MAX_JOINT = 1000
 # Options under which a maximum is not that of the likelihood.
 PENALTIES = ("l2", "l2_field", "penalty")
 
@@ -52,10 +47,141 @@ class Centrality(NamedTuple):
 
 
 class Network:
-    """Reports on the couplings of a machine with Godambe's information."""
+    """Tests and edges of a machine whose `_godambe` is the information about its parameters."""
 
     # A coupling in {0, 1} coding is this times the parameter.
     _coupling_factor = 1.0
+    # Prior deviations of couplings are those of contrasts times this.
+    _prior_factor = 1.0
+
+    def _edge_estimates(self, errors, scale=None):
+        """Couplings in {0, 1} coding, or contrasts, with their covariance.
+
+        With the scale of a prior they are free of the penalty of the fit, if rows are not few.
+        """
+        one_of("errors", errors, ERRORS)
+        godambe, factor = self._godambe(), self._coupling_factor
+        if godambe.objective.n_parameters == godambe.objective.n_fields:
+            raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
+        contrasts, sets, pairs = godambe.objective.contrasts()
+        contrasts, parameters, few = factor * contrasts, godambe.parameters, False
+        if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
+            scale = self._prior_factor / scale
+            free = without_penalty(godambe, contrasts, factor * scale, scale**2)
+            few = free is None
+            parameters, godambe = (parameters, godambe) if few else free
+        covariance = contrast_covariance(godambe, contrasts, sets, errors, few)
+        return Estimates(
+            contrasts @ parameters, covariance, pairs, feature_names(self), sets,
+            self._unpacked_contrasts(godambe.objective, contrasts),
+        )  # fmt: skip
+
+    def _unpacked_contrasts(self, objective, contrasts):
+        """Function of contrasts to couplings, if these are no numbers."""
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Composite likelihood ratio test of some couplings against zero.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Couplings that are zero under the hypothesis; default all: independent features.
+
+        Returns
+        -------
+        RatioTest
+            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
+            distribution of the statistic, and the restricted `parameters`, fields first.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or for more than 6,000 parameters.
+
+        Notes
+        -----
+        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
+        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> machine.likelihood_ratio_test().p_value < 1e-6  # independent units
+        True
+        >>> machine.likelihood_ratio_test([(0, 2), (0, 3), (1, 3)]).p_value > 0.01
+        True
+        """
+        godambe = self._godambe()
+        if any(getattr(self, name, None) for name in PENALTIES):
+            raise ValueError(
+                "likelihood ratios need maxima without penalties: fit without l2 and penalty."
+            )
+        return godambe.likelihood_ratio_test(pairs)
+
+    def edge_inclusion(
+        self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"
+    ):
+        """Compute the posterior probability that the couplings of each pair are not all zero.
+
+        Parameters
+        ----------
+        inclusion_probability : float or None
+            Prior probability that a pair is coupled. None: that of the largest evidence times a
+            uniform prior.
+        scale : float or None
+            Prior standard deviation of couplings that are not zero, or scale of their Cauchy
+            distribution, in {0, 1} coding, in which those of binary units are log-odds ratios; for
+            pairs of positions, of log-odds ratios of two states of either. None: that of the
+            largest evidence times a log-normal prior (median 1, deviation 1).
+        slab : {"gaussian", "cauchy"}
+            Prior of couplings that are not zero.
+        errors : {"sandwich", "naive"}
+            Covariance of the estimates: Godambe's, or that which takes the pseudo-likelihood for a
+            likelihood and is too small.
+
+        Returns
+        -------
+        EdgeInclusion, or PairInclusion for Potts machines
+            `probability`, `log_bayes_factor`, `mean`, `log_evidence`, `as_frame`, the `sensitivity`
+            to the scale, and for single couplings `std` and `interval`.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or the fit has no standard errors, or their covariance is
+            singular.
+
+        Notes
+        -----
+        Estimates are taken as normal, and expectation propagation includes or excludes couplings.
+        The couplings of two positions with q and r states are (q - 1) (r - 1) contrasts that no
+        change of gauge moves, which are all zero or none is. A penalty `l2` of the fit makes no
+        difference, unless rows are few (the prior has 10 % or more of the information about most
+        couplings) or completed ("em"). More than 1,000 single couplings are taken feature by
+        feature, and results are the means of both ends.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> (machine.edge_inclusion().probability > 0.5).astype(int)
+        array([[0, 1, 0, 0],
+               [1, 0, 1, 0],
+               [0, 1, 0, 1],
+               [0, 0, 1, 0]])
+        """
+        checked_prior(inclusion_probability, scale)
+        estimates = self._edge_estimates(errors, 1.0 if scale is None else scale)
+        return estimates.inclusion(inclusion_probability, scale, slab)
+
+
+class CouplingNetwork(Network):
+    """Reports on the couplings of a machine that are numbers."""
 
     # --- errors ---------------------------------------------------------------------------------
 
@@ -91,25 +217,20 @@ class Network:
     def _check_errors(self):
         """Raise for fits that have no errors."""
 
-    @property
-    def _penalty_l1(self):
-        """Penalty of the fit; none after a selection of couplings."""
-        return 0.0 if isinstance(self.l1, str) else float(self.l1)
-
     def _without_l1(self):
         """The objective with the couplings that are not zero alone, and its maximum."""
         n, pairs = self._objective.n_fields, np.stack(self._objective.pairs, axis=1)
-        there = self._parameters[n:] != 0
-        objective = self._objective.restricted(pairs[there])
-        start = np.concatenate([self._parameters[:n], self._parameters[n:][there]])
+        nonzero = self._parameters[n:] != 0
+        objective = self._objective.restricted(pairs[nonzero])
+        start = np.concatenate([self._parameters[:n], self._parameters[n:][nonzero]])
         with few_blas_threads(objective.n_parameters):
-            found = maximum(objective, start, self._tol)
-        if not found.stopped:
+            result = maximum(objective, start, self._tol)
+        if not result.stopped:
             raise ValueError(
                 "there are no standard errors: without l1, the couplings that are not zero seem to "
                 "have no maximum; give a larger l1, or l2."
             )
-        return objective, found.parameters
+        return objective, result.parameters
 
     def covariance(self):
         """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
@@ -261,44 +382,14 @@ class Network:
                     "without clusters, weights='sampling' and selection of couplings."
                 )
             machine._refits("a permutation test")
-        whole = self._objective.joined(other._objective)
+        pooled = self._objective.joined(other._objective)
         sizes = [counts_of(machine._row_weights()) for machine in (self, other)]
-        first, pairs = whole.n_fields, tuple(whole.pairs)
+        first, pairs = pooled.n_fields, tuple(pooled.pairs)
         return PooledRows(
-            whole, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
+            pooled, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
             lambda parameters: self._coupling_factor * parameters[first:],
             np.arange(len(pairs[0])), pairs, self._penalty_l1, self._tol,
-            float(self.existence_seconds),
         )  # fmt: skip
-
-    def _edge_estimates(self, errors, scale=None):
-        """Couplings in {0, 1} coding with their covariance.
-
-        With the scale of a prior they are free of the penalty of the fit, if rows are not few.
-        """
-        one_of("errors", errors, ERRORS)
-        godambe, factor = self._godambe(), self._coupling_factor
-        first, pairs = godambe.objective.n_fields, tuple(godambe.objective.pairs)
-        if not len(pairs[0]):
-            raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
-        parameters, few = np.asarray(godambe.parameters), False
-        if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
-            penalised = parameters, godambe, True
-            parameters, godambe, few = self._without_penalty(godambe, factor / scale) or penalised
-        values = factor * parameters[first:]
-        C = coupling_covariance(godambe, errors, MAX_JOINT, few)
-        return Estimates(values, C * factor**2, pairs, feature_names(self))
-
-    def _without_penalty(self, godambe, scale):
-        """Parameters and information free of the penalty, and False; None if rows are few."""
-        first, ridge = godambe.objective.n_fields, mode_ridge(godambe.objective, scale)
-        with contextlib.suppress(LinAlgError):
-            found = expanded(godambe, ridge)
-            shares = prior_shares(ridge[first:], found.inverse.diagonal()[first:])
-            if not few_rows(shares):
-                warn_of_penalty(shares, "prior")
-                return found.estimates, found.information, False
-        return None
 
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Wald tests of every coupling against zero.
@@ -334,112 +425,6 @@ class Network:
         flag("as_frame", as_frame)
         tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
         return pairs_frame(self, tests) if as_frame else tests
-
-    def likelihood_ratio_test(self, pairs=None):
-        """Composite likelihood ratio test of some couplings against zero.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2), optional
-            Couplings that are zero under the hypothesis; default all: independent features.
-
-        Returns
-        -------
-        RatioTest
-            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
-            distribution of the statistic, and the restricted `parameters`, fields first.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or a penalty, or for more than 6,000 parameters.
-
-        Notes
-        -----
-        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
-        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.likelihood_ratio_test().p_value < 1e-6  # independent units
-        True
-        >>> machine.likelihood_ratio_test([(0, 2), (0, 3), (1, 3)]).p_value > 0.01
-        True
-        """
-        godambe = self._godambe()
-        if any(getattr(self, name, None) for name in PENALTIES):
-            raise ValueError(
-                "likelihood ratios need maxima without penalties: fit without l2 and penalty."
-            )
-        return godambe.likelihood_ratio_test(pairs)
-
-    def edge_inclusion(
-        self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"
-    ):
-        """Posterior probability of each coupling that it is not zero.
-
-        Parameters
-        ----------
-        inclusion_probability : float or None
-            Prior probability of a coupling. None: that of the largest evidence times a uniform
-            prior.
-        scale : float or None
-            Prior standard deviation of couplings that are not zero, or scale of their Cauchy
-            distribution, in {0, 1} coding, in which those of binary units are log-odds ratios.
-            None: that of the largest evidence times a log-normal prior (median 1, deviation 1).
-        slab : {"gaussian", "cauchy"}
-            Prior of couplings that are not zero.
-        errors : {"sandwich", "naive"}
-            Covariance of the estimates: Godambe's, or that which takes the pseudo-likelihood for a
-            likelihood, whose standard errors are too small (0.7 times, say) and whose
-            probabilities are too near to 0 and 1.
-
-        Returns
-        -------
-        EdgeInclusion
-            `probability`, `log_bayes_factor`, `mean`, `std`, `log_evidence`, `interval`,
-            `as_frame`, and the `sensitivity` to the scale.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or the fit has no standard errors, or their covariance is
-            singular, as with fewer different rows than parameters.
-
-        Notes
-        -----
-        Estimates are taken as normal about the couplings, with their covariance; expectation
-        propagation then includes or excludes couplings, to within some 0.01 of the sum over all
-        graphs. A penalty `l2` of the fit makes no difference: estimates and covariance are those of
-        the quadratic function that the log-pseudo-likelihood without it is near the mode with the
-        prior of couplings that are not zero. Only if rows are few (that prior makes up 10 % or more
-        of the information about most couplings), or completed ("em"), the penalty stays, and of
-        few rows variances are twice the naive ones or more (50 rows of 6 items: 0.95 is true in
-        0.97). Warnings name penalties or priors of 30 % or more of what is known of a coupling.
-
-        The couplings of each feature are taken together, with their covariance, where there are
-        more than 1,000 (45 features). That leaves out the correlations of pairs that have no
-        feature in common: a coupling has the mean of the log-odds and moments at its two ends.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> (machine.edge_inclusion().probability > 0.5).astype(int)
-        array([[0, 1, 0, 0],
-               [1, 0, 1, 0],
-               [0, 1, 0, 1],
-               [0, 0, 1, 0]])
-        """
-        checked_prior(inclusion_probability, scale)
-        estimates = self._edge_estimates(errors, 1.0 if scale is None else scale)
-        return estimates.inclusion(inclusion_probability, scale, slab)
 
     def strength(self, *, as_frame=False):
         """Sum of the moduli of the couplings of each feature, in {0, 1} coding.
@@ -497,5 +482,5 @@ class Network:
         """Sums of signed couplings of each feature, with their standard errors."""
         values = estimates.matrix(signs * estimates.values).sum(0)
         errors = np.sqrt(estimates.variances_of_sums(signs))
-        found = Centrality(values, errors)
-        return features_frame(self, found) if as_frame else found
+        result = Centrality(values, errors)
+        return features_frame(self, result) if as_frame else result

@@ -59,8 +59,8 @@ class PooledRows(NamedTuple):
     starts : int array of shape (n_pairs,)
         First of the couplings of each pair of features.
     pairs : tuple of int arrays of shape (n_pairs,)
-    l1, tol, seconds : float
-        Penalty and tolerance of the fits, and limit of time of proofs that their maxima exist.
+    l1, tol : float
+        Penalty and tolerance of the fits.
     """
 
     objective: CompositeLikelihood
@@ -72,7 +72,6 @@ class PooledRows(NamedTuple):
     pairs: tuple
     l1: float
     tol: float
-    seconds: float
 
     def norms(self, couplings):
         """Norms of the couplings of each pair of features: moduli, where there is one."""
@@ -81,10 +80,10 @@ class PooledRows(NamedTuple):
 
 def permutation_test(rows, n, rng, verbose=False):
     """The test for rows of two groups."""
-    whole, n_first = rows.objective, int(rows.of_first.sum())
-    with few_blas_threads(whole.n_parameters):
-        pooled = maximum(whole, whole.independent(), rows.tol).parameters
-        refits = Refits(whole, pooled, rows.l1, rows.tol, rows.seconds)
+    objective, n_first = rows.objective, int(rows.of_first.sum())
+    with few_blas_threads(objective.n_parameters):
+        pooled = maximum(objective, objective.independent(), rows.tol).parameters
+        refits = Refits(objective, pooled, rows.l1, rows.tol)
 
         def differences(of_a):
             fits = [refits.maximum(k * rows.weight + 0.0) for k in (of_a, rows.counts - of_a)]
@@ -93,14 +92,14 @@ def permutation_test(rows, n, rng, verbose=False):
             return rows.norms(a - b), strength, all(fit.stopped for fit in fits)
 
         delta, strength, _ = differences(rows.of_first)
-        found = [
+        results = [
             differences(rng.multivariate_hypergeometric(rows.counts, n_first, method="marginals"))
             for _ in followed(range(n), "permutations", verbose)
         ]
-    norms, strengths, stopped = map(np.array, zip(*found, strict=True))
+    norms, strengths, stopped = map(np.array, zip(*results, strict=True))
     share, stopped = float(stopped.mean()), warn_of_refits(stopped)
     norms, strengths = norms[stopped], strengths[stopped]
-    p_value = np.ones((whole.n_units, whole.n_units))
+    p_value = np.ones((objective.n_units, objective.n_units))
     p_value[rows.pairs] = p_value.T[rows.pairs] = _p_value(norms >= delta)
     largest = delta.max()
     return PermutationTest(

@@ -124,32 +124,31 @@ class Resampling:
         constant = total <= 1e-14 * np.square(states).max(0)
         total = np.where(constant, 1.0, total)
         factors = -2 * weights * residuals
-        own = residuals**2 - unexplained / total * deviations**2
+        direct = residuals**2 - unexplained / total * deviations**2
         with few_blas_threads():
             variances = godambe.variances_of(
                 objective.prediction_gradients(parameters, factors),
-                own * weights / objective.weights[:, None],
+                direct * weights / objective.weights[:, None],
             )
-        found = Predictability(
+        result = Predictability(
             np.where(constant, np.nan, 1 - unexplained / total),
             np.where(constant, np.nan, np.sqrt(variances) / total),
             (weights * hits).sum(0),
             frequent,
         )
-        return features_frame(self, found) if as_frame else found
+        return features_frame(self, result) if as_frame else result
 
     def _refits(self, what):
         """Fits for other weights, from the estimate."""
         check_is_fitted(self)
         if self._completions is not None:
             raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
-        if getattr(self, "penalty", None) or self.solver in ("naive_mean_field", "tap_inversion"):
+        if getattr(self, "penalty", None) or self.solver == "tap_inversion":
             raise ValueError(
                 f"{what} is for maxima without Firth's penalty: fit with penalty=None, and another "
                 "solver."
             )
-        seconds = float(self.existence_seconds)
-        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol, seconds)
+        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
 
     def bootstrap(self, n=1000, rng=0, verbose=False):
         """Estimates of rows that are drawn with replacement.
@@ -251,18 +250,18 @@ class Resampling:
         dropped = np.atleast_1d(real_array("dropped", dropped)).astype(float)
         if dropped.ndim != 1 or not ((dropped > 0) & (dropped < 1)).all():
             raise ValueError(f"dropped must be shares between 0 and 1, got {dropped.tolist()}.")
-        whole = self.couplings_
-        found, converged = np.empty((2, len(dropped), n)), np.empty((len(dropped), n), bool)
+        full = self.couplings_
+        result, converged = np.empty((2, len(dropped), n)), np.empty((len(dropped), n), bool)
         with few_blas_threads():
             for i, share in enumerate(dropped):
                 for k in followed(range(n), f"samples without {share:.0%}", verbose):
                     fit = refits.maximum(without(rng, share, weights, self._sampling))
                     couplings, _ = self._objective.unpacked(fit.parameters)
-                    found[0, i, k] = _correlation(abs(couplings).sum(0), abs(whole).sum(0))
-                    found[1, i, k] = _correlation(couplings.sum(0), whole.sum(0))
+                    result[0, i, k] = _correlation(abs(couplings).sum(0), abs(full).sum(0))
+                    result[1, i, k] = _correlation(couplings.sum(0), full.sum(0))
                     converged[i, k] = fit.stopped
-        found[:, ~warn_of_refits(converged)] = np.nan
-        return Stability(dropped, *found, converged)
+        result[:, ~warn_of_refits(converged)] = np.nan
+        return Stability(dropped, *result, converged)
 
 
 def warn_of_refits(converged):

@@ -7,9 +7,8 @@ from scipy import sparse
 
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import column_name, missing_entries
-from fastmf.learning.pseudo_likelihood.available import available
 from fastmf.learning.pseudo_likelihood.missing import MAX_OF_A_ROW, Completions, n_completions
-from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
+from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
 
 MISSING = ("error", "drop", "available", "em")
 KINDS_OF_WEIGHTS = ("counts", "sampling")
@@ -47,10 +46,10 @@ def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False,
         _check_clusters(clusters, len(labels))
     absent = labels < 0
     if missing == "em":
-        kept = summable(labels, sizes, edges)
+        usable = summable(labels, sizes, edges)
     else:
-        kept = available(labels, edges if missing == "available" else None).any(1)
-    used = kept & (weights > 0)
+        usable = available(labels, edges if missing == "available" else None).any(1)
+    used = usable & (weights > 0)
     if not used.any():
         where = "" if edges is None else " in a feature and its neighbours in graph"
         what = "values" if missing == "em" else f"values{where}, none missing"
@@ -64,7 +63,7 @@ def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False,
     if missing == "em" and (rows < 0).any():
         completions = Completions.of(rows, sums, sizes, seen_only)
         rows, sums = completions.states, completions.weights
-    return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~kept).sum()))
+    return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~usable).sum()))
 
 
 def check_terms(machine, there):

@@ -1,122 +1,99 @@
-"""Fully visible Boltzmann machines by maximum pseudo-likelihood, as a scikit-learn estimator."""
+"""Fully visible Boltzmann machines by maximum pseudo-likelihood."""
 
 from functools import partial
 
 import numpy as np
+from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import number, one_of, row_weights
-from fastmf._common.warning import warn_user
-from fastmf.estimators.common.categories import checked_table, declared_categories
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.pseudo_likelihood._fully_visible import (
-    INVERSIONS,
-    BaseFullyVisibleBoltzmannMachine,
+from fastmf.estimators.common.categories import (
+    checked_table,
+    declared_categories,
+    from_spins,
+    to_spins,
+    two_categories,
 )
-from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed
-from fastmf.estimators.pseudo_likelihood._spins import to_spins, two_categories
+from fastmf.estimators.common.files import check_n_features
+from fastmf.estimators.common.frames import like_frame
+from fastmf.estimators.common.imputing import means_of_missing
+from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
+from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed, restored_rows
+from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
-from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows, distinct_rows
-from fastmf.learning.pseudo_likelihood.existence import Existence, unique_with_firth
+from fastmf.learning.pseudo_likelihood.binary import firth, solvers
+from fastmf.learning.pseudo_likelihood.binary.inverse_ising import tap_inversion
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.fit import (
     TOLERANCE_ROWS,
     few_blas_threads,
 )
+from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
-_SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
+_SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "tap_inversion")
 _SOLVERS_OF_GRAPHS = ("auto", "newton", "lbfgs", "gradient")
-_STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
 _MAX_ITER_OF_SOLVER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ASCENT_ITER) | {
     "newton": newton.MAX_NEWTON_ITER,
     "lbfgs": lbfgs.MAX_LBFGS_ITER,
 }
+CODINGS = ("01", "-1+1")
 
 
-class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
-    """Binary units with all pairs coupled, p(x) ~ exp(x'Jx / 2 + h'x) for x in {-1, +1}.
+class FullyVisibleBoltzmannMachine(PairwiseMachine):
+    """Binary units with pairwise couplings, p(x) ~ exp(x'Jx / 2 + h'x) for x in {-1, +1}.
 
     Fitted by maximum pseudo-likelihood: the sum over units of the log-probability of each given all
-    others. Equal rows are counted, not repeated, and whether the maximum exists is decided: where
-    data separate units (some are determined by the others) it does not, and the fit warns.
+    others. A fit warns where the data separate units, so that no maximum exists.
 
     Parameters
     ----------
-    solver : str
-        - "newton": few steps to machine precision; "lbfgs": for many units, or with `l1`; "auto"
-          chooses between the two.
-        - "bslm": the coordinate updates of Nguyen & Wood (2016), in their order.
-        - "gradient": all coordinates at once, `step / n_features` times the updates of "bslm".
-        - "naive_mean_field", "tap_inversion": no maximisation, the mean-field formulas of
-          `fastmf.learning.pseudo_likelihood.binary.inverse_ising`, which need means and covariances
-          only (to whose diagonal `l2` is added).
+    solver : {"auto", "newton", "lbfgs", "bslm", "gradient", "tap_inversion"}
+        "newton" takes few steps to machine precision, "lbfgs" is for many units or `l1`, and "auto"
+        chooses between the two. "bslm" makes the coordinate updates of Nguyen & Wood (2016),
+        "gradient" all of them at once. "tap_inversion" inverts the TAP equations of means and
+        covariances (to whose diagonal `l2` is added) without any maximisation.
     penalty : {None, "firth"}
-        "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
-        finite under separation, unless units depend on each other linearly, as in very few rows;
-        for up to some 50 units, by scoring with quasi-Newton corrections. Where data are separated
-        the penalised function can have several maxima, of which `init` selects one.
+        "firth" adds half the log-determinant of the Hessian (Firth 1993), for up to some 50 units:
+        estimates are then finite under separation, unless units depend on each other linearly.
     l1 : float, "ebic" or "cv"
-        Penalty ``l1 sum |J_jk|`` per row; errors and tests are then those of a fit of the non-zero
-        couplings without it. "ebic" chooses couplings along a path of penalties by the extended
-        Bayesian information criterion, "cv" by cross-validation in ten parts, which keeps more;
-        both fit the chosen couplings again without `l1`. Errors and tests treat chosen couplings as
-        known, so that errors are too small.
+        Penalty ``l1 sum |J_jk|`` per row, or selection of couplings along a path of penalties by
+        the extended Bayesian information criterion or by ten-fold cross-validation. Selected
+        couplings are fitted again without `l1`. Errors treat the selection as known.
     l2 : float
-        Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row, over pairs jk and units j. With it the
-        maximum always exists.
-    init : {"auto", "independent", "minorant", "naive_mean_field", "tap"} or (couplings, field)
-        Where to start: uncoupled units, the maximum of a quadratic minorant that touches there, or
-        a mean-field inversion; "auto" is the better of "independent" and "tap" for "lbfgs", and
-        else "minorant". For coordinate updates from zero, as is usual with Nguyen & Wood's, give
-        `(np.zeros((d, d)), np.zeros(d))`.
-    step : float
-        Step of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
-        log-pseudo-likelihood never decreases; more warns, though it still does not.
+        Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row. With it the maximum always exists.
+    init : "auto" or (couplings, field)
+        Where to start; "auto" is at uncoupled units.
     tol : float
-        "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of 100,000
-        rows by no more (the paper's tau for that many; not a bound on the distance to the maximum).
-        "newton" stops when the predicted rise is below tol^2, "lbfgs" below tol / 100. How many
-        rows there are makes no difference, and neither does a factor of all weights.
+        Tolerance in nats of 100,000 rows: of the gain of an iteration ("bslm", "gradient"), or of
+        the predicted gain, below tol^2 ("newton") or tol / 100 ("lbfgs").
     max_iter : int or None
         None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
     threshold : float or None
-        Numbers above become +1, all others -1. None refuses data that have more than two values.
+        Numbers above become +1, all others -1. None refuses columns of more than two values.
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
-        Units that may be coupled: an adjacency matrix of shape (n_features, n_features), pairs of
-        shape (n_edges, 2), or a graph with `nodes` and `edges`, whose units are numbers of columns
-        or their names; a data frame must name them in their order. All other couplings are exactly
-        0, and errors and tests are those of the couplings that are there. For the solvers "newton",
-        "lbfgs" and "gradient".
+        Pairs of units that may be coupled, by numbers or names of columns; default all. For the
+        solvers "newton", "lbfgs" and "gradient".
     ebic_gamma : float
         Weight of the number of units in "ebic": 0 is BIC, and more leaves out more couplings.
     rule : {None, "and", "or"}
         With `l1="ebic"`, None selects all couplings together. "and" and "or" regress each unit on
-        all others along a path of penalties of its own, and couple two if each is chosen for the
-        other, or if one is: the procedure of IsingFit (van Borkulo et al. 2014), but for a fit of
-        the chosen couplings together, without a penalty. Penalties `l2` are those of that fit.
+        all others, and couple two if both or one of them select it (van Borkulo et al. 2014).
     missing : {"error", "drop", "available", "em"}
-        Whether `fit` refuses missing values; leaves out rows that have some; takes available cases,
-        the conditional probabilities of the units that were seen in a row together with all their
-        neighbours in `graph`, which without `graph` are all others, so that it is "drop"; or sums
-        over what missing values may be, by expectation and maximisation (see Notes). "drop" and
-        "available" are right where values are missing completely at random, "em" also where they
-        are missing at random. Errors take what is missing into account. Rows of more than 12
-        missing values are left out by "em", with a warning.
+        "drop" leaves out rows with missing values. "available" keeps the conditional probabilities
+        of units seen together with all their neighbours in `graph`. Both are right where values
+        are missing completely at random. "em" sums over the missing values by expectation and
+        maximisation, right where they are missing at random, for up to 12 in a row.
     weights : {"counts", "sampling"}
-        Whether weights say how many rows each row stands for, or are those of a survey: each row is
-        then one observation, whose score is multiplied by its weight.
-    existence_seconds : float
-        Seconds after which a search for a proof that the maximum exists, or does not, ends
-        undecided. Most fits are decided in the time of some iterations: only data near the border
-        between both, with many units, need as long, and then the logger "fastmf" reports progress
-        at level INFO. Estimates do not depend on it.
+        Whether a weight is a number of equal rows, or the sampling weight of one observation.
     n_threads : int or None
-        Threads of the compiled kernels and of products of matrices; results do not depend on it.
-        BLAS has one thread, if threadpoolctl is installed, but for Hessians of 3,000 parameters (77
-        units) or more.
+        Threads of the compiled kernels; results do not depend on it.
     verbose : bool
-        Whether a selection of couplings by `l1` shows on stderr how far it is.
+        Whether a selection of couplings by `l1` shows its progress on stderr.
 
     Attributes
     ----------
@@ -126,69 +103,38 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     model_ : BoltzmannMachine
         The same with Ising units, for `fastmf.tap` and other solvers.
     categories_ : list of arrays of shape (2,)
-        The two values of each column, of which the second is +1: data are converted, and results
-        back.
-    history_ : array of shape (n_iterations,)
-        Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
-    n_iter_ : int
-        At least 1: a start at the maximum is found to be there by one iteration.
-    converged_ : bool
-        Whether the solver stopped by its own rule, and the maximum is not disproved.
+        The two values of each column, of which the second is +1.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
-    graph_ : int array of shape (n_edges, 2)
-        The pairs of units of `graph`; only with it.
-    n_missing_, n_dropped_ : int
-        Missing values, and rows that were left out for them: of available cases, those without any.
-    n_available_ : array of shape (n_features,)
-        Weight of the rows that have a part in the conditional probability of each unit.
-    path_ : SelectionPath
-        With `l1="ebic"` or "cv" (not in files): penalties, numbers of couplings,
-        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`; with `rule`
-        a column for each unit, of the regression on the others.
+    history_, n_iter_, converged_
+        Penalised log-pseudo-likelihood after each iteration, their number, and whether the solver
+        stopped by its own rule at a maximum that is not disproved.
+    graph_, path_
+        Pairs of `graph`; `SelectionPath` of `l1="ebic"` or "cv" (not in files).
+    n_missing_, n_dropped_, n_available_
+        Missing values, rows that were left out for them, and weight of the rows with a term of each
+        unit.
     gradient_norm_ : float
-        Largest absolute derivative per row of the log-pseudo-likelihood, less the penalty `l2`,
-        where the solver stopped; not zero at the maximum with `l1` or Firth's penalty.
-    n_features_in_ : int
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the maximum does not exist, if that could not be decided, or if iterations ran out.
-    UserWarning
-        If rows with too many missing values are left out.
-
-    Notes
-    -----
-    Computed in double precision. Memory is one copy of the distinct rows, beside the data; with
-    "newton" also tables of at most 64 MB and some three matrices of n_parameters^2 numbers, where
-    n_parameters is n_features (n_features + 1) / 2, and the same for `covariance` (6,000
-    parameters, or 109 units, at most). All standard errors of larger machines take two such
-    matrices, those of single couplings one more copy of the rows (`standard_errors`).
-
-    With `missing="em"` the score of the pseudo-likelihood is zero in the mean over what incomplete
-    rows may be, given what is seen of them: an unbiased equation, unlike the pseudo-likelihood of
-    what is seen given what is seen. It takes all that was seen, available cases only what was seen
-    together with all neighbours, at the cost of a complete fit, and with any number of missing
-    values in a row. Penalties are per row that has an available case.
-
-    Nguyen & Wood, "A block successive lower-bound maximization algorithm for the maximum
-    pseudo-likelihood estimation of fully visible Boltzmann machines", Neural Computation 28 (2016).
+        Largest absolute derivative per row where the solver stopped.
 
     Examples
     --------
     >>> import numpy as np, fastmf as mf
     >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
-    >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-    >>> bool(machine.converged_), machine.couplings_.shape
-    (True, (4, 4))
+    >>> mf.FullyVisibleBoltzmannMachine().fit(X).couplings_.shape
+    (4, 4)
     """
 
+    _models = ("BoltzmannMachine",)
+    # {0, 1} coding: x = 2 y - 1.
+    _coupling_factor = 4.0
+    _item_name = "units"
+
     def __init__(
-        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
+        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", tol=1e-5,
         max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
-        weights="counts", existence_seconds=10.0, n_threads=None, verbose=False,
+        weights="counts", n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 
@@ -241,35 +187,28 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             self._objective = self._objective_of(rows)
             if isinstance(self.l1, str):
                 self._select_couplings()
-            if solver in INVERSIONS:
-                self._invert(solver)
+            if solver == "tap_inversion":
+                self._invert()
             else:
                 self._maximise(solver)
             self._parameters = self._objective.packed(self.couplings_, self.field_)
-            # Solvers that need gradients have left this one.
-            gradient = self._objective.value_and_gradient(self._parameters, once=True)[1]
+            gradient = self._objective.value_and_gradient(self._parameters)[1]
         self.gradient_norm_ = float(abs(gradient).max())
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
         return self
 
     def _observed(self, states, sample_weight, clusters):
-        """Distinct rows, complete ones where values are missing."""
-        self._sampling = self._completions = None
-        self.n_missing_ = self.n_dropped_ = 0
-        weights = row_weights(sample_weight, len(states))
-        absent = np.isnan(states)
-        if not absent.any() and clusters is None and self.weights == "counts":
-            return distinct_rows(states, weights)
-        labels = np.where(absent, -1, states > 0).astype(np.int64)
-        weights = np.ones(len(states)) if weights is None else weights
+        """Return distinct rows, complete ones where values are missing."""
+        labels = np.where(np.isnan(states), -1, states > 0)
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
         options, edges = (self.missing, self.weights), self._edges()
-        sizes = np.full(states.shape[1], 2)
-        found = observed(
-            labels, weights, sizes, options, clusters, seen_only=not self.l2, edges=edges
-        )
-        self._sampling, self._completions = found.sampling, found.completions
-        self.n_missing_, self.n_dropped_ = found.n_missing, found.n_dropped
-        rows = WeightedRows.of_labels(found.labels, found.weights, edges)
+        rows = observed(
+            labels, weights, np.full(labels.shape[1], 2), options, clusters,
+            seen_only=not self.l2, edges=edges,
+        )  # fmt: skip
+        self._sampling, self._completions = rows.sampling, rows.completions
+        self.n_missing_, self.n_dropped_ = rows.n_missing, rows.n_dropped
+        rows = WeightedRows.of_labels(rows.labels, rows.weights, edges)
         check_terms(self, (rows.own != 0).any(0))
         return rows
 
@@ -286,10 +225,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             )
         if self.threshold is not None:
             number("threshold", self.threshold, -np.inf, np.inf)
-        if number("step", self.step, 0, 2, below=True) == 0:
-            raise ValueError("step must be positive, got 0.")
         if isinstance(self.init, str):
-            one_of("init", self.init, _STARTS)
+            one_of("init", self.init, ("auto",))
         if self.penalty == "firth" and (solver not in ("auto", "newton") or self.l1 or self.l2):
             raise ValueError("penalty='firth' needs solver 'auto' or 'newton', without l1 and l2.")
         if self.graph is not None and (self.penalty or solver not in _SOLVERS_OF_GRAPHS):
@@ -306,11 +243,6 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
                 f"l1={self.l1!r} needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, "
                 f"got {solver!r}."
             )
-        if self.step > 1 and solver in ("bslm", "gradient"):
-            warn_user(
-                f"step {self.step:g} is above 1, where the paper's theorem ends: the "
-                "log-pseudo-likelihood still does not decrease below 2.",
-            )
         return solver
 
     def _maximise(self, solver):
@@ -320,47 +252,42 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             "tol": self._tol,
             "max_iter": self.max_iter or _MAX_ITER_OF_SOLVER[solver],
         }
-        start = self._start(solver)
+        start = self._start()
         if solver == "bslm":
-            (found,) = solvers.bslm(
-                objective, [start], l1=self._penalty_l1, step=self.step, **options
-            )
+            (fit,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
         elif solver == "gradient":
-            found = solvers.gradient_ascent(objective, start, step=self.step, **options)
+            fit = solvers.gradient_ascent(objective, start, **options)
         elif self.penalty == "firth":
-            found = firth.firth_scoring(objective, start, **options)
+            fit = firth.firth_scoring(objective, start, **options)
         else:
             solve = partial(newton.newton, **options)
             if solver == "lbfgs":
                 solve = partial(lbfgs.lbfgs, l1=self._penalty_l1, **options)
-            found = self._maximised(solve, start)
-        self.couplings_, self.field_ = objective.unpacked(found.parameters)
-        self._keep_fit(found, options["max_iter"])
+            fit = self._maximised(solve, start)
+        self.couplings_, self.field_ = objective.unpacked(fit.parameters)
+        self._keep_fit(fit, options["max_iter"])
 
     def _existence(self, parameters):
         if self.penalty == "firth":
-            return unique_with_firth(self._likely_objective())
+            return firth.unique_with_firth(self._likely_objective())
         return super()._existence(parameters)
 
-    def _invert(self, solver):
+    def _invert(self):
         objective = self._objective
         covariance = objective.second - np.outer(objective.mean, objective.mean)
         covariance[np.diag_indices_from(covariance)] += self.l2
-        self.couplings_, self.field_ = INVERSIONS[solver](objective.mean, covariance)
+        self.couplings_, self.field_ = tap_inversion(objective.mean, covariance)
         parameters = objective.packed(self.couplings_, self.field_)
-        value = objective.value_and_gradient(parameters, once=True)[0]
+        value = objective.value_and_gradient(parameters)[0]
         self.history_ = np.array([objective.total * value])
         self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 
-    def _start(self, solver):
+    def _start(self):
         if isinstance(self.init, str):
-            # Inversions of strong couplings saturate units, whose gradients then are small: solvers
-            # other than L-BFGS take many iterations from there.
-            how = "minorant" if solver != "lbfgs" and self.init == "auto" else self.init
             n_rows = self._objective.total if self.penalty == "firth" else TOLERANCE_ROWS
-            return starts.starting_point(self._objective, how, n_rows)
+            return self._objective.independent(n_rows)
         if not isinstance(self.init, tuple) or len(self.init) != 2:
-            raise TypeError(f"init must be a name or (couplings, field), got {self.init!r:.40}.")
+            raise TypeError(f"init must be 'auto' or (couplings, field), got {self.init!r:.40}.")
         couplings, field = self.init
         d = self._objective.n_units
         field = np.asarray(field, float)
@@ -368,3 +295,237 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             raise ValueError(f"init: the field must have shape ({d},), got {field.shape}.")
         model = BoltzmannMachine(np.asarray(couplings, float), Ising(field))
         return self._objective.packed(model.couplings, model.prior.field)
+
+    # --- probabilities --------------------------------------------------------------------------
+
+    def _rows(self, X, missing=False):
+        check_is_fitted(self)
+        X = checked_table(self, X, reset=False, missing=missing)
+        return to_spins(self, X, self.categories_, self.threshold)
+
+    @property
+    def values_(self):
+        """The two values of the data, a tuple, or None if columns have different ones."""
+        check_is_fitted(self)
+        values = self.categories_[0]
+        same = all(np.array_equal(values, other) for other in self.categories_)
+        return tuple(values.tolist()) if same else None
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        states = self._rows(X)
+        rows = PseudoLikelihood(
+            WeightedRows(states, np.ones(len(states))), n_threads=self.n_threads
+        )
+        return rows.residuals(self.couplings_, self.field_)[1] * len(states)
+
+    def log_pseudo_likelihood(self, X, sample_weight=None):
+        """Log-pseudo-likelihood of all rows together (Eq. 2.1), without penalties.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+            Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.isclose(machine.log_pseudo_likelihood(X), machine.score_samples(X).sum())
+        np.True_
+        """
+        values = self.score_samples(X)
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(values))
+        return float(values @ weights)
+
+    def conditional_proba(self, X):
+        """Probability of the higher value of each unit given all others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
+
+    def pmf(self, X=None):
+        """Probabilities of rows, by enumeration of all states; up to 20 units.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), optional
+            Default all 2^n_features rows, the first unit alternating fastest.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (2^n_features,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> probabilities = machine.pmf()
+        >>> probabilities.shape, np.isclose(probabilities.sum(), 1)
+        ((16,), np.True_)
+        """
+        check_is_fitted(self)
+        if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
+            raise ValueError(
+                f"pmf enumerates all states: at most {spins.MAX_ENUMERATED_UNITS} units, got "
+                f"{self.n_features_in_}."
+            )
+        probabilities = spins.probabilities(self.model_)
+        if X is None:
+            return probabilities
+        return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
+
+    def _drawn(self, n_samples, rng, n_sweeps):
+        return from_spins(spins.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
+
+    def impute(self, X, *, method="auto", random_state=0):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            With NaN for missing values, or None.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            - "exact": the sum over all states of a row's missing values, which are at most 2^20.
+            - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
+              (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
+              probability; exact where couplings are a tree. Each of several phases has its weight.
+            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
+              fast for hundreds of missing values, but wrong for strong couplings, and of several
+              phases only one.
+            - "auto": "exact" for rows that it takes, "annealing" for all others.
+        random_state : int, RandomState or None, default 0
+            Random state of annealing. Equal rows have equal results, in any company.
+
+        Returns
+        -------
+        array or data frame of shape (n_samples, n_features)
+            Means between the two values of the data if these are numbers, else the more probable
+            values. A data frame if `X` is one.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if a row has more than 20 missing values.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
+        """
+        states = self._rows(X, missing=True)
+        means = means_of_missing(self.model_, states, method, random_state, self.n_threads)
+        return like_frame(X, from_spins(means, self.categories_))
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved(self):
+        rows = self._objective.rows
+        # For standard errors.
+        bits = np.packbits(rows.states > 0, axis=1)
+        arrays = {"rows": bits, "weights": rows.weights}
+        if rows.targets is not None:
+            arrays["seen"] = np.packbits(rows.states != 0, axis=1)
+        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
+        fitted, more = self._saved_fit("gradient_norm_")
+        return fitted, arrays | more
+
+    def _restore(self, arrays):
+        self._restore_fit(arrays)
+        if [len(values) for values in self.categories_] != [2] * self.n_features_in_:
+            raise ValueError("categories_ must have two values for each column.")
+        check_n_features(self, {self.model_.n_units})
+        self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
+        shape = None, -(-self.n_features_in_ // 8)
+        bits = arrays.member("rows", "iu", shape, np.uint8)
+        weights = arrays.member("weights", "f", (len(bits),), low=0)
+        labels = np.unpackbits(bits, axis=1, count=self.n_features_in_).astype(np.int64)
+        if "seen" in arrays:
+            seen = arrays.member("seen", "iu", bits.shape, np.uint8)
+            labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
+        rows = WeightedRows.of_labels(labels, weights, self._edges())
+        restored_rows(self, arrays, labels)
+        self._restore_missing(arrays)
+        chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
+        self._objective = self._objective_of(rows, chosen)
+        self._parameters = self._objective.packed(self.couplings_, self.field_)
+
+    def _objective_of(self, rows, edges=None):
+        """The objective of rows, with the couplings of `graph` or of these edges alone."""
+        edges = self._edges() if edges is None else edges
+        return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
+
+    @property
+    def n_available_(self):
+        """Weight of the rows that have a part in the conditional probability of each unit."""
+        check_is_fitted(self)
+        rows = self._objective.rows
+        return rows.weights @ (rows.own != 0)
+
+    def _items(self):
+        """The rows as items with the categories 0 and 1, and their thresholds."""
+        states = self._objective.rows.states > 0
+        return states, Thresholds(np.full(states.shape[1], 2))
+
+    def _check_errors(self):
+        if self.solver == "tap_inversion":
+            raise ValueError("standard errors are for maxima: fit with another solver.")
+
+    # --- codings --------------------------------------------------------------------------------
+
+    def in_coding(self, coding):
+        """Couplings and field of units in other values.
+
+        Parameters
+        ----------
+        coding : {"01", "-1+1"}
+            "01": p(y) ~ exp(y'Sy / 2 + m'y) for y in {0, 1}, with S = 4 J and
+            m_i = 2 h_i - 2 sum_j J_ij. "-1+1": J and h, as they are in `couplings_` and `field_`.
+
+        Returns
+        -------
+        couplings : array of shape (n_features, n_features)
+        field : array of shape (n_features,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> couplings, field = machine.in_coding("01")
+        >>> probability = 1 / (1 + np.exp(-field - couplings @ [0, 0, 0, 0]))  # all others are 0
+        >>> np.allclose(probability, machine.conditional_proba(np.full((1, 4), -1))[0])
+        True
+        """
+        check_is_fitted(self)
+        one_of("coding", coding, CODINGS)
+        if coding == "-1+1":
+            return self.couplings_.copy(), self.field_.copy()
+        return 4 * self.couplings_, 2 * self.field_ - 2 * self.couplings_.sum(1)

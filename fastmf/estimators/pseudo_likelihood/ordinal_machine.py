@@ -1,70 +1,67 @@
-"""Machines of ordinal items by maximum pseudo-likelihood, as a scikit-learn estimator."""
+"""Machines of ordinal items by maximum pseudo-likelihood."""
 
 from functools import partial
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import one_of, row_weights
-from fastmf.estimators.common.categories import checked_table, codes, declared_categories
+from fastmf._common.arguments import one_of, real_array, row_weights
+from fastmf.estimators.common.categories import (
+    checked_table,
+    codes,
+    declared_categories,
+    item_categories,
+)
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.pseudo_likelihood._item_categories import item_categories
-from fastmf.estimators.pseudo_likelihood._observed import observed
-from fastmf.estimators.pseudo_likelihood._ordinal_machine import BaseOrdinalMachine
+from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, check_sizes, labels_from
+from fastmf.estimators.pseudo_likelihood._observed import observed, restored_rows
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS
+from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
+from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
+from fastmf.models import BoltzmannMachine
+from fastmf.priors import Categorical, Ordinal
 
 # Categories that a message names.
 _MAX_NAMED = 3
 
 
-class OrdinalMachine(BaseOrdinalMachine):
+class OrdinalMachine(PairwiseMachine):
     """Ordinal items with all pairs coupled, p(x) ~ exp(sum_ij sigma_ij x_i x_j + sum_i mu_i(x_i)).
 
-    Items have the scores x_i = 0..m_i, which may differ in number, and the first sum is over pairs
-    i < j (Marsman et al. 2025). Fitted by maximum pseudo-likelihood: the sum over items of the
-    log-probability of each given all others. Items of two categories alone are the Ising model in
-    {0, 1} coding.
+    Items have the scores x_i = 0..m_i, and the first sum is over pairs i < j (Marsman et al.,
+    Psychometrika 90, 2025). Fitted by maximum pseudo-likelihood: the sum over items of the
+    log-probability of each given all others. Items of two categories are the Ising model in {0, 1}
+    coding: sigma = 4 J and mu = 2 h_i - 2 sum_j J_ij of `FullyVisibleBoltzmannMachine`.
 
     Parameters
     ----------
     n_categories : int, sequence of int of length n_features, or None
         Categories of all or of each item, whose codes are 0, 1, ... if any entry of the table is
-        0, and else 1, 2, .... None: all integers from the smallest to the
-        largest of each column, but -1 and 1 where these are all its values; strings in alphabetical
-        order (which warns if there are more than two), or in that of their numbers; the categories
-        of pandas' categorical columns.
+        0, and else 1, 2, .... None: all integers from the smallest to the largest of each column;
+        strings in alphabetical order (which warns if there are more than two) or in that of their
+        numbers; the categories of pandas' categorical columns.
     thresholds : {"free", "blume_capel"}
         One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i ((c - r)^2 -
         r^2).
     reference : int or sequence of int of length n_features
         The score r of "blume_capel".
     l1 : float, "ebic" or "cv"
-        Penalty ``l1 sum |sigma_ij|`` per unit of weight, or how couplings are selected: see
+        Penalty ``l1 sum |sigma_ij|`` per row, or selection of couplings, as in
         `FullyVisibleBoltzmannMachine`.
     l2, l2_field : float
-        Penalties ``(l2 sum sigma_ij^2 + l2_field sum theta_k^2) / 2`` of couplings and of the
-        parameters theta of thresholds. With both the maximum always exists.
+        Penalties ``(l2 sum sigma_ij^2 + l2_field sum theta_k^2) / 2`` per row of couplings and of
+        the parameters theta of thresholds. With both the maximum always exists.
     missing : {"error", "drop", "available", "em"}
-        Whether `fit` refuses missing values; leaves out rows that have some, which is right where
-        values are missing completely at random ("available" is the same, as all pairs of items may
-        be coupled); or sums over what they may be, by expectation and maximisation, which is right
-        where they are missing at random, and whose errors take what is missing into account: see
-        `FullyVisibleBoltzmannMachine`. Rows with more than 4,096 completions are left out, with a
-        warning.
+        As in `FullyVisibleBoltzmannMachine`, with all pairs coupled ("available" is "drop"). "em"
+        is for rows of up to 4,096 completions.
     weights : {"counts", "sampling"}
-        Whether weights say how many rows each row stands for, or are those of a survey: each row is
-        then one observation, whose score is multiplied by its weight.
-    ebic_gamma : float
-        Weight of the number of items in "ebic": 0 is BIC, and more leaves out more couplings.
-    rule : {None, "and", "or"}
-        With `l1="ebic"`, None selects all couplings together. "and" and "or" regress each item on
-        all others along a path of penalties of its own, and couple two if each is chosen for the
-        other, or if one is: the procedure of IsingFit (van Borkulo et al. 2014), but for a fit of
-        the chosen couplings together, without a penalty. Penalties `l2` are those of that fit.
+        Whether a weight is a number of equal rows, or the sampling weight of one observation.
+    ebic_gamma, rule
+        As in `FullyVisibleBoltzmannMachine`.
     solver : {"auto", "newton", "lbfgs"}
         "newton" takes few steps to machine precision; "lbfgs" is for many parameters, or `l1`.
     tol : float
@@ -72,13 +69,10 @@ class OrdinalMachine(BaseOrdinalMachine):
         is below tol^2, L-BFGS below tol / 100.
     max_iter : int or None
         None: 100 for "newton", 1,000 for "lbfgs".
-    existence_seconds : float
-        Seconds after which a search for a proof that the maximum exists, or does not, ends
-        undecided. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
     verbose : bool
-        Whether a selection of couplings by `l1` shows on stderr how far it is.
+        Whether a selection of couplings by `l1` shows its progress on stderr.
 
     Attributes
     ----------
@@ -87,43 +81,14 @@ class OrdinalMachine(BaseOrdinalMachine):
     thresholds_ : list of arrays of shape (m_i,)
         mu_i(1), ..., mu_i(m_i) of each item; mu_i(0) = 0.
     categories_ : list of arrays of shape (m_i + 1,)
-        The values that the scores of each item stand for.
+        The values of the scores of each item.
     n_categories_ : int array of shape (n_features,)
     model_ : BoltzmannMachine
         The same with `Ordinal` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
         Value for the data, per unit of weight and without penalties.
-    existence_ : Existence
-        `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
-        `message`, which names categories that nobody is in.
-    history_ : array of shape (n_iter,)
-        Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
-    n_iter_ : int
-    n_missing_, n_dropped_ : int
-        Missing values, and rows that were left out for them.
-    path_ : SelectionPath
-        With `l1="ebic"` or "cv" (not in files): penalties, numbers of couplings,
-        log-pseudo-likelihoods and criteria of the path, and which graph was `chosen`; with `rule`
-        a column for each item, of the regression on the others.
-    converged_ : bool
-        Whether the solver stopped by its own rule, and the maximum is not disproved.
-    n_features_in_ : int
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the maximum does not exist, if that could not be decided, or if iterations ran out.
-    UserWarning
-        If strings are taken in alphabetical order, or rows with too many missing values are left
-        out.
-
-    Notes
-    -----
-    An item of two categories in {0, 1} has sigma = 4 J of `FullyVisibleBoltzmannMachine`, and
-    mu = 2 h_i - 2 sum_j J_ij. A shift of all codes of an item changes thresholds alone.
-
-    References: Marsman et al., "Bayesian analysis of the ordinal Markov random field",
-    Psychometrika 90 (2025).
+    existence_, history_, n_iter_, converged_, path_, n_missing_, n_dropped_
+        As in `FullyVisibleBoltzmannMachine`.
 
     Examples
     --------
@@ -136,10 +101,12 @@ class OrdinalMachine(BaseOrdinalMachine):
     True
     """
 
+    _item_name = "items"
+
     def __init__(
         self, *, n_categories=None, thresholds="free", reference=0, l1=0.0, l2=0.0, l2_field=0.0,
         missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
-        max_iter=None, existence_seconds=10.0, n_threads=None, verbose=False,
+        max_iter=None, n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 
@@ -181,18 +148,18 @@ class OrdinalMachine(BaseOrdinalMachine):
         if not used.any():
             raise ValueError("X must have a row without missing values, of positive weight.")
         self.categories_ = item_categories(self, X[used], self.n_categories, declared)
-        self.n_categories_ = np.array([len(known) for known in self.categories_])
+        self.n_categories_ = np.array([len(listed) for listed in self.categories_])
         # Rows that are not used may have categories of their own.
         scores = np.full(X.shape, -1)
         scores[used] = codes(self, X[used], self.categories_)
         options = self.missing, self.weights
         seen_only = self.thresholds == "free" and not self.l2_field
-        found = observed(
+        result = observed(
             scores, weights, self.n_categories_, options, clusters, seen_only=seen_only
         )
-        self._rows, self._weights = found.labels, found.weights
-        self._sampling, self._completions = found.sampling, found.completions
-        self.n_missing_, self.n_dropped_ = int(missing_entries(X).sum()), found.n_dropped
+        self._rows, self._weights = result.labels, result.weights
+        self._sampling, self._completions = result.sampling, result.completions
+        self.n_missing_, self.n_dropped_ = int(missing_entries(X).sum()), result.n_dropped
         self._objective = self._made_objective()
         with few_blas_threads(self._objective.n_parameters):
             self._maximise()
@@ -215,21 +182,21 @@ class OrdinalMachine(BaseOrdinalMachine):
         else:
             max_iter = self.max_iter or MAX_LBFGS_ITER
             solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
-        found = self._maximised(solve, self._objective.independent())
-        self._set_parameters(found.parameters)
-        value = self._objective.log_likelihood(found.parameters)
+        result = self._maximised(solve, self._objective.independent())
+        self._set_parameters(result.parameters)
+        value = self._objective.log_likelihood(result.parameters)
         self.log_pseudo_likelihood_ = value / self._objective.total
-        self._keep_fit(found, max_iter)
+        self._keep_fit(result, max_iter)
 
     def _existence(self, parameters):
-        found = super()._existence(parameters)
+        result = super()._existence(parameters)
         thresholds, frequencies = self._objective.thresholds, self._objective.frequencies
-        there = np.arange(thresholds.width)[:, None] < thresholds.n_categories
-        empty = np.argwhere((there & (frequencies == 0)).T)
-        if found.exists is False and self.thresholds == "free" and len(empty):
+        present = np.arange(thresholds.width)[:, None] < thresholds.n_categories
+        empty = np.argwhere((present & (frequencies == 0)).T)
+        if result.exists is False and self.thresholds == "free" and len(empty):
             if not self.l2_field:
-                found = found._replace(message=self._empty_categories(empty))
-        return found
+                result = result._replace(message=self._empty_categories(empty))
+        return result
 
     def _empty_categories(self, empty):
         names = feature_names(self)
@@ -243,3 +210,197 @@ class OrdinalMachine(BaseOrdinalMachine):
             "without end; replace codes of missing values, such as 9 above 1 to 6, by NaN, merge "
             "categories, or give a ridge penalty l2_field"
         )
+
+    def _made_objective(self):
+        """The likelihood of the rows that the machine was fitted to."""
+        reference = real_array("reference", self.reference)
+        if reference.shape not in ((), self.n_categories_.shape):
+            raise ValueError(
+                "reference must be a number or have one entry for each of "
+                f"{len(self.n_categories_)} items, got shape {reference.shape}."
+            )
+        thresholds = Thresholds(self.n_categories_, self.thresholds, reference)
+        return OrdinalLikelihood(
+            self._rows, self._weights, thresholds, l2=float(self.l2),
+            l2_field=float(self.l2_field), n_threads=self.n_threads,
+        )  # fmt: skip
+
+    def _items(self):
+        """The rows, and the thresholds of their items."""
+        return self._rows, self._objective.thresholds
+
+    def _set_parameters(self, parameters):
+        """Couplings and thresholds from the vector of all parameters."""
+        self._parameters, self._models = parameters, {}
+        self.couplings_, self._of_thresholds = self._objective.unpacked(parameters)
+        self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._of_thresholds)
+
+    def _by_item(self, values):
+        """Values of the thresholds of all items, item by item."""
+        return np.split(values, np.cumsum(self.n_categories_ - 1)[:-1])
+
+    # --- models ---------------------------------------------------------------------------------
+
+    @property
+    def model_(self):
+        """The machine as a `BoltzmannMachine` with `Ordinal` units, for `fastmf.tap`."""
+        check_is_fitted(self)
+        if "scores" not in self._models:
+            table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
+            self._models["scores"] = BoltzmannMachine(self.couplings_, Ordinal(table))
+        return self._models["scores"]
+
+    def _categorical_model(self):
+        """The machine with one state for each category of each item."""
+        if "categories" not in self._models:
+            score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
+            item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
+            couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
+            field = [np.append(0.0, mu) for mu in self.thresholds_]
+            self._models["categories"] = BoltzmannMachine(couplings, Categorical(field))
+        return self._models["categories"]
+
+    def blume_capel(self):
+        """Parameters of thresholds of the form of Blume and Capel.
+
+        Returns
+        -------
+        alpha, beta : array of shape (n_features,)
+            mu_i(c) = alpha_i c + beta_i ((c - r)^2 - r^2); beta is NaN for items of two categories,
+            whose threshold is alpha.
+
+        Raises
+        ------
+        ValueError
+            If the machine has free thresholds.
+        """
+        check_is_fitted(self)
+        if self.thresholds != "blume_capel":
+            raise ValueError("alpha and beta are parameters of thresholds='blume_capel'.")
+        alpha, beta = np.full((2, len(self.n_categories_)), np.nan)
+        for i in range(len(alpha)):
+            pair = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
+            alpha[i], beta[i] = pair[0], pair[1] if len(pair) > 1 else np.nan
+        return alpha, beta
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def _labels_of(self, X, missing=False):
+        """Scores of rows, -1 where missing."""
+        check_is_fitted(self)
+        X = checked_table(self, X, reset=False, missing=missing)
+        return codes(self, X, self.categories_)
+
+    def _conditionals(self, X):
+        """Result of `OrdinalLikelihood.conditionals` for rows."""
+        scores, fitted = self._labels_of(X), self._objective
+        rows = OrdinalLikelihood(
+            scores, np.ones(len(scores)), fitted.thresholds, pairs=fitted.pairs,
+            n_threads=self.n_threads,
+        )  # fmt: skip
+        return rows.conditionals(self._parameters)
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        return self._conditionals(X)[2]
+
+    def conditional_proba(self, X):
+        """Probabilities of the categories of each item given all others.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Without missing values.
+
+        Returns
+        -------
+        array of shape (n_samples, n_categories)
+            Flat: the categories of all items side by side.
+        """
+        p = self._conditionals(X)[0]
+        return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _model_arrays(self):
+        return {}  # the model is made of parameters
+
+    def _restore_model(self, arrays):
+        pass
+
+    def _saved(self):
+        fitted, arrays = self._saved_fit("log_pseudo_likelihood_", "n_dropped_", "n_missing_")
+        return fitted, arrays | {
+            "rows": self._rows.astype(np.int16),
+            "sizes": self.n_categories_,
+            "weights": self._row_weights(),
+            "pairs": np.stack(self._objective.pairs, axis=1),
+            "parameters": self._parameters,
+        }
+
+    def _restore(self, arrays):
+        self._restore_fit(arrays)
+        most = np.iinfo(np.int16).max
+        shape = (self.n_features_in_,)
+        self.n_categories_ = arrays.member("sizes", "iu", shape, low=2, high=most).astype(np.int64)
+        check_sizes(self.categories_, self.n_categories_)
+        self._rows = labels_from("rows", arrays, self.n_categories_).astype(np.int64)
+        if (self._rows < 0).any():
+            raise ValueError("member 'rows' must have no missing values.")
+        self._weights = arrays.member("weights", "f", (len(self._rows),), low=0)
+        restored_rows(self, arrays, self._rows)
+        d = self.n_features_in_
+        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=d - 1)
+        place = pairs[:, 0] * d + pairs[:, 1]
+        if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
+            raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
+        self._objective = self._made_objective().restricted(pairs)
+        shape = (self._objective.n_parameters,)
+        self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
+
+    # --- errors ---------------------------------------------------------------------------------
+
+    def coupling_estimate(self):
+        """Couplings of all pairs of items, and their sandwich covariance.
+
+        Returns
+        -------
+        couplings : array of shape (n_pairs,)
+            sigma_ij, i < j, row by row.
+        covariance : array of shape (n_pairs, n_pairs)
+
+        Raises
+        ------
+        ValueError
+            As `covariance`.
+        """
+        godambe = self._godambe()
+        covariance, n = godambe.covariance(), godambe.objective.n_fields
+        return godambe.parameters[n:].copy(), covariance[n:, n:]
+
+    def _errors_of_all(self, godambe):
+        thresholds, n = self._objective.thresholds, godambe.objective.n_fields
+        if self.thresholds == "free":
+            couplings, fields = godambe.objective.unpacked(godambe.standard_errors())
+        else:
+            covariance = godambe.covariance()
+            couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
+            of_fields = thresholds.matrix @ covariance[:n, :n]
+            fields = np.sqrt((of_fields * thresholds.matrix).sum(1))
+        return couplings, self._by_item(fields)
+
+    def _fields_of(self, parameters):
+        return self._by_item(self._objective.thresholds.matrix @ parameters)
+
+    def _fields_frame(self, fields, name):
+        return fields

@@ -1,89 +1,87 @@
 """Potts machines by maximum pseudo-likelihood (direct coupling analysis)."""
 
-import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from functools import partial
 
-from fastmf._common.arguments import number, one_of, row_weights
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, flag, number, one_of, row_weights
 from fastmf._common.progress import reported
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.categories import checked_table, declared_categories
-from fastmf.estimators.common.labels import coded_labels, position_categories
+from fastmf.estimators.common.categories import (
+    checked_table,
+    coded_labels,
+    declared_categories,
+    position_categories,
+)
+from fastmf.estimators.common.frames import square_frame
 from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
-from fastmf.estimators.pseudo_likelihood._observed import check_terms, summable
-from fastmf.estimators.pseudo_likelihood._potts_machine import BasePottsMachine
-from fastmf.learning.pseudo_likelihood.available import available
+from fastmf.estimators.networks.network import Network
+from fastmf.estimators.networks.permutations import PooledRows
+from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
+from fastmf.estimators.pseudo_likelihood._observed import check_terms, restored_rows, summable
+from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
-from fastmf.learning.pseudo_likelihood.missing import Completions, expectation_maximisation
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.potts import fitting
-from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
-from fastmf.learning.pseudo_likelihood.potts.errors import DampedObjective
-from fastmf.learning.pseudo_likelihood.potts.existence import decided as decided_of_data
+from fastmf.learning.pseudo_likelihood.missing import Completions, IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
+from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.dense import MAX_PARAMETERS, DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+from fastmf.learning.pseudo_likelihood.rows import available, distinct, target_labels
+from fastmf.models import BoltzmannMachine
+from fastmf.models._gauge import GAUGES, in_gauge
+from fastmf.models._io import model_to_arrays
+from fastmf.priors import Categorical
 
 _POTTS_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
 
 
-class PottsMachine(BasePottsMachine):
+class PottsMachine(Network, ItemMachine):
     """Categorical positions, all pairs coupled: p(x) ~ exp(sum_ij J_ij(x_i, x_j) + sum_i h_i(x_i)).
 
     Fitted by maximum pseudo-likelihood: the sum over positions of the log-probability of each given
-    all others. With sequences it is what direct coupling analysis fits.
+    all others. With sequences it is what direct coupling analysis fits (Ekeberg et al., Physical
+    Review E 87, 2013).
 
     Parameters
     ----------
     n_states : int, sequence of int of length n_groups, or None
         States of all or of each position, whose labels are 0, 1, ... None: labels up to the largest
-        one of all positions, from 0, or from 1 if no label is 0; of other numbers and of strings,
-        the values in the data (see `categories_`). For an alignment give the number of its letters,
-        as one may not occur.
+        of all positions, from 0, or from 1 if no label is 0; of other numbers and of strings, the
+        values in the data. For an alignment give the number of its letters, as one may not occur.
     l2, l2_field : float
         Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
         give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
-        Both are 0 by default. Without `l2` real alignments have no maximum; ``l2_field = l2`` is a
-        good start, as contacts are found worse where fields are hardly penalised.
+        Alignments need `l2`; ``l2_field = l2`` is a good start.
     solver : {"auto", "lbfgs", "newton", "naive_mean_field"}
-        - "lbfgs" ("auto" is the same): beyond 500,000 parameters in single precision.
-        - "newton": with conjugate gradients, in double precision, to high accuracy.
-        - "naive_mean_field": no maximisation, the inverse of the covariance matrix (mean-field
-          DCA), to whose diagonal `l2` is added. Missing labels are left out of each pair's
-          frequencies.
+        "lbfgs" ("auto" is the same) computes in single precision beyond 500,000 parameters.
+        "newton" is exact, for up to 4,000 parameters. "naive_mean_field" inverts the covariance
+        matrix (Morcos et al., PNAS 108, 2011), to whose diagonal `l2` is added.
     symmetric : bool
-        False: each position is fitted alone, with couplings of its own and half the penalty
-        (PlmDCA's asymmetric objective), and the two estimates of each coupling are averaged. It
-        takes less memory.
+        False: each position is fitted alone, with couplings of its own and half the penalty, and
+        the two estimates of each coupling are averaged (PlmDCA). It takes less memory.
     pseudocount : float
-        Fraction of a uniform distribution, in [0, 1), that is mixed with frequencies; for the
-        solver "naive_mean_field" only. Morcos et al. take 0.5.
+        Fraction of a uniform distribution, in [0, 1), that is mixed with the frequencies of
+        "naive_mean_field". Morcos et al. take 0.5.
     tol : float
-        Ends when the rise of the log-pseudo-likelihood of 100,000 rows, less penalties, that is
-        predicted for the next step is less, or too small to be told from rounding errors. With as
-        many rows a parameter that is wrong by its standard error costs about half a unit. How many
-        rows there are makes no difference, and neither does a factor of all weights.
+        Ends when the predicted rise of the penalised log-pseudo-likelihood of 100,000 rows is less,
+        or too small to be told from rounding errors.
     max_iter : int or None
         None: 1,000 for "lbfgs", 100 for "newton".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
-        Positions that may be coupled: an adjacency matrix of shape (n_groups, n_groups), pairs of
-        shape (n_edges, 2), or a graph with `nodes` and `edges`, whose positions are numbers of
-        columns or their names; a data frame must name them in their order. All other couplings are
-        exactly 0, and errors and tests are those of the couplings that are there. It needs
-        `symmetric`.
+        Pairs of positions that may be coupled, by numbers or names of columns; default all. It
+        needs `symmetric`.
     missing : {"absent", "available", "em"}
-        "absent" leaves missing labels out: such a position has no term of its own, and no part in
-        the probabilities of others, which is biased where the graph has loops. "available" takes
-        available cases, the terms of positions that were seen in a row together with all their
-        neighbours in `graph`, which without `graph` are all others, so that rows are complete ones:
-        it is right where labels are missing completely at random, for up to 4,000 parameters by
-        Newton's method, and `symmetric`. "em", for the same, sums over what they may be, by
-        expectation and maximisation, which is right where labels are missing at random, and errors
-        take what is missing into account: see `FullyVisibleBoltzmannMachine`. Rows with more than
-        4,096 completions are left out, with a warning.
-    existence_seconds : float
-        Seconds after which a search for a proof that the maximum exists, or does not, ends
-        undecided; with `l2` there is nothing to decide. Estimates do not depend on it.
+        "absent" leaves missing labels out of all terms, which is biased where the graph has loops.
+        "available" and "em" are as in `FullyVisibleBoltzmannMachine`, by Newton's method; "em" is
+        for rows of up to 4,096 completions.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
     verbose : bool
@@ -93,52 +91,21 @@ class PottsMachine(BasePottsMachine):
     ----------
     couplings_ : array of shape (n_groups, q, n_groups, q)
         J as estimated, symmetric, zero within positions; (n_states, n_states) if positions have
-        different numbers of states. Made at each access where there are few rows.
+        different numbers of states. With fewer rows than a quarter of the states, and `l2`, it is
+        made at each access, as are `model_` and what needs it; `contact_scores`, `score_samples`,
+        `energy` and `mutants` do not need it.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
-        The values that the states of each position stand for. For strings, and numbers that begin
-        neither with 0 nor with 1, the sorted values in the data, together of all positions that
-        have one in common, such as the letters of sequences; of columns of pandas' categorical
-        type, its categories.
+        The values of the states of each position: of strings and other numbers the sorted values of
+        all positions that have one in common, or the categories of a pandas column.
     sizes_ : int array of shape (n_groups,)
         States of each position.
     model_ : BoltzmannMachine
         The same with `Categorical` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
         Log-pseudo-likelihood of the data, per unit of weight and without penalties.
-    existence_ : Existence
-        `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
-        `message`.
-    history_ : array of shape (n_iter,)
-        Log-pseudo-likelihood of the data less penalties after each iteration.
-    n_iter_ : int
-    converged_ : bool
-        Whether the solver stopped by its own rule, and the maximum is not disproved.
-    graph_ : int array of shape (n_edges, 2)
-        The pairs of positions of `graph`; only with it.
-    n_missing_, n_dropped_ : int
-        Missing labels, and rows that "em" left out for them, of which nothing is "available", or
-        without any label.
-    n_available_ : array of shape (n_groups,)
-        Weight of the rows that have a part in the conditional probability of each position.
-    n_features_in_ : int
-        Number of positions.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the maximum does not exist, if that could not be decided, or if iterations ran out.
-
-    Notes
-    -----
-    Memory of the symmetric fit is some ten matrices of n_states^2 numbers, where n_states counts
-    the states of all positions. Where there are fewer than a quarter as many distinct rows, and
-    `l2` is positive, couplings have the form of sums over rows, and nothing of that size is made:
-    `contact_scores`, `score_samples`, `energy` and `mutants` make the couplings of a position at a
-    time or none; `couplings_`, `model_`, `sample`, `impute` and `in_gauge` all of them.
-
-    References: Ekeberg et al., "Improved contact prediction in proteins: using pseudolikelihoods to
-    infer Potts models", Physical Review E 87 (2013); Morcos et al., PNAS 108 (2011).
+    existence_, history_, n_iter_, converged_, graph_, n_missing_, n_dropped_, n_available_
+        As in `FullyVisibleBoltzmannMachine`.
 
     Examples
     --------
@@ -146,16 +113,19 @@ class PottsMachine(BasePottsMachine):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.integers(0, 3, (500, 5))
     >>> X[:, 3] = np.where(rng.random(500) < 0.7, X[:, 1], X[:, 3])
-    >>> machine = mf.PottsMachine(l2=0.01, l2_field=0.01).fit(X)
-    >>> scores = machine.contact_scores()
+    >>> scores = mf.PottsMachine(l2=0.01, l2_field=0.01).fit(X).contact_scores()
     >>> [int(i) for i in np.unravel_index(scores.argmax(), scores.shape)]
     [1, 3]
     """
 
+    _models = ("BoltzmannMachine",)
+    # The log-odds ratio of two states of either position has twice the deviation of a contrast.
+    _prior_factor = 2.0
+
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
         pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
-        existence_seconds=10.0, n_threads=None, verbose=False,
+        n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 
@@ -192,13 +162,13 @@ class PottsMachine(BasePottsMachine):
         self.categories_ = position_categories(self, X, self.n_states, declared)
         labels = coded_labels(self, X, self.categories_)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
-        self.sizes_ = np.array([len(known) for known in self.categories_])
+        self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self.n_missing_ = int((labels < 0).sum())
         self._observe(labels, weights)
         self._model = None
         if self.solver == "naive_mean_field":
-            self._invert(self._data(self._labels, self._weights))
+            self._invert(PottsData(self._labels, self._weights, self.sizes_, self.n_threads))
         else:
             self._maximise()
         self.n_iter_ = len(self.history_)
@@ -213,18 +183,18 @@ class PottsMachine(BasePottsMachine):
         if self.missing == "available":
             terms = available(labels, self._edges())
             check_terms(self, terms[weights > 0].any(0))
-            kept = terms.any(1)
+            usable = terms.any(1)
         elif self.missing == "em":
-            kept = summable(labels, self.sizes_, self._edges())
+            usable = summable(labels, self.sizes_, self._edges())
         else:
-            kept = (labels >= 0).any(1)
-        self.n_dropped_ = int((~kept).sum())
-        kept &= weights > 0
-        if not kept.any():
+            usable = (labels >= 0).any(1)
+        self.n_dropped_ = int((~usable).sum())
+        usable &= weights > 0
+        if not usable.any():
             if self.missing == "absent":
                 return
             raise ValueError("X must have a row with labels, of positive weight.")
-        self._labels, self._weights = labels[kept], weights[kept]
+        self._labels, self._weights = labels[usable], weights[usable]
         if self.missing == "em":
             self._completions = Completions.of(
                 self._labels, self._weights, self.sizes_, seen_only=not self.l2_field
@@ -256,91 +226,60 @@ class PottsMachine(BasePottsMachine):
             raise ValueError("solver 'newton' is for symmetric=True: take 'lbfgs'.")
 
     def _maximise(self):
-        l2, l2_field = float(self.l2), float(self.l2_field)
-        options = fitting.Options(
-            l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter,
-            report=reported(self.verbose),
-        )  # fmt: skip
-        absent, targets = self._absent_pairs(), self._targets()
-        if targets is not None:
-            found = self._maximise_available(targets)
-        elif self._completions is None:
-            data = likely = self._data(self._labels, self._weights)
-            found = fitting.fit(data, options, absent)
+        rows = self._labels, self._weights
+        if self._completions is None:
+            rows = distinct(*rows)[:2]
+        self._objective = self._dense_objective(*rows)
+        incomplete = self._objective.targets is not self._objective.labels
+        if self.solver == "newton" or incomplete or self._completions is not None:
+            stopped = self._by_newton()
         else:
-            found = self._maximise_expected(absent)
-            data, likely = self._data(self._labels, self._weights), self._likely_data()
-        self._couplings, self._field = found.couplings, found.field
-        self.history_ = found.history
-        if targets is None:
-            value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
-            self.log_pseudo_likelihood_ = value / data.total
-            self.existence_ = self._existence(likely, absent, (self._couplings, self._field))
-        self.converged_ = found.converged and self.existence_.exists is not False
-        self._warn(found.converged)
+            stopped = self._by_lbfgs(*rows)
+        self._objective = None
+        self.converged_ = stopped and self.existence_.exists is not False
+        self._warn(stopped)
 
-    def _data(self, labels, weights):
-        return PottsData(labels, weights, self.sizes_, self.n_threads)
+    def _by_newton(self):
+        """Fit by Newton's method in all parameters; return whether it stopped."""
+        self._objective.check_size()
+        solve = partial(
+            newton, tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or MAX_NEWTON_ITER
+        )
+        fit = self._maximised(solve, self._objective.independent())
+        if self._completions is not None:
+            self._weights = self._completions.weights
+        couplings, self._field = self._objective.unpacked(fit.parameters)
+        self._couplings = DenseCouplings(couplings, self.sizes_)
+        self.history_ = np.array(fit.history)
+        value = self._objective.log_likelihood(fit.parameters)
+        self.log_pseudo_likelihood_ = float(value / self._objective.total)
+        self.existence_ = self._existence(fit.parameters)
+        return fit.stopped
 
-    def _likely_data(self):
-        """Completions of rows that are not of negligible probability."""
-        weights = self._completions.likely_weights
-        kept = weights > 0
-        return self._data(self._labels[kept], weights[kept])
-
-    def _existence(self, data, absent, estimate):
-        """Whether there is a maximum."""
-        penalties, seconds = (float(self.l2), float(self.l2_field)), float(self.existence_seconds)
-        return decided_of_data(data, penalties, estimate, seconds, bool(self.symmetric), absent)
-
-    def _by_newton(self, objective, start=None):
-        """`Fit` of a `DampedObjective`, by default from uncoupled positions."""
-        return newton(
-            objective, objective.independent() if start is None else start,
-            tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or fitting.MAX_ITER["newton"],
+    def _by_lbfgs(self, labels, weights):
+        """Fit by L-BFGS in scaled coordinates; return whether it stopped."""
+        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+        options = fitting.Options(
+            float(self.l2), float(self.l2_field), bool(self.symmetric), float(self.tol),
+            self.max_iter, report=reported(self.verbose),
         )  # fmt: skip
+        absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
+        fit = fitting.fit(data, options, absent)
+        self._couplings, self._field, self.history_ = fit.couplings, fit.field, fit.history
+        value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
+        self.log_pseudo_likelihood_ = value / data.total
+        objective, point, refine = self._objective, None, None
 
-    def _estimate(self, objective, parameters):
-        """Couplings and field of parameters."""
-        couplings, field = objective.unpacked(parameters)
-        return DenseCouplings(couplings, self.sizes_), field
+        def better(_):
+            exact = options._replace(tol=1e-9, max_iter=None, single=False)
+            fit = fitting.fit(data, exact, absent)
+            return objective.packed(fit.couplings.dense(), fit.field)
 
-    def _maximise_available(self, targets):
-        """`PottsFit` of available terms."""
-        rows = self._labels, self._weights, self.sizes_
-        options = float(self.l2), float(self.l2_field), self.graph_, targets
-        objective = DampedObjective(*rows, *options)
-        found = self._by_newton(objective)
-        value = objective.log_likelihood(found.parameters)
-        self.log_pseudo_likelihood_ = float(value / objective.total)
-        seconds = float(self.existence_seconds)
-        self.existence_ = decided(objective, found.parameters, seconds=seconds)
-        estimate = self._estimate(objective, found.parameters)
-        return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
-
-    def _maximise_expected(self, absent):
-        """`PottsFit` of what incomplete rows may be, with their probabilities at the estimate."""
-        objective = DampedObjective(
-            self._labels, self._weights, self.sizes_, float(self.l2), float(self.l2_field),
-            self._edges(),
-        )  # fmt: skip
-
-        def exists(completions, parameters):
-            self._completions = completions
-            estimate = self._estimate(objective, parameters)
-            return self._existence(self._likely_data(), absent, estimate).exists is not False
-
-        found, self._completions, _ = expectation_maximisation(
-            self._completions, objective.reweighted, self._by_newton, exists,
-        )  # fmt: skip
-        self._weights = self._completions.weights
-        estimate = self._estimate(objective, found.parameters)
-        return fitting.PottsFit(*estimate, np.array(found.history), found.stopped)
-
-    def _absent_pairs(self):
-        """The pairs of positions that `graph` does not couple, or None without it."""
-        edges = self._edges()
-        return None if edges is None else absent_pairs(edges, len(self.sizes_))
+        if not self.l2 and self.symmetric:
+            point = objective.packed(fit.couplings.dense(), fit.field)
+            refine = better if objective.n_parameters > MAX_PARAMETERS else None
+        self.existence_ = decided(objective, point, refine=refine)
+        return fit.converged
 
     def _warn(self, stopped):
         message = self.existence_.message
@@ -366,3 +305,349 @@ class PottsMachine(BasePottsMachine):
         self.existence_, self.converged_ = Existence(None), True
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
         self.history_, self.log_pseudo_likelihood_ = np.array([value]), value / data.total
+
+    # --- parameters -----------------------------------------------------------------------------
+
+    @property
+    def couplings_(self):
+        """Couplings as estimated; (n_groups, q, n_groups, q), or flat if sizes are unequal."""
+        check_is_fitted(self)
+        return self._by_position(self._couplings.dense(), 2)
+
+    @property
+    def field_(self):
+        """Fields as estimated; (n_groups, q), or flat if sizes are unequal."""
+        check_is_fitted(self)
+        return self._by_position(self._field, 1)
+
+    @property
+    def model_(self):
+        """The machine as a `BoltzmannMachine` with `Categorical` units, for `fastmf.tap`."""
+        check_is_fitted(self)
+        if self._model is None:
+            state = np.concatenate([np.arange(q) for q in self.sizes_])
+            self._model = BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
+        return self._model
+
+    def _by_position(self, array, n_axes):
+        """A flat array with axes for positions and states, if all positions have as many."""
+        sizes = self.sizes_
+        if (sizes != sizes[0]).any():
+            return array
+        return array.reshape((len(sizes), sizes[0]) * n_axes)
+
+    def in_gauge(self, gauge, reference=0):
+        """Couplings and field in a gauge, with the same probabilities.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", "lattice"}
+            Means over the states of a position are zero, or all parameters of one state are.
+        reference : int, default 0
+            Number of that state: its place in `categories_`.
+
+        Returns
+        -------
+        couplings : array of shape (n_groups, q, n_groups, q)
+            Flat, (n_states, n_states), if positions have different numbers of states.
+        field : array of shape (n_groups, q)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> couplings, field = machine.in_gauge("zero-sum")
+        >>> bool(abs(couplings.sum(1)).max() < 1e-12)
+        True
+        """
+        check_is_fitted(self)
+        one_of("gauge", gauge, GAUGES)
+        if count("reference", reference, 0) >= self.sizes_.min():
+            raise ValueError(f"reference must be a state of all positions, got {reference}.")
+        result = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
+        return self._by_position(result[0], 2), self._by_position(result[1], 1)
+
+    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True, *, as_frame=False):
+        """Frobenius norms of the couplings of all pairs of positions, less their positions' means.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", None}, default "zero-sum"
+            None: couplings as estimated, as plmc scores them.
+        ignore : int, optional
+            Number of the state that is left out of the norms: that of gaps.
+        apc : bool, default True
+            Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
+        as_frame : bool, default False
+            A pandas data frame instead, with the names of the positions.
+
+        Returns
+        -------
+        array of shape (n_groups, n_groups)
+            Symmetric, with zero diagonal.
+
+        Raises
+        ------
+        ImportError
+            With `as_frame`, if pandas is not installed.
+        """
+        check_is_fitted(self)
+        one_of("gauge", gauge, ("zero-sum", None))
+        if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
+            raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
+        scores = contacts.norms(self._couplings, gauge, ignore)
+        scores = contacts.average_product_corrected(scores) if flag("apc", apc) else scores
+        return square_frame(self, scores) if flag("as_frame", as_frame) else scores
+
+    # --- rows of the fit ------------------------------------------------------------------------
+
+    def _dense_objective(self, labels, weights):
+        """Return the objective of rows as a function of all fields and couplings."""
+        edges, targets = self._edges(), None
+        if self.missing == "available" and (labels < 0).any():
+            targets = target_labels(labels, edges)
+        return DenseObjective(
+            labels, weights, self.sizes_, float(self.l2), float(self.l2_field), edges, targets,
+            bool(self.symmetric),
+        )  # fmt: skip
+
+    @property
+    def n_available_(self):
+        """Weight of the rows that have a part in the conditional probability of each position."""
+        check_is_fitted(self)
+        return self._weights @ (self._dense_objective(self._labels, self._weights).targets >= 0)
+
+    # --- errors, tests and edges ----------------------------------------------------------------
+
+    def _godambe(self):
+        check_is_fitted(self)
+        if self.solver == "naive_mean_field" or not self.symmetric:
+            raise ValueError(
+                "standard errors are for the symmetric pseudo-likelihood: fit with another solver "
+                "and symmetric=True."
+            )
+        if self.existence_.exists is False:
+            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
+        objective = self._dense_objective(self._labels, self._weights)
+        objective.check_size()
+        parameters = objective.packed(self._couplings.dense(), self._field)
+        if self._completions is None:
+            return Godambe(objective, parameters, np.square(objective.weights))
+        sampling = sparse.diags_array(self._completions.row_weights / objective.total)
+        return IncompleteGodambe(objective, parameters, self._completions, sampling)
+
+    def standard_errors(self, gauge="zero-sum"):
+        """Standard errors by the sandwich (Godambe) covariance.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", "lattice", None}, default "zero-sum"
+            The gauge of the parameters whose errors they are (for "lattice", of reference state 0);
+            None for parameters as estimated.
+
+        Returns
+        -------
+        couplings : array of shape (n_groups, q, n_groups, q)
+        field : array of shape (n_groups, q)
+            Both flat if positions have different numbers of states.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, the fit has no such errors (`symmetric=False`, naive mean
+            field), or there are more than 4,000 parameters.
+
+        Notes
+        -----
+        A row of weight w counts as one observation whose score is multiplied by w, as it should for
+        weights of similar sequences; rows that were counted should be repeated instead.
+        """
+        one_of("gauge", gauge, (*GAUGES, None))
+        godambe = self._godambe()
+        couplings, field = godambe.objective.errors_in_gauge(godambe.covariance(), gauge)
+        return self._by_position(couplings, 2), self._by_position(field, 1)
+
+    def _pooled_with(self, other):
+        """`PooledRows` of this machine and another one, for permutations; rows keep weights."""
+        if self._completions is not None or other._completions is not None:
+            raise ValueError(
+                "a permutation test is for rows as they were seen: fit with missing='absent' or "
+                "'available'."
+            )
+        labels = np.maximum(np.concatenate([self._labels, other._labels]), -1)
+        weights = np.concatenate([self._weights, other._weights])
+        usable, of_self = weights > 0, np.arange(len(weights)) < len(self._weights)
+        rows = np.column_stack([labels, weights])[usable]
+        rows, members, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        labels, weights = rows[:, :-1].astype(np.int64), rows[:, -1]
+        of_first = np.bincount(members.ravel()[of_self[usable]], minlength=len(rows))
+        objective = self._dense_objective(labels, counts * weights)
+        contrasts, sets, pairs = objective.contrasts()
+        starts = np.array([one[0] for one in sets])
+        options = 0.0, min(float(self.tol), 1e-5)
+        return PooledRows(
+            objective, counts, of_first, weights, contrasts.dot, starts, pairs, *options
+        )
+
+    def _unpacked_contrasts(self, objective, contrasts):
+        """Function of contrasts to couplings in the zero-sum gauge."""
+
+        def unpacked(values):
+            return self._by_position(objective.unpacked(contrasts.T @ values)[0], 2)
+
+        return unpacked
+
+    # --- probabilities --------------------------------------------------------------------------
+
+    def _labels_of(self, X, missing=True):
+        check_is_fitted(self)
+        X = checked_table(self, X, reset=False, missing=True)
+        labels = coded_labels(self, X, self.categories_)
+        if not missing and (labels < 0).any():
+            raise ValueError("X must have no missing labels here: `impute` them first.")
+        return labels
+
+    def _own(self, array, labels):
+        """Entries of flat rows at the labels, zero where they are missing."""
+        result = np.take_along_axis(array, self._first + np.maximum(labels, 0), axis=1)
+        return np.where(labels >= 0, result, 0.0)
+
+    def _local_fields(self, labels):
+        return self._couplings.fields(labels) + self._field
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row, of the positions that are not missing.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> bool((machine.score_samples(X) < 0).all())
+        True
+        """
+        labels = self._labels_of(X)
+        return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
+
+    def conditional_proba(self, X):
+        """Probabilities of the states of each position given all others.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+            Missing positions have no influence.
+
+        Returns
+        -------
+        array of shape (n_samples, n_states)
+            Flat: the states of all positions side by side.
+        """
+        fields = self._local_fields(self._labels_of(X))
+        return np.hstack(
+            [
+                categories.softmax(fields[:, first : first + q])
+                for first, q in zip(self._first, self.sizes_, strict=True)
+            ]
+        )
+
+    def energy(self, X):
+        """Energy -x'Jx / 2 - h'x; missing positions add nothing.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
+        labels = self._labels_of(X)
+        halves = self._couplings.fields(labels) / 2 + self._field
+        return -self._own(halves, labels).sum(1)
+
+    def mutants(self, X):
+        """Changes of log-probability by all changes of a single position.
+
+        Parameters
+        ----------
+        X : int array of shape (n_groups,) or (n_samples, n_groups)
+            Without missing labels.
+
+        Returns
+        -------
+        array of shape (n_groups, q) or (n_samples, n_groups, q)
+            log p(x with state b at position i) - log p(x). The last two axes are one, flat, if
+            positions have different numbers of states.
+        """
+        single = np.ndim(X) == 1
+        labels = self._labels_of(np.asarray(X)[None] if single else X, missing=False)
+        fields = self._local_fields(labels)
+        change = fields - np.repeat(self._own(fields, labels), self.sizes_, axis=1)
+        if (self.sizes_ == self.sizes_[0]).all():
+            change = change.reshape(len(labels), len(self.sizes_), -1)
+        return change[0] if single else change
+
+    def _categorical_model(self):
+        return self.model_
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _model_arrays(self):
+        # The model of few rows is made of them when it is needed.
+        return {} if isinstance(self._couplings, OfFewRows) else model_to_arrays(self.model_)
+
+    def _restore_model(self, arrays):
+        self._model = self._model_from(arrays) if "model" in arrays else None
+
+    def _saved(self):
+        fitted, arrays = self._saved_fit("log_pseudo_likelihood_")
+        arrays |= {
+            "labels": self._labels.astype(np.int16),
+            "weights": self._weights,
+            "sizes": self.sizes_,
+            "flat_field": self._field,
+        }
+        if isinstance(self._couplings, OfFewRows):
+            arrays["coefficients"] = self._couplings.coefficients
+            arrays["coefficient_rows"] = self._couplings.labels
+        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
+        return fitted, arrays
+
+    def _restore(self, arrays):
+        self._restore_fit(arrays)
+        n_groups, most = self.n_features_in_, np.iinfo(np.int16).max
+        self.sizes_ = arrays.member("sizes", "iu", (n_groups,), low=1, high=most)
+        check_sizes(self.categories_, self.sizes_)
+        self._first = np.cumsum(self.sizes_) - self.sizes_
+        self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
+        self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
+        restored_rows(self, arrays, self._labels)
+        self._restore_missing(arrays)
+        self._edges()
+        n_states = int(self.sizes_.sum())
+        self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
+        if "coefficients" in arrays:
+            rows = labels_from("coefficient_rows", arrays, self.sizes_)
+            coefficients = arrays.member("coefficients", "f", (len(rows), n_states), low=-np.inf)
+            self._couplings = OfFewRows(coefficients, rows, self.sizes_)
+        elif self._model is None or self._model.n_units != n_states:
+            result = "none" if self._model is None else f"one of {self._model.n_units}"
+            raise ValueError(f"it must hold a model of {n_states} units, got {result}.")
+        else:
+            self._couplings = DenseCouplings(self._model.couplings, self.sizes_)
+
+    def __sklearn_tags__(self):
+        """Tags for scikit-learn: missing labels are allowed."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags

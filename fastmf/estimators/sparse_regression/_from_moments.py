@@ -10,7 +10,7 @@ from fastmf.estimators.sparse_regression._reports import MIN_REPORTED_WEIGHT
 from fastmf.estimators.sparse_regression._unpenalised import projected_parts
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Loci, Regression
-from fastmf.models import _moments, _z_scores
+from fastmf.models import _moments
 
 
 def _names(name, matrix, other, vector):
@@ -112,7 +112,7 @@ class FromMoments:
         array([1., 0., 0.])
         """
         names = _names("R", R, "z", z)
-        found = _z_scores.summary_of(z, R, n, names)
+        found = _moments.summary_of(z, R, n, names)
         if (message := found.message(names)) is not None:
             warn_user(message)
         self._fit_parts(found.units, found.rows, float(n), float(n), names)

@@ -6,7 +6,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, iteration, one_of, positive, real_array
+from fastmf._common.arguments import count, one_of, positive, real_array
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
@@ -17,7 +17,7 @@ from fastmf.estimators.common.frames import check_options, feature_names, pandas
 from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
-from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS, full_blocks
+from fastmf.inference.ep.block_partition import MAX_JOINS, full_blocks
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import (
     NEVER_ZERO,
@@ -28,21 +28,20 @@ from fastmf.learning.evidence import (
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
     has_blocks,
-    have_ended,
-    most_of_use,
     quiet_parameters,
     with_blocks,
     with_blocks_of,
+    with_found_blocks,
     with_grams,
-    with_joins,
-    with_sharing_blocks,
-    without_cut_blocks,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
+# Fixed points of the search for hyper-parameters, after the first, and tolerance and iterations of
+# the last one.
+MAX_FIXED_POINTS, FINAL_TOL, FINAL_ITERATIONS = 50, 1e-6, 1000
 # Smallest prior log-odds of a feature.
 MIN_LOG_ODDS = -30.0
 
@@ -202,20 +201,17 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         quiet = quiet_parameters(task, start, fixed)
         task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
         start = quiet if has_blocks(task) else start
-        ends = []
-        for n_left in reversed(range(MAX_CUTS)):
-            *end, cut = self._searched(task, start, fixed, options)
-            ends.append(end)
-            if cut is None or not n_left:
-                break
-            task, start = cut, end[1]
-        task, best, results = ends[-1] if have_ended(ends[-1][2]) else most_of_use(ends)
-        task, results = self._with_shared_effects(task, best, results)
-        if n_left < MAX_CUTS - 1:
+        search = options | {"max_iter": MAX_FIXED_POINTS}
+        best, nearby = maximise_evidence(task, start, fixed, **search)
+        task = task if nearby is None else with_blocks_of(task, nearby)
+        final = {"max_joins": MAX_JOINS, "shares": True}
+        task = with_found_blocks(task, lambda blocks: blocks._replace(**final))
+        results = self._final(task, best, nearby)
+        task = with_blocks_of(task, results)
+        if any(map(full_blocks, results)):
             warn_user(
-                "A block of correlated features has more effects than are summed over, and was cut "
-                "if the parts converge (see blocks_): compare with blocks of your own, or with "
-                "fewer features."
+                "A block of correlated features has more effects than are summed over: give "
+                "smaller blocks, or fewer features."
             )
         self._warn_of_ends(results)
         if task.scale_is_known:
@@ -226,46 +222,18 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
         if not average:
             return task, [first], np.ones(1)
-        points, weights = averaged_points(with_joins(task, 0), best, results, fixed, **options)
+        task = with_found_blocks(task, lambda blocks: blocks.labels)
+        points, weights = averaged_points(task, best, results, fixed, **options)
         return task, [first, *points[1:]], weights
-
-    def _searched(self, task, start, fixed, options):
-        """The task, where its search ended, and the task with its full blocks cut, or None."""
-        options = options | {"max_iter": self.max_evidence_iter}
-        best, nearby = maximise_evidence(task, start, fixed, **options)
-        task = task if nearby is None else with_blocks_of(task, nearby)
-        results = self._final(with_joins(task, MAX_JOINS), best, nearby)
-        if have_ended(results) or not (nearby and have_ended(nearby)):
-            nearby = results
-        task = with_blocks_of(task, results)
-        if not isinstance(self.blocks, str):
-            return task, best, results, None
-        return task, best, results, without_cut_blocks(with_blocks_of(task, nearby), nearby)
 
     def _final(self, task, best, nearby):
         """The fixed points with these hyper-parameters, or where the solver ended."""
         results = []
         for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
-            options = self._options(part, best) | {"schedule": self.solver}
-            results.append(part_solution(part, best, start, **options))
+            tol = min(FINAL_TOL, search_tolerance(part.X, best.noise_variance))
+            options = {"tol": tol, "max_iter": FINAL_ITERATIONS, "n_threads": self.n_threads}
+            results.append(part_solution(part, best, start, schedule=self.solver, **options))
         return tuple(results)
-
-    def _options(self, part, best):
-        """Options of the solver at the end."""
-        tol = min(self.tol, search_tolerance(part.X, best.noise_variance))
-        options = {"damping": self.damping, "max_iter": self.max_iter, "n_threads": self.n_threads}
-        return options | {"tol": tol}
-
-    def _with_shared_effects(self, task, best, results):
-        """The task and its fixed points, two blocks joined that share an effect, if of use."""
-        ends = []
-        for part, result in zip(task.parts, results, strict=True):
-            if (joined := with_sharing_blocks(part, result)) is not None:
-                options = self._options(part, best) | {"schedule": "parallel"}
-                found = part_solution(joined, best, result, False, **options)
-                result = found if found.converged and not full_blocks(found) else result
-            ends.append(result)
-        return with_blocks_of(task, ends), tuple(ends)
 
     def _warn_of_ends(self, results):
         """Warn of results that are no fixed points."""
@@ -323,8 +291,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
         one_of("parameter_prior", self.parameter_prior, ("weak", None))
-        count("max_evidence_iter", self.max_evidence_iter)
-        iteration(self.damping, self.tol, self.max_iter, self.n_threads)
+        count("n_threads", self.n_threads, optional=True)
 
     def _check_inclusions(self):
         """Raise unless there is a prior inclusion probability of each feature."""

@@ -41,67 +41,39 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
 
     Parameters
     ----------
-    noise_variance : float or None
-        Variance of the noise, in units of y^2. None: learned, as are the next two; see
-        `parameter_prior`.
-    slab_variance : float or None
-        Prior variance of a non-zero coefficient, in units of y^2 (per unit of the features squared,
-        after `standardize`).
-    inclusion_probability : float, array of shape (n_features,) or None
-        Prior probability of a non-zero coefficient, between 0 and 1; or that of each feature, 0 and
-        1 included, for features of which more is known, as from an earlier study.
-    expected_model_size : float or None
-        Prior expected number of non-zero coefficients, in place of `inclusion_probability`, which
-        is then this over the number of features; between 0 and that number.
-    groups : array of shape (n_features,) or None
-        Labels; features with the same label share an inclusion probability, learned for each group.
-    fit_intercept : bool
-        Whether to fit a constant, with a flat prior.
-    standardize : bool
-        Whether to scale all features to standard deviation 1 first, so that one slab suits all.
-        Leave out features that are constant but for a row or two: in new rows they may be
-        hundreds of deviations away.
-    blocks : "auto", None or array of shape (n_features,)
-        Features that are treated together, as `fastmf.expectation_propagation` does: those that are
-        correlated or linearly dependent, or all of up to 11 ("auto"), those of the same label, or
-        none. Blocks that are found may be joined and cut in the search, and two that may share an
-        effect are joined at its end: see `blocks_`.
-    unpenalised : sequence of int, str or bool, or None
-        Columns, by their numbers or names or as a mask, whose coefficients are never zero and have
-        a flat prior, such as age and sex: they are projected out of y and all others. Their
-        inclusion probability is 1.
-    solver : {"auto", "convergent", "parallel", "sequential"}
-        Schedule of `fastmf.expectation_propagation`.
-    damping : float or None
-    tol : float
-        Largest difference in a mean or variance at a fixed point, in standard deviations of y.
-    max_iter : int
-        Iterations of expectation propagation.
-    max_evidence_iter : int
-        Largest number of fixed points in a search for the largest evidence, after the first. With
-        correlated features there are up to four, most of them without features that the data speak
-        against.
-    parameter_prior : {"weak", None}
-        Priors on what is learned; `print` of the estimator states them. "weak": the inclusion
-        probability has the distribution Beta(1/2, d/2) for d features (of a group), so that one
-        non-zero coefficient is expected; `slab_variance` over the variance of y (per mean square of
-        the features) is log-normal of median 0.5, its logarithm of standard deviation 2;
-        `noise_variance` over the variance of y is log-Cauchy of median 0.6, its logarithm of width
-        0.5, which lets noise of any size be learned. The values learned are those of largest
-        posterior density of logarithms and log-odds (MAP-II). None: those of largest evidence
-        (ML-II); on weak data that may have all features in, each with a tiny coefficient.
-    average_parameters : bool
-        Whether inclusion probabilities, means and predictions are averages over the posterior of
-        the parameters on a grid, in place of those at its maximum: for weak data. It costs two to
-        ten times as much. `noise_variance_`, `slab_variance_`, `prior_inclusion_`, `sites_` and
-        `log_evidence_` remain those of the maximum.
-    n_threads : int or None
-        Threads of the compiled kernels: results do not depend on it. The last bits of a large
-        regression, of 1000 rows and features, depend on the number of BLAS's threads, as in all of
-        NumPy; for equal bits, fix it (`OPENBLAS_NUM_THREADS=1`, or
-        `threadpoolctl.threadpool_limits(1)` around `fit`).
-    verbose : bool
-        Whether a line every few seconds says how far the search for the parameters is.
+    noise_variance : float or None, default None
+        Variance of the noise, in units of y^2. None: learned; see `parameter_prior`.
+    slab_variance : float or None, default None
+        Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`).
+    inclusion_probability : float, array of shape (n_features,) or None, default None
+        Prior probability of a non-zero coefficient, or that of each feature (0 and 1 included).
+    expected_model_size : float or None, default None
+        Prior expected number of non-zero coefficients, instead of `inclusion_probability`.
+    groups : array of shape (n_features,) or None, default None
+        Features with the same label share an inclusion probability, learned for each group.
+    fit_intercept : bool, default True
+        Fit a constant with a flat prior.
+    standardize : bool, default True
+        Scale all features to standard deviation 1 first.
+    blocks : "auto", None or array of shape (n_features,), default "auto"
+        Features that share a site, as in `expectation_propagation`: correlated or linearly
+        dependent features, or all if there are at most 11 ("auto"); none; or labels.
+    unpenalised : sequence of int, str or bool, or None, default None
+        Columns (numbers, names or a mask) whose coefficients are never zero and have a flat prior,
+        such as age and sex. They are projected out; their inclusion probability is 1.
+    solver : {"auto", "convergent", "parallel", "sequential"}, default "auto"
+        Schedule of `expectation_propagation` at the learned parameters.
+    parameter_prior : {"weak", None}, default "weak"
+        Priors on learned parameters, printed by `print(estimator)`. None: maximise the evidence
+        alone, which on weak data may include all features with tiny coefficients.
+    average_parameters : bool, default False
+        Average results over the posterior of the parameters instead of using its maximum: for weak
+        data, at two to ten times the cost. `log_evidence_`, `sites_` and the learned parameters
+        remain those of the maximum.
+    n_threads : int or None, default None
+        Threads of the compiled kernels; results do not depend on it.
+    verbose : bool, default False
+        Print the progress of the search every few seconds.
 
     Attributes
     ----------
@@ -111,36 +83,24 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     inclusion_probability_ : array of the shape of `coef_`
         Posterior probabilities of a non-zero coefficient.
     log_evidence_ : float or array of shape (n_targets,)
-        Log-evidence of the centred data; scale and hyper-parameters included. With `unpenalised`
-        columns, of the residuals of y on them.
+        Log-evidence of the centred data (of their residuals on `unpenalised` columns).
     noise_variance_, slab_variance_ : float or array of shape (n_targets,)
     prior_inclusion_ : array of shape (n_groups,) or (n_targets, n_groups)
-        Prior inclusion probabilities, in the order of the sorted labels; of all features if each
-        has its own.
+        In the order of the sorted labels; of all features if each has its own.
     blocks_ : int array of shape (n_features,) or (n_targets, n_features)
-        Numbers of the blocks that were used: features of the same number were treated together.
+        Block numbers: features with the same number share a site.
     sites_ : array of shape (2, n_features) or (n_targets, 2, n_features)
-        Sites, for the standardised features and y; of blocks linear terms and diagonals.
+        Sites for standardised data; of blocks the linear terms and diagonals.
     n_iter_ : int or array of shape (n_targets,)
     mismatch_ : float
         Share of the z-scores of `fit_summary` that the correlations do not explain; else 0.
-    n_features_in_ : int
 
     Notes
     -----
-    Hernández-Lobato & Hernández-Lobato (2011). Where the solver does not converge, it is run again
-    with positive site precisions, and a warning is given if that does not converge either. Several
-    targets are fitted one by one. X is copied to be centred and scaled, in its own precision
-    (float32 or float64). Integers of one or two bytes, memory-mapped files and sparse matrices are
-    not, beyond some megabytes: they are converted in blocks as they are multiplied, and a file must
-    stay as it is while the model is used.
-
-    Inclusion probabilities of features that can stand for each other say how likely each one is,
-    and their sum over the block how many matter: the guide has a section on correlated features.
-
-    A parameter that is learned and ends on a bound of the search (noise: 1e-12 and 2, slab: 1e-6
-    and 1e4 variances of y, inclusion: a tenth of a feature and 0.95) is reported by a
-    `ConvergenceWarning` that says what to give.
+    Hernández-Lobato & Hernández-Lobato (2011). X is copied in its own precision, except large
+    small-integer, memory-mapped and sparse arrays, which are converted block by block and must not
+    change while the model is used. A learned parameter at a bound of the search raises a
+    `ConvergenceWarning`. See the guide for correlated features.
 
     Examples
     --------
@@ -162,7 +122,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         "_unpenalised", "_gain", "_whiten",
     )  # fmt: skip
     _advice = (
-        "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
+        "take solver='convergent', or give noise_variance, slab_variance or "
         "expected_model_size, of which one may have gone to its bound"
     )
 
@@ -179,10 +139,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         blocks="auto",
         unpenalised=None,
         solver="auto",
-        damping=None,
-        tol=1e-6,
-        max_iter=1000,
-        max_evidence_iter=50,
         parameter_prior="weak",
         average_parameters=False,
         n_threads=None,

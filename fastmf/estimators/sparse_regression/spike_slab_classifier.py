@@ -52,8 +52,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         are those of the data so weighted.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
-    solver, damping, tol, max_iter, max_evidence_iter, n_threads, verbose
-        As in `SpikeSlabRegressor`; `tol` is in standard deviations of the noise.
+    solver, n_threads, verbose
+        As in `SpikeSlabRegressor`.
     parameter_prior : {"weak", None}
         Priors on what is learned. "weak": the inclusion probability has the distribution
         Beta(1/2, d/2) for d features (of a group), and `slab_variance` (per mean square of the
@@ -118,7 +118,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     _slab_unit = "the variance of the noise"
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
-        "raise max_iter, or take solver='convergent'"
+        "take solver='convergent'"
     )
 
     def __init__(
@@ -133,10 +133,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         blocks="auto",
         unpenalised=None,
         solver="auto",
-        damping=None,
-        tol=1e-6,
-        max_iter=1000,
-        max_evidence_iter=50,
         parameter_prior="weak",
         class_weight=None,
         n_threads=None,

@@ -27,6 +27,11 @@ MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 100
 N_RANDOM = 1 << 17
 # Products of all rows that bound the rounds, and numbers in the chains of some rows.
 MAX_ANNEALED_PRODUCTS, _CHAIN_NUMBERS = 2e9, 1 << 20
+# Chains with which a check looks for better assignments, the multiple of their rounds, and the
+# number of chains that must end at the best one for it to be reliable.
+CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
+BETTER = "another assignment is more probable, by {:.3g} nats; take n_starts=20"
+FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
 # Temperatures and random numbers of a local search alone.
 CLIMB_ONLY = np.empty(0), np.zeros(1)
 
@@ -54,16 +59,16 @@ class Assignments(NamedTuple):
 def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, rng=0):
     """Assignments that are as probable as given ones, or more."""
     weights, fields = problem_of(units, len(visible))
-    n_rows, own = len(visible), objective_of(weights, fields, joint, visible)
-    found = _enumerated(weights, fields, joint)
-    if found is not None:
+    n_rows, given = len(visible), objective_of(weights, fields, joint, visible)
+    result = _enumerated(weights, fields, joint)
+    if result is not None:
         # Where they are as probable, the given ones stay.
-        same = found.objective <= own + margin_of(own) / 1000
-        return found._replace(visible=np.where(same[:, None], visible, found.visible))
+        same = result.objective <= given + margin_of(given) / 1000
+        return result._replace(visible=np.where(same[:, None], visible, result.visible))
     rounds = _rounds(weights, joint, chains * n_rows, effort)
     if rounds < MIN_ANNEALED_ROUNDS:
         return None
-    best, objective, n_agreeing = visible.copy(), own.copy(), np.zeros(n_rows, int)
+    best, objective, n_agreeing = visible.copy(), given.copy(), np.zeros(n_rows, int)
     step = max(1, _CHAIN_NUMBERS // (chains * sum(weights.shape)))
     for first in range(0, n_rows, step):
         rows = slice(first, first + step)
@@ -88,7 +93,8 @@ def margin_of(objective):
 def problem_of(units, n_rows):
     """Weights of {0, 1} units, and fields of all rows.
 
-    Fields that decide on a unit whatever the others are do not drown the weights in their sums.
+    Fields are clipped where they decide on a unit alone, so that sums keep the digits of the
+    weights.
     """
     weights, fields = units.weights(), []
     for axis, field in enumerate(units.fields):
@@ -120,14 +126,14 @@ def _enumerated(weights, fields, joint):
     sums = states @ (weights.T if by_hidden else weights)
     best = np.empty((n_rows, n), bool)
     for k in range(n_rows):
-        own, other = (f[k] for f in (fields[::-1] if by_hidden else fields))
-        top = (states @ own + _of_hidden(sums + other, joint)).argmax()
+        given, other = (f[k] for f in (fields[::-1] if by_hidden else fields))
+        top = (states @ given + _of_hidden(sums + other, joint)).argmax()
         best[k] = sums[top] + other > 0 if by_hidden else states[top] > 0
     return Assignments(best, objective_of(weights, fields, joint, best), True)
 
 
 def _rounds(weights, joint, n_chains, effort):
-    """Rounds over all units of chains, as many as time allows; 0 without weights."""
+    """Number of rounds over all units of chains that time allows; 0 without weights."""
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)
@@ -174,3 +180,34 @@ def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=
     memory, queue = np.empty((n_workers, 3, m)), np.zeros(2, np.int64)
     in_parallel(climb, (settings, problem, memory, visible, objective, optimal, queue), n_workers)
     return objective, optimal
+
+
+class AssignmentCheck(NamedTuple):
+    """A search for more probable assignments than the decoded ones.
+
+    Parameters
+    ----------
+    units : BinaryUnits
+    joint : bool
+        Whether hidden units are maximised, too.
+    is_best : bool
+    """
+
+    units: object
+    joint: bool
+    is_best: bool
+
+    def __call__(self, result):
+        """Reason why each row is not reliable, "" if it is; None if the layers are large."""
+        bits = self.units.is_one(np.atleast_2d(result.assignment[0]))
+        if self.is_best:
+            return [""] * len(bits)
+        size = CHECKED_CHAINS, CHECK_EFFORT
+        others = best_assignments(self.units, self.joint, bits, *size, rng=1)
+        if others is None:
+            return None
+        given = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
+        rise, n = others.objective - given, others.n_agreeing
+        few = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+        better = rise > margin_of(given)
+        return [BETTER.format(x) if y else z for x, y, z in zip(rise, better, few, strict=True)]

@@ -122,8 +122,8 @@ class BinaryUnits:
         field = self._own_fields[layer]
         if middle:
             model = self.model
-            known = layer and isinstance(model, RBM)
-            sums = model.sums_of_columns if known else model.weights.sum(1 - layer)
+            is_cached = layer and isinstance(model, RBM)
+            sums = model.sums_of_columns if is_cached else model.weights.sum(1 - layer)
             field = field + middle * sums
         return self.scales[layer] * field
 
@@ -144,7 +144,7 @@ class BinaryUnits:
         return means, variances
 
     def values(self, layer, units):
-        """Values of the units of a layer, from those of the {0, 1} units."""
+        """Convert {0, 1} units of a layer to values of the model."""
         return self.offsets[layer] + self.scales[layer] * units
 
     def is_one(self, visible):

@@ -50,10 +50,10 @@ class GroupUnits:
         low, high = two_values(hidden)
         self.model, self.offset, self.scale = model, low, high - low
         weights = model.weights.astype(np.float64)
-        own, constants = binary_field(hidden)
+        hidden_field, constants = binary_field(hidden)
         b, c = (
             np.atleast_2d(np.asarray(x, np.float64) + (0 if f is None else f))
-            for x, f in zip((visible.field, own), fields, strict=True)
+            for x, f in zip((visible.field, hidden_field), fields, strict=True)
         )
         b = b + low * weights.sum(1)
         self.constant = low * c.sum(1) + constants.sum(dtype=np.float64)
@@ -70,7 +70,6 @@ class GroupUnits:
 
 def propagate(options, model, fields, n_rows):
     """The `Beliefs` of a model with categorical visible units."""
-    _refuse(options)
     units = GroupUnits(model, fields)
     if units.max_weight > MAX_GROUP_WEIGHT and options.algorithm != "max":
         raise ValueError(
@@ -78,24 +77,15 @@ def propagate(options, model, fields, n_rows):
             f"{2 * units.max_weight / units.scale:g}."
         )
     settings, record = _prepared(options, units, n_rows or 1)
-    n_workers = workers_for(len(record.hidden), record.hidden.size * 10, options.n_threads)
+    work = 10 * record.hidden.size * units.problem.weights.shape[0]
+    n_workers = workers_for(len(record.hidden), work, options.n_threads, options.max_iter)
     workspace = _workspace(units.problem, n_workers)
     arguments = settings, units.problem, record, workspace, np.zeros(2, np.int64)
     in_parallel(bp_groups.group_propagation, arguments, n_workers)
-    if record.history.size:
-        mark_cycles(record)
-    maximum = _polish(settings, units.problem, record) if options.polishes else None
+    mark_cycles(record, options.tol)
+    searches = options.decodes and options.search
+    maximum = _polish(settings, units.problem, record) if searches else None
     return _beliefs(options, units, record, maximum, n_rows is None)
-
-
-def _refuse(options):
-    asked = {
-        "messages": options.messages,
-        "n_restarts": options.n_restarts,
-        "spectral_radius": options.spectral_radius,
-    }
-    if given := [name for name, value in asked.items() if value]:
-        raise ValueError(f"{', '.join(given)}: not available with categorical visible units.")
 
 
 def _prepared(options, units, n_rows):
@@ -135,13 +125,13 @@ def _polish(settings, problem, record):
         moved = np.zeros(len(moving), bool)
         for i, first in enumerate(starts):
             group, state = slice(first, problem.starts[i + 1]), best[moving, i]
-            w, here = problem.weights[group], np.arange(len(moving))
+            w, index = problem.weights[group], np.arange(len(moving))
             rest = sums[moving] - w[state]
             values = fields[moving, group] + positive(rest[:, None] + w).sum(2)
             new = values.argmax(1)
             # A gain of rounding could be found for ever.
-            limit = 1e-12 * (1 + abs(values[here, state]))
-            better = values[here, new] - values[here, state] > limit
+            limit = 1e-12 * (1 + abs(values[index, state]))
+            better = values[index, new] - values[index, state] > limit
             best[moving, i] = np.where(better, new, state)
             sums[moving] = rest + w[best[moving, i]]
             moved |= better
@@ -162,14 +152,13 @@ def _beliefs(options, units, record, local_maximum, single):
     tilt = np.where(possible, record.visible, 0) - np.where(possible, visible.field, 0)
     means, variances = visible.moments(tilt, np.zeros(()))
     p, q = sigmoid_pair(record.hidden)
-    labels, objective = record.labels, None
-    if options.algorithm != "sum":
-        labels, objective = record.best, record.objective + units.constant
+    labels, score = record.labels, None
+    if options.decodes:
+        labels, score = record.best, record.objective + units.constant
     states = problem.starts[:-1] + labels
     decoded = record.hidden
-    if objective is not None:
+    if score is not None:
         decoded = problem.hidden_field + problem.weights[states].sum(1)
-    log_partition = record.bethe + units.constant if objective is None else objective
     values = np.asarray(units.offset + units.scale * (decoded > 0), dtype)
     layers = {
         "mean": (means, units.offset + units.scale * p),
@@ -178,8 +167,8 @@ def _beliefs(options, units, record, local_maximum, single):
         "assignment": (labels, values),
     }
     rows = {
-        "log_partition": log_partition,
-        "objective": objective,
+        "log_partition": record.bethe + units.constant if score is None else score,
+        "score": score,
         "local_maximum": local_maximum,
     }
-    return of_record(options, record, single, dtype, layers, rows)
+    return of_record(record, single, dtype, layers, rows)

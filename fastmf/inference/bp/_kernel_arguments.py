@@ -12,6 +12,7 @@ from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp import blocks as bp_blocks
 from fastmf.kernels.bp.arguments import BPProblem, BPRecord, BPSettings, BPWorkspaces
+from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
 
 # Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
 MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
@@ -25,8 +26,8 @@ PADDING_FIELD = -1e4
 # below it, waking a thread takes as long as a sweep.
 SHARED_ROW_SIZE = 2_000_000
 # Largest number of segments of rows whose pair beliefs are added apart, and smallest mean number of
-# rows of one: the sums of a segment are read and written for each of its rows, and added to those
-# of the others in the end, which takes as long as a sweep of a row each.
+# rows of one: the sums of a segment are read and written for each of its rows, and all segments
+# are added up in the end, which takes the time of a sweep of a row each.
 MAX_SEGMENTS, MIN_SEGMENT_ROWS = 16, 2.5
 
 
@@ -57,7 +58,8 @@ def message_layout(options, units, n_rows, has_init):
     """The `MessageLayout` of a solve."""
     n, m = units.model.weights.shape
     shared = n_rows == 1 and n * m > SHARED_ROW_SIZE
-    n_workers = workers_for(n_rows, n_rows * n * m * 10, options.n_threads)
+    work = 10 * n_rows * n * m
+    n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
     if options.algorithm == "mixed":
         return MessageLayout(shared, n_workers, (1 if shared else n_workers, n, 0), 0)
     for_each_row = options.messages or options.pairwise is True or has_init or shared
@@ -94,7 +96,7 @@ def prepared(options, units, dtype, n_rows, memory=None):
 
 def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
-    flush_every = 2 * max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight / 2))  # see MAX_WEIGHT
+    flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))  # see MAX_WEIGHT
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
     common = sweep_options(options, units.model.weights.shape, dtype, max_weight)
     wanted = bool(options.log_partition), options.pairwise == "mean"
@@ -110,16 +112,20 @@ def _settings(options, units, dtype):
 
 
 def sweep_options(options, shape, dtype, max_weight):
-    """The `BPSettings` and `GroupSettings` of all sweeps, from those of a call."""
+    """Fields that `BPSettings` and `GroupSettings` share."""
     summed = max_weight if options.algorithm == "max" else 1.0
-    rounding_error = rounding(shape, dtype, max_weight, summed)
-    return {
-        "algorithm": options.kernel_algorithm,
-        "adaptive": options.damping is None and options.algorithm != "mixed",
-        "tol": float(max(options.tol, rounding_error)) if options.tol else -1.0,
-        "rounding_error": rounding_error if options.tol else -1.0,
-        "max_iter": int(options.max_iter),
-    }
+    settings = convergence_settings(options, rounding(shape, dtype, max_weight, summed))
+    return {"algorithm": options.kernel_algorithm, **settings._asdict()}
+
+
+def convergence_settings(options, rounding_error):
+    """When rows end, and are damped, if rounding may cause such changes."""
+    return ConvergenceSettings(
+        tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
+        rounding_error=rounding_error if options.tol else -1.0,
+        max_iter=int(options.max_iter),
+        adaptive=options.damping is None and options.algorithm != "mixed",
+    )
 
 
 def rounding(shape, dtype, max_weight, max_term):
@@ -164,21 +170,25 @@ def _problem(options, units, dtype, memory):
     return BPProblem(weights, exponentials, starts, row_sums, visible_field, hidden_field)
 
 
-def progress_of(n_rows, options):
-    """Arrays of a `BPRecord` or `GroupRecord` that say how rows go, at the start."""
+def record_of(n_rows, options):
+    """Initial `ConvergenceRecord` of rows."""
     n_history = options.history_length(n_rows)
-    return {
-        "objective": np.full(n_rows, -np.inf),
-        "bethe": np.zeros(n_rows),
-        "status": np.full(n_rows, RUNNING),
-        "n_iter": np.zeros(n_rows, np.int64),
-        "residual": np.zeros(n_rows),
-        "damping": np.full(n_rows, options.damping or 0.0),
-        "min_residual": np.full(n_rows, np.inf),
-        "n_stalled": np.zeros(n_rows, np.int64),
-        "limit": np.full(n_rows, np.inf),
-        "history": np.zeros((n_rows, n_history) if n_history else (0, 0)),
-    }
+    return ConvergenceRecord(
+        status=np.full(n_rows, RUNNING),
+        n_iter=np.zeros(n_rows, np.int64),
+        residual=np.zeros(n_rows),
+        damping=np.full(n_rows, options.damping or 0.0),
+        min_residual=np.full(n_rows, np.inf),
+        n_stalled=np.zeros(n_rows, np.int64),
+        limit=np.full(n_rows, np.inf),
+        history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
+    )
+
+
+def progress_of(n_rows, options):
+    """Initial values that `BPRecord` and `GroupRecord` share."""
+    values = {"objective": np.full(n_rows, -np.inf), "bethe": np.zeros(n_rows)}
+    return values | record_of(n_rows, options)._asdict()
 
 
 def _record(n_rows, n, n_padded, options):

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._common.html import extent, number
+from fastmf._common.html import extent
 from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp.radius import spectral_radius_bound
@@ -17,71 +17,78 @@ from fastmf.special import sigmoid_pair
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Beliefs(FixedPoint):
-    """Beliefs, log-partition and assignments that `belief_propagation` returns: a `FixedPoint`.
+    """Result of `belief_propagation` and `most_probable`, a `FixedPoint`.
 
     Parameters
     ----------
-    log_partition : float or array, optional
-        Sum-product: Bethe log-partition. Max- and mixed-product: `objective`.
+    log_partition : float or array
+        Bethe log-partition, or `score`.
     assignment : tuple of arrays (visible, hidden)
-        Sum-product: the more probable value of each unit. Max- and mixed-product: the best visible
-        assignment of all sweeps, polished unless polish=False, and the best hidden one given it.
-        `converged` and `mean` are those of the messages, not of this assignment; `reliable` says
-        whether it is the most probable one as far as is known.
-    objective : float or array
+        Sum-product: the more probable value of each unit. `most_probable`: the best visible
+        assignment, and the best hidden one given it. `converged` and `mean` describe the messages,
+        not this assignment; `reliable` says whether it is the most probable one as far as is known.
+    score : float or array, optional
         Max-product: minus the energy of the assignment, a lower bound of the maximum.
         Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
         Sum-product: None.
     local_maximum : bool or array, optional
-        Whether no flip of one visible unit raises `objective`. None for assignments that were not
-        polished.
+        Whether no flip of one visible unit raises `score`. None without a search.
     messages : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
-        Log-ratios m(high) / m(low) of the messages from visible to hidden units.
+        Log-ratios m(high) / m(low) of the messages from visible to hidden units, with
+        pairwise=True.
     pairwise : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
-        Expected products <v_i h_j>, of each row or averaged over rows. By the beliefs of both
+        Expected products <v_i h_j>, of each row or averaged over rows. They use the beliefs of both
         units and the message to the hidden one; Eq. 18 of Ping & Ihler (2017), of both last
         messages, agrees at fixed points, and differs for rows that have not converged.
     damping : float or array
         Damping of the row at its end (a sweep that confirms convergence is undamped).
-    spectral_radius : float, optional
-        Upper bound of the spectral radius of Mooij and Kappen (2007). Below 1, sum-product has one
-        fixed point, whatever the fields, and converges to it from any messages.
     method : {"belief propagation", "several starts", "elimination"}
-        With algorithm="auto": what the result is of.
+        How algorithm="auto" solved the model.
 
     Examples
     --------
     >>> import numpy as np, fastmf as mf
     >>> model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    >>> found = mf.belief_propagation(model, algorithm="max")
-    >>> found.assignment, found.objective
+    >>> best = mf.most_probable(model)
+    >>> best.assignment, best.score
     ((array([1., 1., 1.]), array([1., 1.])), np.float64(6.0))
     """
 
     assignment: tuple | None = None
-    objective: np.ndarray | float | None = None
+    score: np.ndarray | float | None = None
     local_maximum: np.ndarray | bool | None = None
     messages: np.ndarray | None = None
     pairwise: np.ndarray | None = None
     damping: np.ndarray | float = 0.0
-    spectral_radius: float | None = None
     method: str = "belief propagation"
+
+    @property
+    def objective(self):
+        """The same as `score`."""
+        return self.score
+
+    @property
+    def spectral_radius(self):
+        """Upper bound of the spectral radius of Mooij and Kappen (2007); None if not known.
+
+        Below 1, sum-product has one fixed point, whatever the fields, and converges to it from any
+        messages; 0 for a forest. Computed when this is first read; not known for an RBM with
+        categorical units that is not solved as a graph, and after `pickle`.
+        """
+        cached = self.__dict__
+        if "_spectral_radius" not in cached:
+            compute = cached.pop("_radius", None)
+            cached["_spectral_radius"] = None if compute is None else compute()
+        return cached["_spectral_radius"]
 
     @property
     def unique(self):
         """True if sum-product is proved to have one fixed point, whatever the fields; else None.
 
-        The proof is a spectral radius of Mooij and Kappen (2007) below 1, computed when this is
-        first read; that of a forest is 0. It is not known for an RBM with categorical units that is
-        not solved as a graph, and after `pickle`.
+        The proof is a `spectral_radius` below 1.
         """
-        known = self.__dict__
-        if "_unique" not in known:
-            radius = self.spectral_radius
-            if radius is None and "_radius" in known:
-                radius = known.pop("_radius")()
-            known["_unique"] = True if radius is not None and radius < 1 else None
-        return known["_unique"]
+        radius = self.spectral_radius
+        return True if radius is not None and radius < 1 else None
 
     @property
     def loop_correction(self):
@@ -92,16 +99,16 @@ class Beliefs(FixedPoint):
         Bethe free energy. Where it is small, adding it to `log_partition` removes most of the
         error. It is not known for very large graphs, nor after `pickle`.
         """
-        known = self.__dict__
-        if "_loop_terms" not in known:
-            compute = known.pop("_loops", None)
-            known["_loop_terms"] = None if compute is None else compute(self)
-        terms = known["_loop_terms"]
+        cached = self.__dict__
+        if "_loop_terms" not in cached:
+            compute = cached.pop("_loops", None)
+            cached["_loop_terms"] = None if compute is None else compute(self)
+        terms = cached["_loop_terms"]
         return terms if terms is None or np.ndim(self.converged) else float(terms[0])
 
     def _judged(self):
         """Rows that are checked; an assignment may be the best one where messages do not settle."""
-        return super()._judged() if self.objective is None else np.ones(self.converged.size, bool)
+        return super()._judged() if self.score is None else np.ones(self.converged.size, bool)
 
     def __getstate__(self):
         """Everything but what has the model."""
@@ -110,26 +117,24 @@ class Beliefs(FixedPoint):
 
     def _rows_html(self):
         rows = super()._rows_html()
-        if self.objective is not None:
-            rows.append(("objective", extent(self.objective)))
+        if self.score is not None:
+            rows.append(("score", extent(self.score)))
         if self.local_maximum is not None:
             rows.append(("local maxima", f"{np.sum(self.local_maximum)}"))
         rows.append(("damping", extent(self.damping)))
-        if self.spectral_radius is not None:
-            rows.append(("spectral radius, at most", number(self.spectral_radius)))
         return rows
 
 
-def beliefs_of(options, units, record, single, *, messages, pairwise, local_maximum):
-    """The `Beliefs` of a record; without the axis of rows if `single`."""
-    model = units.model
+def beliefs_of(options, units, ends, single, local_maximum=None):
+    """The `Beliefs` of rows that have ended; without the axis of rows if `single`."""
+    model, record = units.model, ends.record
     dtype, m = model.dtype, model.weights.shape[1]
     log_odds = record.visible, record.hidden[:, :m]
     means, variances = units.means(log_odds)
-    assignment, objective = _decoded(options, units, record)
-    log_partition = (record.bethe if objective is None else record.objective) + units.constant
-    if objective is None and not options.log_partition:
-        log_partition = None
+    if options.decodes:
+        assignment, score = decoded(units, record), record.objective + units.constant
+    else:
+        assignment, score = (log_odds[0] > 0, log_odds[1] > 0), None
     tilts = [
         x / scale - field
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
@@ -137,25 +142,24 @@ def beliefs_of(options, units, record, single, *, messages, pairwise, local_maxi
     values = [units.values(k, x).astype(dtype) for k, x in enumerate(assignment)]
     layers = {"mean": means, "var": variances, "b": tilts, "assignment": values}
     rows = {
-        "log_partition": log_partition,
-        "objective": objective,
+        "log_partition": record.bethe + units.constant if score is None else score,
+        "score": score,
         "local_maximum": local_maximum,
-        "messages": messages,
+        "messages": ends.messages,
     }
-    radius = partial(_radius, units)
-    known = {"spectral_radius": radius() if options.spectral_radius else None}
-    (known if options.pairwise == "mean" else rows)["pairwise"] = pairwise
-    found = of_record(options, record, single, dtype, layers, rows, **known)
-    if options.algorithm == "sum":
-        found.__dict__["_radius"] = radius
-    return found
+    others = {}
+    (others if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
+    result = of_record(record, single, dtype, layers, rows, **others)
+    if score is None:
+        result.__dict__["_radius"] = partial(_radius, units)
+    return result
 
 
 def _radius(units):
     return spectral_radius_bound(units.weights())
 
 
-def of_record(options, record, single, dtype, layers, rows, **known):
+def of_record(record, single, dtype, layers, rows, **others):
     """The `Beliefs` of a record; without the axis of rows if `single`."""
 
     def row(x):
@@ -173,27 +177,19 @@ def of_record(options, record, single, dtype, layers, rows, **known):
         n_iter=row(record.n_iter),
         residual=row(record.residual),
         message=row(_messages(record, rows["local_maximum"])),
-        history=row(trace_of(record) if options.history else None),
+        history=row(trace_of(record)),
         damping=row(record.damping),
-        **known,
+        **others,
     )
 
 
 def _messages(record, local_maximum):
-    """How the rows ended, and what is known where they have not converged."""
+    """How the rows ended, and whether their assignments are local maxima."""
     message, converged = messages_of(record.status), is_converged(record.status)
     if local_maximum is not None:
         polished = np.char.add(message, POLISHED)
         message = np.where(local_maximum & ~converged, polished, message)
     return message
-
-
-def _decoded(options, units, record):
-    """{0, 1} units of both layers that are decoded as 1, and the objective (None: sum-product)."""
-    if options.algorithm == "sum":
-        m = units.model.weights.shape[1]
-        return (record.visible > 0, record.hidden[:, :m] > 0), None
-    return decoded(units, record), record.objective + units.constant
 
 
 def decoded(units, record):
@@ -205,10 +201,10 @@ def decoded(units, record):
 
 def log_messages(options, units, messages):
     """Log-messages without padding, in the type of the model."""
-    kept = messages[:, :, : units.model.weights.shape[1]].copy()
+    logs = messages[:, :, : units.model.weights.shape[1]].copy()
     if options.algorithm == "sum":
-        np.log(kept, out=kept)
-    return kept.astype(units.model.dtype, copy=False)
+        np.log(logs, out=logs)
+    return logs.astype(units.model.dtype, copy=False)
 
 
 def pair_products(options, units, problem, messages, record, sums):
@@ -216,9 +212,7 @@ def pair_products(options, units, problem, messages, record, sums):
     (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
     n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
     if len(sums):
-        n_workers = workers_for(n_tasks, sums.size, options.n_threads)
-        in_parallel(bp_kernels.add_segments, (sums, np.zeros(1, np.int64)), n_workers)
-        out = sums[:1, :, :m] / sums.dtype.type(len(record.visible))
+        out = sums[:, :, :m].sum(0, keepdims=True) / sums.dtype.type(len(record.visible))
     else:
         out = _pairs_of_messages(options, problem, messages, record, n_tasks)[:, :, :m]
     if units.factor != 1:

@@ -11,19 +11,14 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
 from fastmf.inference.bp.graphs.moves import likely_state
-from fastmf.inference.bp.graphs.propagation import tree_reweighted
+from fastmf.inference.bp.graphs.propagation import solve_trees
 from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
+from fastmf.inference.mean_field._layouts import layout_of_checks
 from fastmf.inference.mean_field._no_hidden import of_visible
 from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field.naive_bound import (
-    layout_of_checks,
-    naive_bound,
-    naive_solutions,
-    random_starts,
-    sides_of,
-)
+from fastmf.inference.mean_field.lower_bound import bounded_products, random_starts, sides_of
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
@@ -85,7 +80,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         External tilt exp(field x) of the first layer's units, or of every layer's, as in `tap`;
         with rows, there are bounds for each.
     clamp : array or tuple of arrays, optional
-        Values of clamped units, NaN where free, as in `tap`: bounds are those of the sum over the
+        Values of clamped units, NaN where free, as in `tap`: bounds hold for the sum over the
         free units.
     n_starts : int, default 20
         Random starts of naive mean field, beside the means of the uncoupled units and, of discrete
@@ -112,19 +107,18 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     -----
     Both bounds hold whatever has converged, rounding errors included. `lower` is the largest value
     of the variational free energy at the products of tilted units that naive mean field finds.
-    `upper` is that of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005) on
-    the graph of the couplings that are not zero, with uniform spanning trees, at the messages of
+    `upper` is the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005)
+    on the graph of the couplings that are not zero, with uniform spanning trees, at the messages of
     its last sweep: see `fastmf.inference.bp.graphs.tree_bound`. It is close where couplings are
     weak or few, and tens of nats too high where many are strong; on a forest it is the
     log-partition, up to rounding. Tables of the states of coupled units are made: 8 GiB for 500
     groups of 21 states that are all coupled. Sparse couplings stay sparse: bounds of a lattice of
-    20,000 spins take 70 MB.
-    Gaussian units of an RBM or DBM whose other units are bounded are integrated out, exactly. Where
-    units are neither discrete nor such Gaussian ones no upper bound is known: `upper` is inf.
-    Clamped units are removed, which makes the bounds of the free units closer.
-    With couplings of -inf, `lower` starts from the most probable state that max-product finds, and
-    takes in those states that no other unit forbids, in `n_starts` orders of the units; it is -inf
-    if no state was found. `estimate` is then the same.
+    20,000 spins take 70 MB. Gaussian units of an RBM or DBM whose other units are bounded are
+    integrated out, exactly. Where units are neither discrete nor such Gaussian ones no upper bound
+    is known: `upper` is inf. Clamped units are removed, which makes the bounds of the free units
+    closer. With couplings of -inf, `lower` starts from the most probable state that max-product
+    finds, and takes in those states that no other unit forbids, in `n_starts` orders of the units;
+    it is -inf if no state was found. `estimate` is then the same.
 
     Examples
     --------
@@ -142,10 +136,10 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         alone = np.zeros((model.n_visible, model.n_visible), model.dtype)
         model = BoltzmannMachine(alone, model.visible)
         field, clamp = of_visible(field), of_visible(clamp)
-    whole, model = model, _with_finite_couplings(model)
+    given_model, model = model, _with_finite_couplings(model)
     rng, layout = check.generator(rng), layout_of_checks(model)
-    state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp, None)
-    integrated, sides = is_integrated(model), sides_of(whole)
+    state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp)
+    integrated, sides = is_integrated(model), sides_of(given_model)
     rows = []
     for k in range(n_rows or 1):
         row = [part[[min(k, len(part) - 1)]] for part in (*tilt, state[0])]
@@ -155,21 +149,21 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
             if of_row is None:
                 rows.append(_certified(constant, 0.0, 0.0, 0.0, 0.0))
                 continue
-            layout, sides = layout_of_checks(of_row), sides_of(of_row)
+            sides = sides_of(of_row)
         units = _graph_of(sides, row)
-        if model is not whole:
+        if model is not given_model:
             below = forbidden_bound(sides.couplings, sides.priors[0], row, n_starts, rng)
         else:
             starts = random_starts(of_row, n_starts, rng)
             starts = np.vstack([starts, _likely_start(units, *starts.shape[1:], starts.dtype)])
-            below = _below(of_row, layout, sides, starts, row)
+            below = _below(of_row, starts, row)
         rows.append(_certified(constant, *below, _above(units, max_iter)))
     columns = rows[0] if n_rows is None else np.transpose(rows)
     return LogPartitionBounds(*columns)
 
 
 def _with_finite_couplings(model):
-    """The model, or one with couplings of 0 in the place of those of -inf."""
+    """The model with couplings of 0 in the place of -inf."""
     if not isinstance(model, BoltzmannMachine) or not has_forbidden(model.couplings):
         return model
     if not isinstance(model.prior, Categorical):
@@ -191,18 +185,11 @@ def _certified(constant, lower, estimate, size, upper):
     return lower, upper, min(max(constant + estimate, lower), upper)
 
 
-def _below(model, layout, sides, starts, row):
+def _below(model, starts, row):
     """Largest variational bound, its estimate from all solutions, and the size of its terms."""
-    tilt, values = Tilt(*row[:3]), row[3]
-    found = naive_solutions(tap, model, layout, starts, tilt, values)
-    b = layout.join(
-        found.b if isinstance(found.b, tuple) else (found.b,), np.zeros((len(starts), row[0].size))
-    )
-    # A product of untilted units, too: its bound is finite.
-    b = np.vstack([np.where(np.isfinite(b), b, 0), row[0]])
-    bounds, sizes = naive_bound(sides, b, tilt, values)
+    solved, _, bounds, sizes = bounded_products(tap, model, starts, Tilt(*row[:3]), row[3])
     best = bounds.argmax()
-    rows, _ = distinct(replace(found, log_partition=bounds[:-1]))
+    rows, _ = distinct(replace(solved, log_partition=bounds[:-1]))
     estimate = np.logaddexp.reduce(bounds[:-1][rows])
     return bounds[best], estimate, sizes[best]
 
@@ -246,7 +233,7 @@ def _above(units, max_iter):
             damping=BOUND_DAMPING,
             messages=True,
         )
-        solved, _ = tree_reweighted(options, units, 1, init)
+        solved, _ = solve_trees(options, units, 1, init)
         bounds.append(solved.log_partition[0])
         init = solved.messages
     return min(bounds)

@@ -5,9 +5,9 @@ Products of independent units bound ln Z from below as elsewhere,
     L = sum_i [<f_i> + H(q_i)] + sum_(i,j) <J_ij>  <=  ln Z,
 
 but only if they give no forbidden pair a positive probability, so that they start from one state of
-the machine. A unit that takes its best distribution given the others keeps the states that it has,
-and gains those that no other unit forbids: L does not fall. Which ones are gained depends on the
-order of the units, of which several are tried.
+the machine. A unit that takes its best distribution given all other units keeps its states, and
+gains the states that no other unit forbids: L does not fall. The states gained depend on the order
+of the units; several orders are tried.
 
 Units are updated level by level of the graph of the couplings, which is the same as one after
 another in that order: on a sparse graph there are few levels.
@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
-from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.mean_field._sparse_layout import columns_graph
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden
@@ -31,10 +31,10 @@ def forbidden_bound(couplings, prior, row, n_orders, rng):
     tilt, _, clamped, values = (part[0] for part in row)
     model, starts = BoltzmannMachine(couplings, prior), prior.starts
     labels = np.where(clamped[starts], prior.labels(values), np.nan)
-    found = belief_propagation(model, algorithm="max", field=tilt, clamp=labels)
-    if not np.isfinite(found.objective):
+    result = most_probable(model, field=tilt, clamp=labels)
+    if not np.isfinite(result.score):
         return -np.inf, -np.inf, 0.0
-    one, field = prior.one_hot(found.assignment).astype(float), prior.field + tilt
+    one, field = prior.one_hot(result.assignment).astype(float), prior.field + tilt
     free = np.flatnonzero(~clamped[starts])
     graph = columns_graph(csr_array(couplings), prior.sizes)[free][:, free]
     parts = finite_and_forbidden(couplings)

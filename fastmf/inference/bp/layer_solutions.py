@@ -7,9 +7,10 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged
 from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp.rbm import Ends, propagated
 from fastmf.inference.bp.solutions import (
     MIN_START_PROBABILITY,
-    Ends,
+    EndsOfStarts,
     fixed_points,
     random_probabilities,
 )
@@ -19,37 +20,38 @@ from fastmf.special import sigmoid
 N_SWEEPS, COLD = 50, 1e-3
 
 
-def propagate_from_starts(options, model, fields, n_rows, propagated):
-    """Rows of mixtures of fixed points."""
+def propagate_from_starts(options, model, fields, n_rows):
+    """Units, `Ends` of rows of mixtures of fixed points, their solutions, and which are stable."""
     units, rng = BinaryUnits(model, fields), check.generator(options.rng)
-    first = replace(options, n_starts=None, messages=True, pairwise=False, log_partition=True)
+    first = replace(options, n_starts=None, messages=True, pairwise=False)
     last = replace(first, pairwise=bool(options.pairwise))
     parts = []
     for row in range(n_rows or 1):
-        own = [f if f is None or f.ndim == 1 else f[min(row, len(f) - 1)] for f in fields]
-        here = BinaryUnits(model, own)
+        of_row = [f if f is None or f.ndim == 1 else f[min(row, len(f) - 1)] for f in fields]
+        row_units = BinaryUnits(model, of_row)
 
-        def solve(messages, is_last, here=here):
+        def solve(messages, is_last, units=row_units):
             chosen = last if is_last else first
-            return _ends(here, *propagated(chosen, here, len(messages), messages)[2:])
+            return _ends_of_starts(units, propagated(chosen, units, len(messages), messages))
 
-        parts.append((here, fixed_points(solve, _starts(here, options.n_starts, rng), rng)))
-    record, pairs, solutions = _joined(parts)
+        starts = _starts(row_units, options.n_starts, rng)
+        parts.append((row_units, fixed_points(solve, starts, rng)))
+    ends, solutions = _joined(parts)
     if options.pairwise == "mean":
-        pairs = pairs.mean(0)
-    return units, record, pairs, solutions, [mixture.stable for _, mixture in parts]
+        ends = ends._replace(pairs=ends.pairs.mean(0))
+    return units, ends, solutions, [mixture.stable for _, mixture in parts]
 
 
-def _ends(units, record, pairs, messages):
-    m = units.model.weights.shape[1]
+def _ends_of_starts(units, ends):
+    record, m = ends.record, units.model.weights.shape[1]
     log_odds = np.hstack([record.visible, record.hidden[:, :m]])
-    return Ends(
+    return EndsOfStarts(
         beliefs=sigmoid(log_odds),
         log_partition=record.bethe + units.constant,
         converged=is_converged(record.status),
         damping=record.damping,
-        messages=messages,
-        found=(record, pairs),
+        messages=ends.messages,
+        result=ends,
     )
 
 
@@ -74,10 +76,10 @@ def _starts(units, n_starts, rng):
 
 
 def _joined(parts):
-    """Records of all rows one after another, their pair beliefs, and solutions."""
+    """The `Ends` of all rows one after another, and their solutions."""
     records, pairs, solutions = [], [], []
     for units, mixture in parts:
-        record, products = mixture.ends.found
+        record, products, _ = mixture.ends.result
         m = units.model.weights.shape[1]
         means, _ = units.means((record.visible, record.hidden[:, :m]))
         means = [x.astype(units.model.dtype) for x in means]
@@ -85,14 +87,14 @@ def _joined(parts):
         records.append(_mixed(mixture, record, units.constant))
         pairs.append(mixture.average(products))
     record = records[0]._make(np.concatenate(column) for column in zip(*records, strict=True))
-    return record, None if pairs[0] is None else np.concatenate(pairs), solutions
+    return Ends(record, None if pairs[0] is None else np.concatenate(pairs), None), solutions
 
 
 def _mixed(mixture, record, constant):
     """The record of a mixture, with one row."""
     rows, best = mixture.rows, mixture.rows[:1]
     record = record._replace(history=record.history[:, :0])
-    return type(record)(*(part[best] for part in record))._replace(
+    return type(record)(*(part[best] if len(part) else part for part in record))._replace(
         visible=mixture.average_log_odds(record.visible),
         hidden=mixture.average_log_odds(record.hidden),
         bethe=np.logaddexp.reduce(mixture.log_partitions) - constant,

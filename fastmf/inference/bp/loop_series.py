@@ -18,11 +18,15 @@ with a row of H for each state. H is the Hessian of the Bethe free energy in oth
 is positive definite at minima, and only there.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
+from scipy.special import logsumexp
 
 from fastmf._threads.workers import one_blas_thread
+from fastmf.priors._queries import two_values
 
 # Rows of H up to which it is dense; and rows and entries of the largest sparse H.
 MAX_DENSE, MAX_ROWS, MAX_NONZEROS = 2000, 100_000, 1_000_000
@@ -48,9 +52,9 @@ def loop_correction(sizes, edges, covariances):
         values.append(blocks.ravel())
 
     for q, r in np.unique(shapes, axis=0):
-        here = np.flatnonzero((shapes == (q, r)).all(1))
-        i, j = edges[here].T
-        m = covariances[offsets[here][:, None] + np.arange(q * r)].reshape(-1, q, r)
+        index = np.flatnonzero((shapes == (q, r)).all(1))
+        i, j = edges[index].T
+        m = covariances[offsets[index][:, None] + np.arange(q * r)].reshape(-1, q, r)
         transposed = m.swapaxes(1, 2)
         products = m @ transposed
         squares = products if q == 1 else np.linalg.eigvalsh(products)
@@ -117,9 +121,100 @@ def state_covariances(beliefs, pairs, edges, sizes):
     return np.where(both > SMALLEST_DEVIATION, pairs / np.maximum(both, 1e-300) - both, 0.0)
 
 
-def log_weights_of(found, row):
-    """Logarithms of the weights of the fixed points of a row."""
-    if found.solutions is None:
-        return np.zeros(1)
-    several = found.solutions[row] if np.ndim(found.converged) else found.solutions
-    return np.log(several.weights)
+def corrected(result, terms_of):
+    """Next term for the log-partition of each row, or None.
+
+    terms_of(row, solutions) gives the terms of the fixed points of a row, one or its `Solutions`.
+    """
+    out = np.full(np.size(result.converged), np.nan)
+    for row in np.flatnonzero(np.atleast_1d(result.converged)):
+        solutions = result.solutions
+        if solutions is not None and np.ndim(result.converged):
+            solutions = solutions[row]
+        terms = terms_of(row, solutions)
+        if None in terms:
+            return None
+        weights = np.ones(1) if solutions is None else solutions.weights
+        out[row] = logsumexp(np.log(weights) + np.array(terms))
+    return out
+
+
+def correction_of_spins(p, q, exponents, edges):
+    """The term of a fixed point of two-valued units, from their probabilities."""
+    correlations = spin_correlations(p, q, exponents, edges)
+    return loop_correction(np.ones(len(p), int), edges, correlations)
+
+
+class LayerLoops(NamedTuple):
+    """The RBM of two-valued units with which `Beliefs.loop_correction` is computed."""
+
+    model: object
+
+    def __call__(self, result):
+        """Next term of the loop series for the log-partition of each row, or None."""
+        model = self.model
+        if None in map(two_values, model.layers):
+            return None
+        edges = np.stack(np.nonzero(model.weights), 1)
+        scales = [high - low for low, high in map(two_values, model.layers)]
+        exponents = model.weights[tuple(edges.T)].astype(np.float64) * scales[0] * scales[1]
+        edges[:, 1] += len(model.weights)
+
+        def terms_of(row, solutions):
+            points = [[np.atleast_2d(mean)[row] for mean in result.mean]]
+            if solutions is not None:
+                points = zip(solutions.visible, solutions.hidden, strict=True)
+            spins = map(self._probabilities, points)
+            return [correction_of_spins(p, q, exponents, edges) for p, q in spins]
+
+        return corrected(result, terms_of)
+
+    def _probabilities(self, means):
+        """Probabilities of the values of both layers' units, (2, n_units), from their means."""
+        parts = []
+        for mean, prior in zip(means, self.model.layers, strict=True):
+            low, high = two_values(prior)
+            mean = mean.astype(np.float64)
+            parts.append(np.stack([(mean - low), (high - mean)]) / (high - low))
+        p = np.concatenate(parts, axis=1)
+        # Smaller ones are the rounding errors of means.
+        return np.where(p < 4 * np.finfo(self.model.dtype).eps, 0, p)
+
+
+class GraphLoops(NamedTuple):
+    """The graph with which `Beliefs.loop_correction` is computed.
+
+    Parameters
+    ----------
+    units : GraphUnits
+    beliefs : list of arrays of shape (n_solutions, n_states)
+        Probabilities of states at the fixed points of each row, largest weight first.
+    pairs : list of arrays of shape (n_solutions, n_values), or None
+        Probabilities of pairs of states; None if they are many, or units two-valued.
+    """
+
+    units: object
+    beliefs: list
+    pairs: list | None
+
+    def __call__(self, result):
+        """Next term of the loop series for the log-partition of each row, or None."""
+        if self.units.is_forest:
+            return np.zeros(np.size(result.converged))
+        return corrected(result, self._terms)
+
+    def _terms(self, row, solutions):
+        """The terms of the fixed points of a row."""
+        graph, beliefs = self.units.graph, self.beliefs[row]
+        if self.units.binary is not None:
+            low, high = two_values(self.units.model.prior)
+            exponents = graph.values * (high - low) ** 2
+            return [correction_of_spins(b[1::2], b[::2], exponents, graph.edges) for b in beliefs]
+        if self.pairs is None:
+            return [None]
+        edges, sizes = graph.edges, graph.n_states
+        covariances = [
+            state_covariances(*point, edges, sizes)
+            for point in zip(beliefs, self.pairs[row], strict=True)
+        ]
+        return [loop_correction(sizes, edges, c) for c in covariances]

@@ -5,8 +5,8 @@ phases that hardly overlap: the log-partition is log sum_s exp(B_s), and margina
 
 Starts are messages without preference and messages of states: of random probabilities, of naive
 mean-field solutions and of states of low energy, each with its opposite where units have two
-values. Fixed points that are reached are left by a small distance and solved again: what is no
-minimum of the Bethe free energy does not come back, and is no answer.
+values. Fixed points that are reached are left by a small distance and solved again: a point that is
+no minimum of the Bethe free energy does not come back, and is no answer.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from fastmf.special import softplus
 
 # Sweeps from each of the starts with which one start is compared.
 MAX_CHECK_SWEEPS = 200
-# Fixed points no probability of which differs by more are the same.
+# Largest difference of a probability between equal fixed points.
 MERGE_TOL = 1e-2
 # Standard deviation of the changes of log-messages at fixed points that are solved again.
 DISTANCE = 1e-2
@@ -27,7 +27,7 @@ DISTANCE = 1e-2
 MIN_START_PROBABILITY = 1e-6
 
 
-class Ends(NamedTuple):
+class EndsOfStarts(NamedTuple):
     """Where the starts of one row have ended.
 
     Parameters
@@ -37,8 +37,8 @@ class Ends(NamedTuple):
     log_partition, converged, damping : array of shape (n_starts,)
     messages : array of shape (n_starts, ...)
         Logarithms.
-    found : object
-        All else.
+    result : object
+        All results of the starts.
     """
 
     beliefs: np.ndarray
@@ -46,7 +46,7 @@ class Ends(NamedTuple):
     converged: np.ndarray
     damping: np.ndarray
     messages: np.ndarray
-    found: object
+    result: object
 
 
 class Mixture(NamedTuple):
@@ -54,16 +54,16 @@ class Mixture(NamedTuple):
 
     Parameters
     ----------
-    ends : Ends
+    ends : EndsOfStarts
     rows : int array of shape (n_solutions,)
         The distinct fixed points among the ends, largest log-partition first.
     members : int array of shape (n_starts,)
         Number of the fixed point to which each start led, -1 if to none.
     stable : bool
-        False: there is none, and the row is that of the first start.
+        False: there is none, and the row is the end of the first start.
     """
 
-    ends: Ends
+    ends: EndsOfStarts
     rows: np.ndarray
     members: np.ndarray
     stable: bool
@@ -116,9 +116,9 @@ def fixed_points(solve, starts, rng):
         usable = ends.converged & np.isfinite(ends.log_partition)
         # Messages that leave a fixed point without damping make it one that is hardly a state.
         undamped = usable & (ends.damping == 0)
-        kept, then = _distinct(ends, undamped if undamped.any() else usable)
-        if len(kept):
-            return Mixture(ends, kept, np.where(members < 0, -1, then[members]), True)
+        distinct_rows, then = _distinct(ends, undamped if undamped.any() else usable)
+        if len(distinct_rows):
+            return Mixture(ends, distinct_rows, np.where(members < 0, -1, then[members]), True)
     ends = solve(starts[:1], True)
     return Mixture(ends, np.zeros(1, int), np.full(len(starts), -1), False)
 
@@ -128,8 +128,8 @@ def _distinct(ends, usable):
     rows, members = np.flatnonzero(usable), np.full(len(usable), -1)
     if len(rows):
         order = np.argsort(-ends.log_partition[rows], kind="stable")
-        kept, members[rows] = merge(ends.beliefs[rows], order, MERGE_TOL)
-        rows = rows[kept]
+        distinct_rows, members[rows] = merge(ends.beliefs[rows], order, MERGE_TOL)
+        rows = rows[distinct_rows]
     return rows, members
 
 

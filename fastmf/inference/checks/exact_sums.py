@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference.mean_field.discrete_units import is_discrete, widths
-from fastmf.inference.mean_field.naive_bound import sides_of, terms_of_units
+from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import has_forbidden
 from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._quick_elimination import MAX_ENTRIES, eliminated, is_small
+from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
 from fastmf.models._state_tables import coupling_tables, unit_tables
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
@@ -24,8 +24,6 @@ from fastmf.priors._queries import number_of_states
 
 # Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
 MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
-# Units with a choice that are enumerated at most, by these numbers.
-MAX_ENUMERATED_COLUMNS = 24
 # Numbers that are held at a time, so that a call is not made for every row.
 _NUMBERS_AT_A_TIME = 2**18
 # Standard deviations that count as the range of a unit of unbounded values.
@@ -69,10 +67,8 @@ def _enumerated_side(sides, n_rows):
     if has_forbidden(sides.couplings):
         return None
     counts = [
-        number_of_states(p)
-        if len(column_sizes(p)) <= MAX_ENUMERATED_COLUMNS and all(map(has_log_prob, parts_of(p)))
-        else np.inf
-        for p in sides.priors
+        number_of_states(prior) if all(map(has_log_prob, parts_of(prior))) else np.inf
+        for prior in sides.priors
     ]
     best = int(np.argmin(counts))
     return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_FIELD_ROWS else None

@@ -28,7 +28,7 @@ from fastmf.inference.checks.rows import (
     joined,
     n_couplings,
 )
-from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.ep.adaptive_tap import adaptive_tap, parallel_sweeps_alone
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
 from fastmf.models import RBM
 from fastmf.models._couplings import with_entries
@@ -128,8 +128,8 @@ class AdaptiveTap:
 
 def adaptive_mixture(machine, **tilts):
     """The mixture of the fixed points of adaptive TAP from several starts."""
-    solve = partial(adaptive_tap, schedule="parallel", tol=ROUGH_TOL, max_iter=MAX_ITERATIONS)
-    return mixture(solve, N_CHECKED_STARTS, machine, **tilts)
+    solve = partial(parallel_sweeps_alone, tol=ROUGH_TOL, max_iter=MAX_ITERATIONS)
+    return mixture(solve, machine, N_CHECKED_STARTS, **tilts)
 
 
 class MessagesFromMeans:

@@ -20,7 +20,7 @@ class Reason(StrEnum):
     UNSTABLE = "no start leads to a stable solution, and this is the solution of the first start"
     STARTS = (
         "other starts lead to fixed points of which the mixture has another log-partition or other "
-        "means: take n_starts=20 where the solver has it, or `init` for one of them"
+        "means: take fastmf.mixture, or `init` for one of them"
     )
     HELD_UNITS = (
         "belief propagation with single units held at each of their values has another "

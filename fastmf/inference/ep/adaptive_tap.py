@@ -11,16 +11,16 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._outcomes import CONVERGED, LOST, MESSAGES
+from fastmf._outcomes import LOST, MESSAGES
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
+from fastmf.inference.ep.parallel import proper_start
 from fastmf.inference.ep.result import (
     ExpectationPropagation,
     log_normaliser,
     result_of,
     stacked_rows,
 )
-from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
+from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.fixed_point import Question, replaced, with_check
 from fastmf.inference.gaussian import gaussian_side
@@ -46,24 +46,21 @@ def adaptive_tap(
     max_iter=1000,
     history=False,
     n_threads=None,
-    rng=None,
 ):
-    """Solve the adaptive TAP equations of a machine, from many starts at once.
+    """Solve the adaptive TAP equations of a machine.
 
     Parameters
     ----------
     model : BoltzmannMachine, RBM or DBM
-    init : None, int, array, pair (mean, var) or FixedPoint
+    init : None, array, pair (mean, var) or FixedPoint
         Where to start, as in `tap`: one sweep of TAP from there gives the first sites, without
         `init` the uncoupled units do. From a result of `adaptive_tap` its sites are taken.
-    schedule : {"auto", "parallel", "sequential", "convergent"}, default "auto"
-        As in `expectation_propagation`. Layers cannot be swept sequentially.
+    schedule : {"auto", "convergent"}, default "auto"
+        As in `expectation_propagation`.
     field, precision : array or tuple of arrays, optional
         Extra tilt exp(field x - precision x^2 / 2), as in `tap`.
     damping, tol, max_iter, history, n_threads
         As in `expectation_propagation`.
-    rng : numpy.random.Generator or int, optional
-        For random starts.
 
     Returns
     -------
@@ -83,13 +80,10 @@ def adaptive_tap(
     half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
     expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved
-    as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised; rows
-    are iterated in step, so that their Schur complements are computed together (the result of a row
-    is the same alone up to rounding). About one millisecond per start and iteration at 784 x 100.
-    Exact for Gaussian units. In well-trained machines so many units are correlated that the
-    parallel schedule does not converge, whatever the damping; then "auto" descends on the energy,
-    for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
-    cost per iteration, of which ten to fifty are needed.
+    as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised. Exact
+    for Gaussian units. In well-trained machines so many units are correlated that the parallel
+    schedule does not converge, whatever the damping; then "auto" descends on the energy, for binary
+    units by their means (`fastmf.inference.ep.mean_descent`).
 
     Examples
     --------
@@ -100,15 +94,32 @@ def adaptive_tap(
     >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
+    check.one_of("schedule", schedule, ("auto", "convergent"))
+    options = iteration(damping, tol, max_iter, n_threads)
+    return _with_schedule(schedule, model, init, (field, precision), options, history)
+
+
+def parallel_sweeps_alone(
+    model, init=None, *, field=None, precision=None, tol=1e-8, max_iter=1000, n_threads=None
+):
+    """The result of `adaptive_tap` without a descent where the parallel schedule does not converge.
+
+    For many starts, of which some need not converge.
+    """
+    options = iteration(None, tol, max_iter, n_threads)
+    return _with_schedule("parallel", model, init, (field, precision), options, False)
+
+
+def _with_schedule(schedule, model, init, tilts, options, history):
+    """Check the model, and solve it."""
     check_machine(model)
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     model = dense_machine("adaptive_tap", model)
-    check.one_of("schedule", schedule, tuple(SCHEDULES))
-    damping, *options = iteration(damping, tol, max_iter, n_threads)
+    damping, *options = options
     # With its units in the order of the layout.
     flat = model.bipartite() if isinstance(model, Layered) else model
     common = problem_of(flat, -np.inf, *options)
-    return _solved(model, common, init, (field, precision), schedule, damping, history, rng)
+    return _solved(model, common, init, tilts, schedule, damping, history)
 
 
 def few_iterations(model, init, max_iter, damping=None, n_threads=None):
@@ -120,7 +131,7 @@ def few_iterations(model, init, max_iter, damping=None, n_threads=None):
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     common = problem_of(model, -np.inf, max_iter=max_iter, n_threads=n_threads)
     common = common._replace(side=_side_as_it_is(model))
-    return _solved(model, common, init, (None, None), "parallel", damping, False, None)
+    return _solved(model, common, init, (None, None), "parallel", damping, False)
 
 
 def _side_as_it_is(model):
@@ -128,12 +139,12 @@ def _side_as_it_is(model):
     return Bipartite(model.weights) if model.n_hidden else gaussian_side(model)
 
 
-def _solved(model, common, init, tilts, schedule, damping, history, rng):
+def _solved(model, common, init, tilts, schedule, damping, history):
     """The result of `adaptive_tap`, given the problem that all rows have in common."""
     sites = None
     if isinstance(init, ExpectationPropagation):
         sites, init = init.sites, None
-    start, tilt, outside, single = _start_and_tilt(model, init, sites, *tilts, rng)
+    start, tilt, outside, single = _start_and_tilt(model, init, sites, *tilts)
     side = common.side
     problems = [common._replace(side=side.tilted(of_row), evaluations=[0]) for of_row in tilt]
     if sites is None:
@@ -178,10 +189,10 @@ def mean_covariance(model, solutions, precision=0.0):
     return _side_as_it_is(model).mean_covariance(sites)
 
 
-def _start_and_tilt(model, init, sites, field, precision, rng):
+def _start_and_tilt(model, init, sites, field, precision):
     """Moments and tilts to start from, tilts from outside, twice, and whether there are no rows."""
     layout = layout_of(model, 2, "blocked")
-    start, outside, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
+    start, outside, n_rows = start_and_tilt(model, layout, init, field, precision, None)
     if sites is not None:
         if sites.shape[-1] != layout.n_units:
             raise ValueError(f"init has sites of {sites.shape[-1]} units, not {layout.n_units}.")
@@ -215,24 +226,8 @@ def _first_sites(problem, swept, of_prior):
 
 def _ends(problems, starts, schedule, damping, traces):
     """State, outcome code and schedule of every row."""
-    max_raises = MAX_DAMPING_RAISES if schedule == "auto" else None
-
-    def sweeps_from(start, problem, trace):
-        state = yield from proper_start(*start)
-        return (yield from parallel_sweeps(problem, state, damping, trace, max_raises))
-
-    rows = list(zip(starts, problems, traces, strict=True))
-    if schedule not in ("auto", "parallel"):
-        states = [run_one(problem, proper_start(*start)) for start, problem, _ in rows]
-        run = SCHEDULES[schedule]
-        return [
-            run(problem, state, damping, trace)
-            for (_, problem, trace), state in zip(rows, states, strict=True)
-        ]
-    ends = run_batch(problems, [sweeps_from(*row) for row in rows])
-    if schedule == "parallel":
-        return ends
+    run = SCHEDULES[schedule]
     return [
-        end if end[1] == CONVERGED else descent(problem, end[0], None, trace)
-        for end, problem, trace in zip(ends, problems, traces, strict=True)
+        run(problem, proper_start(problem, *start), damping, trace)
+        for problem, start, trace in zip(problems, starts, traces, strict=True)
     ]

@@ -1,8 +1,14 @@
-"""Which features are in a block: as found in the data, and changed where posteriors show it.
+"""Which features share a block: as found in the data, and changed where the posterior shows it.
 
-A block that would include more features than its patterns may is cut. Where parallel updates do not
-converge, an effect most often has a place in two blocks, each of which takes it for the other's:
-the blocks of the features that move most become one.
+Blocks that were found in the data change by one rule, as long as it applies:
+
+- Where parallel updates do not converge, an effect most often has a place in two blocks, each of
+  which takes it for the other's: the blocks of the two features that move most, weighted by their
+  correlation, become one.
+- A block of which the largest patterns hold much of the weight has more effects than are summed
+  over: it is cut in two. Parts are not joined again.
+- At the end, correlated features of two blocks may share an effect that is open, and each block
+  knows only the Gaussian of the other: the two blocks are joined, once.
 """
 
 from typing import NamedTuple
@@ -13,40 +19,35 @@ from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut, unit_columns
 from fastmf.inference.gaussian.blocks import labels_of, members_of
 
-# Largest probability that a block includes as many features as its patterns may, and how often
-# blocks in which it is larger are cut; up to the last, whole ones are better than parts that do not
-# converge: so it was in three of 20 windows of genotypes, after which this rule was made.
-MAX_FULL, MAX_CUTS, MAX_FULL_WHOLE = 0.05, 4, 0.5
+# Largest weight of the patterns of a block that include as many features as may be.
+MAX_FULL = 0.2
 # Features that move most, whose correlations are computed, and how often blocks are joined.
 MOST_MOVING, MAX_JOINS = 64, 8
+# Probabilities of inclusion this near to 0 and to 1 leave nothing to decide, and of a feature that
+# is never zero, such as a constant column, but for rounding.
+NEARLY_ZERO, NEARLY_ONE, SURELY_ONE = 0.1, 1e-3, 1 - 1e-9
 # Smallest correlation of features that share an effect, and smallest probabilities of having one
-# and none where that is open. Of 20 problems in which joining by these changed a probability by
-# more than 0.01 all came nearer to enumeration or chains over models, most by a factor of 2.
-# Patterns of larger blocks took three times as long as the rest of a fit, and were of no use.
+# and none where that is open; patterns of larger blocks take three times as long as a fit.
 SHARING_CORRELATION, OPEN, MAX_SHARING = 0.3, 0.05, 40
-# Probabilities of inclusion this near to 0 and to 1 leave nothing to decide.
-NEARLY_ZERO, NEARLY_ONE = 0.1, 1e-3
-# Probability of what is never zero, such as a constant column, but for rounding.
-SURELY_ONE = 1 - 1e-9
 
 
 class FoundBlocks(NamedTuple):
-    """Blocks that were found in the data.
+    """Blocks that were found in the data, and may be joined and cut.
 
     Parameters
     ----------
     labels : int array of shape (n_features,)
     max_joins : int
-        How often two of them may be joined: 0 for those that were cut.
-    deepens : bool
-        Whether patterns include more features where they need to.
+        How often two blocks may be joined where updates do not converge.
+    shares : bool
+        Whether two blocks that may share an effect are joined at the end.
     lead : ExpectationPropagation, optional
         Result with single sites by which they were found, from which a solve without `init` starts.
     """
 
     labels: np.ndarray
-    max_joins: int
-    deepens: bool = True
+    max_joins: int = MAX_JOINS
+    shares: bool = False
     lead: object = None
 
 
@@ -84,23 +85,18 @@ def checked_labels(blocks, n_features):
 
 
 def full_blocks(result):
-    """The blocks of a result that would include more features than their patterns may."""
-    return [
-        units
-        for (units, _), full in zip(result.block_sites, result.full_probability, strict=True)
-        if full > MAX_FULL
-    ]
+    """The blocks of a result of which the largest patterns hold much of the weight."""
+    if result.block_sites is None:
+        return []
+    pairs = zip(result.block_sites, result.full_probability, strict=True)
+    return [units for (units, _), full in pairs if full > MAX_FULL]
 
 
-def may_stay_whole(result):
-    """Whether a result is of use with its full blocks whole: most weight is below the limit."""
-    full = () if result.full_probability is None else result.full_probability
-    return result.converged and max(full, default=0) < MAX_FULL_WHOLE
-
-
-def without_full_blocks(X, members, result):
-    """Blocks, those cut in two that would include more features than their patterns may."""
+def cut_blocks(X, members, result):
+    """Blocks, full ones cut in two; None if no block is full."""
     full = {int(units[0]) for units in full_blocks(result)}
+    if not full:
+        return None
     return [
         part
         for units in members
@@ -116,22 +112,17 @@ def joined_blocks(X, members, result):
     moved = abs(result.gaussian_mean - result.mean)[:n] / deviation
     moved = np.minimum(moved, 1) * np.minimum(included / NEARLY_ZERO, 1)
     moved *= np.where(included < SURELY_ONE, np.minimum((1 - included) / NEARLY_ONE, 1), 0)
-    return _joined(X, members, moved)
+    return _joined(X, members, moved, np.zeros(n, bool), 0.0, MAX_FEATURES)
 
 
 def sharing_blocks(X, members, result):
-    """Blocks, two of them joined, that may share an effect; None if there are none.
-
-    Features of either correlate, and whether one of them has an effect is open: that may depend on
-    the other, of which the block of the first knows only the Gaussian.
-    """
+    """Blocks, two of them joined, that may share an effect; None if there are none."""
     included = result.inclusion_probability[: X.shape[1]]
-    weights = np.where(included < OPEN, 0, included)
-    limits = SHARING_CORRELATION, MAX_SHARING
-    return _joined(X, members, weights, included > 1 - OPEN, *limits)
+    weights = np.where((included < OPEN) | (included > SURELY_ONE), 0, included)
+    return _joined(X, members, weights, included > 1 - OPEN, SHARING_CORRELATION, MAX_SHARING)
 
 
-def _joined(X, members, weights, decided=None, threshold=0.0, largest=MAX_FEATURES):
+def _joined(X, members, weights, decided, threshold, largest):
     """Blocks, those two joined whose features correlate most by their weights; None if none are.
 
     Features that are both decided, or correlate by less than the threshold, do not count.
@@ -139,16 +130,15 @@ def _joined(X, members, weights, decided=None, threshold=0.0, largest=MAX_FEATUR
     n = X.shape[1]
     units = np.argsort(-weights)[:MOST_MOVING]
     columns, roots = unit_columns(X[:, units]), np.sqrt(weights[units])
-    scores = abs(columns.T @ columns)
-    scores[scores < threshold] = 0
-    scores *= np.outer(roots, roots)
+    correlations = abs(columns.T @ columns)
     labels = labels_of(members, n)
-    sizes, own = np.bincount(labels)[labels[units]], labels[units]
-    if decided is not None:
-        scores[np.logical_and.outer(decided[units], decided[units])] = 0
-    scores[(own[:, None] == own) | (sizes[:, None] + sizes > largest)] = 0
+    of_units = labels[units]
+    sizes = np.bincount(labels)[of_units]
+    excluded = (of_units[:, None] == of_units) | (sizes[:, None] + sizes > largest)
+    excluded |= (correlations < threshold) | np.logical_and.outer(decided[units], decided[units])
+    scores = np.where(excluded, 0, correlations * np.outer(roots, roots))
     first, second = np.unravel_index(scores.argmax(), scores.shape)
     if not scores[first, second] > 0:
         return None
-    labels[labels == own[second]] = own[first]
+    labels[labels == of_units[second]] = of_units[first]
     return members_of(labels)

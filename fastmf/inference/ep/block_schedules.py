@@ -1,7 +1,7 @@
 """Expectation propagation with sites of blocks: schedules, and the result.
 
-Parallel steps with adaptive damping, as for single sites. A block of all units needs no steps: its
-cavity is the likelihood, whatever its site.
+The parallel schedule is that of single sites; patterns that turn out to be too small grow. A block
+of all units needs no steps: its cavity is the likelihood, whatever its site.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from fastmf.inference.ep.block_sites import (
     most_included,
     tilt,
 )
-from fastmf.inference.ep.block_sweeps import block_sweeps
+from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import log_normalisers, total
 from fastmf.inference.gaussian.blocks import blocks_of_members
@@ -30,15 +30,14 @@ SPARE_SHARE = MAX_SHARE / 5
 MAX_FIRST_PRECISION = 1e6
 
 
-def solve_with_blocks(model, members, init, settings, options, trace):
+def solve_with_blocks(model, members, init, damping, options, trace):
     """The result of expectation propagation with these blocks."""
-    damping, patience, deepens = settings
     blocks = blocks_of_members(members, model.n_units)
-    problem = block_problem(model, blocks, options, _included_before(blocks, init, deepens))
+    problem = block_problem(model, blocks, options, _included_before(blocks, init))
     start = None if init is None else _sites_from(problem, init)
     bounded = problem.min_site_precision > -np.inf
     if not (len(blocks.singles) or bounded) and len(members) == 1:
-        state = _state_of_one_block(model, problem, deepens)
+        state = _state_of_one_block(model, problem)
         if state is not None:
             trace.add(state.residual(), lambda: state.problem.energy(state))
             return _result(model, state.problem, (state, CONVERGED), trace)
@@ -50,11 +49,16 @@ def solve_with_blocks(model, members, init, settings, options, trace):
             "the model has no proper Gaussian side: make values of X and y smaller, or "
             "noise_variance larger if it is small beside them."
         )
-    end = block_sweeps(problem, state, damping, trace, patience=patience, deepens=deepens)
-    return _result(model, end[0].problem, end, trace)
+    while True:
+        state, outcome, _ = parallel_sweeps(problem, state, damping, trace, BARREN_SWEEPS)
+        deeper = problem.deepened(state.tilted) if outcome == CONVERGED else None
+        new = None if deeper is None else deeper.retilted(state)
+        if new is None:
+            return _result(model, problem, (state, outcome), trace)
+        problem, state = deeper, new
 
 
-def _state_of_one_block(model, problem, deepens):
+def _state_of_one_block(model, problem):
     """The fixed point of a block that holds all units; None if it is not proper."""
     X = np.asarray(model.X, np.float64)
     order = problem.blocks.units
@@ -62,7 +66,7 @@ def _state_of_one_block(model, problem, deepens):
     precision = (X.T @ X / model.noise_variance)[np.ix_(order, order)]
     cavity = np.concatenate([linear, precision.ravel()])
     tilted = tilt(problem, cavity)
-    while deepens and (deeper := problem.deepened(tilted)) is not None:
+    while (deeper := problem.deepened(tilted)) is not None:
         problem, tilted = deeper, tilt(deeper, cavity)
     if not tilted.exist.all():
         return None
@@ -79,7 +83,7 @@ def _state_of_one_block(model, problem, deepens):
     )  # fmt: skip
 
 
-def _included_before(blocks, init, deepens):
+def _included_before(blocks, init):
     """Features that patterns need, of blocks that a result has, too; None without a result."""
     given = getattr(init, "block_sites", None)
     if given is None:
@@ -90,9 +94,8 @@ def _included_before(blocks, init, deepens):
     own = np.array([place.get(units.tobytes(), -1) for units in blocks.members])
     known = own >= 0
     most[known], share[known] = init.most_included[own[known]], init.full_probability[own[known]]
-    if deepens:
-        grown = share > MAX_SHARE
-        most[grown] = [most_included(c) for c in sizes[grown]]
+    grown = share > MAX_SHARE
+    most[grown] = [most_included(c) for c in sizes[grown]]
     # What was needed for other hyper-parameters may no longer be: if s features have probability q,
     # two have about q^(2 / s).
     spare = known & (most < sizes) & (share ** (2 / np.maximum(most, 1)) < SPARE_SHARE)

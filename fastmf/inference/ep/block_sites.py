@@ -98,6 +98,24 @@ class BlockProblem(NamedTuple):
         """A state under these patterns, with the same Gaussian; None if a block has no moments."""
         return _with_gaussian(self, *state[1:4], state.log_partition)
 
+    def difference(self, state):
+        """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
+        blocks = self.blocks
+        # Where rounding leaves a variance that is none, there is no extrapolation.
+        variance = blocks.diagonal(state.gaussian)
+        deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
+        mean, var, elements = blocks.parts(state.tilted.moments - state.gaussian)
+        scaled = blocks.scaled(elements, deviation)
+        return np.concatenate([mean / deviation, var / deviation[blocks.singles] ** 2, scaled])
+
+    def roots(self):
+        """Roots of the numbers of units that each element of `difference` stands for."""
+        if self.single is None or self.single.weights is None:
+            return 1.0
+        roots, singles = np.ones(self.blocks.n_units), self.blocks.singles
+        roots[singles] = np.sqrt(self.single.weights)
+        return np.concatenate([roots, roots[singles], np.ones(self.blocks.squares[-1])])
+
     def energy(self, state):
         """The energy of a state: see `fastmf.inference.ep.sites.energy`."""
         try:

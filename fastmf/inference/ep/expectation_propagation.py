@@ -17,33 +17,28 @@ from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.block_partition import (
-    MAX_CUTS,
-    MAX_JOINS,
     FoundBlocks,
     blocks_of,
+    cut_blocks,
     full_blocks,
     joined_blocks,
-    may_stay_whole,
     sharing_blocks,
-    without_full_blocks,
 )
 from fastmf.inference.ep.block_schedules import solve_with_blocks
-from fastmf.inference.ep.block_sweeps import MAX_BARREN_ITERATIONS
-from fastmf.inference.ep.parallel import proper_start, run_one
+from fastmf.inference.ep.parallel import proper_start
 from fastmf.inference.ep.posterior_check import PosteriorCheck
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
 from fastmf.inference.ep.schedules import SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of, state_of
 from fastmf.inference.fixed_point import with_check
 from fastmf.inference.gaussian import order_of
+from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.models import SparseLinearModel
 from fastmf.priors import GaussBernoulli
 from fastmf.priors._protocol import n_units, parts_of
 
 # Tolerance, and iterations, of the fit with single sites by which blocks are found.
 LEAD_TOL, LEAD_ITERATIONS = 1e-2, 15
-# Iterations without progress after which blocks are joined.
-JOIN_PATIENCE = 8
 
 
 def expectation_propagation(
@@ -134,17 +129,17 @@ def expectation_propagation(
     leads = Leads(model, options[-1])
     members = blocks_of(model.X, blocks, scores=leads, few_are_one=not model.has_latent)
     if members:
-        if init is None and bound == -np.inf:
-            lead = blocks.lead if isinstance(blocks, FoundBlocks) else leads.result
-            init = None if lead is None else lead.sites
-        deepens = blocks.deepens if isinstance(blocks, FoundBlocks) else True
-        settings = damping, bool(history), deepens
-        options = bound, *options
         if isinstance(blocks, str):
-            result = _with_cut_blocks(model, members, init, settings, options)
-        else:
-            n_joins = blocks.max_joins if isinstance(blocks, FoundBlocks) else 0
-            result = _with_blocks(model, members, n_joins, init, settings, options)
+            blocks = FoundBlocks(
+                labels_of(members, model.X.shape[1]), shares=True, lead=leads.result
+            )
+        variable = blocks if isinstance(blocks, FoundBlocks) else None
+        if variable and bound > -np.inf:
+            variable = variable._replace(max_joins=0, shares=False, lead=None)
+        if init is None and variable and variable.lead:
+            init = variable.lead.sites
+        settings, options = (damping, bool(history)), (bound, *options)
+        result = _with_blocks(model, members, variable, init, settings, options)
         return with_check(_with_absent(model.log_absent, result), PosteriorCheck(model))
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
@@ -178,12 +173,12 @@ class Leads:
     def __call__(self):
         """Log-odds of inclusion, or squared means over variances where there is no spike."""
         options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": self._n_threads}
-        self.result = found = expectation_propagation(self._model, **options)
+        self.result = result = expectation_propagation(self._model, **options)
         prior, n_features = parts_of(self._model.prior)[0], self._model.n_features
         if not isinstance(prior, GaussBernoulli):
-            return (found.mean**2 / found.var)[:n_features]
+            return (result.mean**2 / result.var)[:n_features]
         n = n_units(prior)
-        return prior.tilted_log_odds(found.b[:n], found.a[:n])[:n_features]
+        return prior.tilted_log_odds(result.b[:n], result.a[:n])[:n_features]
 
 
 def _with_absent(constant, result):
@@ -199,49 +194,30 @@ def _with_absent(constant, result):
     )
 
 
-def _with_cut_blocks(model, members, init, settings, options):
-    """The result with blocks found in the data, cut where patterns are too small.
+def _with_blocks(model, members, variable, init, settings, options):
+    """The result with these blocks; `FoundBlocks` change where the result shows that they must."""
+    damping, history = settings
 
-    Unless that does not converge: a block that had to be joined is better whole, with patterns that
-    are too small, than its parts are. At the end two that may share an effect are joined.
-    """
-    whole = None
-    for k in range(MAX_CUTS):
-        # What was cut is not joined again.
-        n_joins = MAX_JOINS if k == 0 else 0
-        found = _with_blocks(model, members, n_joins, init, settings, options)
-        if not full_blocks(found):
-            break
-        whole = found if may_stay_whole(found) else whole
-        members = [units for units, _ in found.block_sites]
-        members, init = without_full_blocks(model.X, members, found), found
-    found = found if found.converged or whole is None else whole
-    if not found.converged:
-        return found
-    joined = sharing_blocks(model.X, [units for units, _ in found.block_sites], found)
-    if joined is None:
-        return found
-    shared = _with_blocks(model, joined, 0, found, settings, options)
-    # A block with more effects than are summed over is worse than its parts.
-    return shared if shared.converged and not full_blocks(shared) else found
+    def solve(members, init):
+        return solve_with_blocks(model, members, init, damping, options, EPTrace(history))
 
-
-def _with_blocks(model, members, n_joins, init, settings, options):
-    """The result with blocks, which may be joined where the parallel schedule does not converge."""
-    damping, history, deepens = settings
-    n_joins = n_joins if options[0] == -np.inf else 0
     with one_blas_thread(order_of(model)):
-        while True:
-            trace = EPTrace(history)
-            patience = JOIN_PATIENCE if n_joins else MAX_BARREN_ITERATIONS
-            given = damping, patience, deepens
-            found = solve_with_blocks(model, members, init, given, options, trace)
-            if found.converged or not n_joins:
+        result, n_joins = solve(members, init), variable.max_joins if variable else 0
+        while variable:
+            changed = None
+            if n_joins and not result.converged:
+                changed, n_joins = joined_blocks(model.X, members, result), n_joins - 1
+            if changed is None:
+                changed, n_joins = cut_blocks(model.X, members, result), 0
+            if changed is None:
                 break
-            joined, init = joined_blocks(model.X, members, found), found
-            n_joins = 0 if joined is None else n_joins - 1
-            members = members if joined is None else joined
-    return found if history else replace(found, history=None, energies=None)
+            members, result = changed, solve(changed, result)
+        if variable and variable.shares and result.converged:
+            changed = sharing_blocks(model.X, members, result)
+            shared = result if changed is None else solve(changed, result)
+            # A block with more effects than are summed over is worse than its parts.
+            result = shared if shared.converged and not full_blocks(shared) else result
+    return result if history else replace(result, history=None, energies=None)
 
 
 def start_of(problem, init=None):
@@ -249,7 +225,7 @@ def start_of(problem, init=None):
     n_units = problem.side.n_units
     if init is None:
         mean, var = problem.prior.moments(*np.zeros((2, n_units)))
-        return run_one(problem, proper_start(*first_sites(problem, mean, var)))
+        return proper_start(problem, *first_sites(problem, mean, var))
     sites = np.asarray(init.sites if isinstance(init, ExpectationPropagation) else init)
     if sites.dtype.kind in "fiub" and sites.shape != (2, n_units):
         raise ValueError(f"init must have shape {(2, n_units)}, got {sites.shape}.")

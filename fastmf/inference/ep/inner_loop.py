@@ -5,9 +5,9 @@ At fixed naturals V of the marginals
     f(t) = -ln Z(t) - sum ln Zhat(V - t)
 
 is concave in the sites t. Its gradient is the difference of the moments of Gaussian and tilted
-units, its curvature the sum of their covariances of (w, -w^2 / 2): see `curvature`. For few units
-the steps are Newton's; for many, those of L-BFGS preconditioned by the curvature of the most
-correlated units together, and of each of the others alone.
+units, its curvature the sum of their covariances of (w, -w^2 / 2): see `curvature`. Steps are
+Newton's, with many units with the curvature of the most correlated units together, and of each
+other unit alone. Under a bound on precisions L-BFGS-B searches in units of the curvatures.
 """
 
 from functools import partial
@@ -16,15 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fastmf._common.linalg import two_loop_product
-from fastmf.inference.ep.curvature import InverseCurvature, few_units
+from fastmf.inference.ep.curvature import InverseCurvature
 from fastmf.inference.ep.sites import mismatch, tilted_units
 
 MAX_INNER_STEPS, MAX_INNER_HALVINGS = 200, 40
-# Steps that L-BFGS keeps, and steps after which the preconditioner is computed anew.
-INNER_MEMORY, RENEWAL = 12, 5
-# Evaluations of the objective that stand for an iteration of `max_iter`: with few units, and many.
-FEW_AND_MANY_EVALUATIONS = 20, 2
+# Evaluations of the objective that `max_iter` allows for each iteration.
+EVALUATIONS_PER_ITERATION = 20
 # Passes of the bounded problem, each from where the last one has ended.
 MAX_PASSES = 5
 
@@ -70,8 +67,7 @@ def evaluate(problem, marginal, site):
 
 def exhausted(problem):
     """Whether the double loop has made all evaluations that `max_iter` allows."""
-    per_iteration = FEW_AND_MANY_EVALUATIONS[0 if few_units(problem) else 1]
-    return problem.evaluations[0] > per_iteration * problem.max_iter
+    return problem.evaluations[0] > EVALUATIONS_PER_ITERATION * problem.max_iter
 
 
 def natural(moments):
@@ -79,63 +75,24 @@ def natural(moments):
     return np.stack([moments[0] / moments[1], 1 / moments[1]])
 
 
-class LBFGS:
-    """L-BFGS steps: products of past steps and changes of the gradient correct the curvature.
-
-    Parameters
-    ----------
-    inverse_at : callable
-        Function of a point that returns the product with the inverse curvature there.
-    renewal : int
-        Steps after which the curvature is taken at a new point.
-    """
-
-    def __init__(self, inverse_at, renewal=RENEWAL):
-        self.inverse_at, self.renewal = inverse_at, renewal
-        self.reset()
-
-    def __call__(self, point, gradient):
-        """The next ascent step."""
-        if self.last is not None:
-            s, y = point.site - self.last[0], self.last[1] - gradient
-            if (s * y).sum() > 1e-12 * np.sqrt((s * s).sum() * (y * y).sum()):
-                self.pairs = [*self.pairs[-INNER_MEMORY + 1 :], (s, y, 1 / (s * y).sum())]
-        if self.age % self.renewal == 0:
-            self.inverse = self.inverse_at(point)
-        self.age += 1
-        self.last = point.site, gradient
-        return two_loop_product(gradient, self.pairs, self.inverse)
-
-    def reset(self):
-        """Start again from the curvature alone."""
-        self.pairs, self.last, self.age = [], None, 0
-
-
-def maximise(problem, marginal, site, tol, decrement):
+def maximise(problem, marginal, site, tol):
     """The sites that maximise the inner objective, from sites inside its domain.
 
-    Ends when the predicted rise is below `decrement`, and Gaussian and tilted units agree to `tol`.
+    Ends when Gaussian and tilted units agree to `tol` and the predicted rise is lost in rounding.
     """
     at = partial(evaluate, problem, marginal)
     point = at(site)
     if point is None:
         return None
-    newton = few_units(problem)
-    direction = LBFGS(partial(InverseCurvature.at, problem))
     for _ in range(MAX_INNER_STEPS):
         gradient = point.gradient()
         try:
-            inverse = InverseCurvature.at(problem, point) if newton else None
-            step = inverse(gradient) if newton else direction(point, gradient)
+            step = InverseCurvature.at(problem, point)(gradient)
         except LinAlgError:
-            newton, step = False, direction(point, gradient)
+            break
         derivative = (step * gradient).sum()
-        if not derivative > 0:
-            direction.reset()
-            step = direction(point, gradient)
-            derivative = (step * gradient).sum()
-        ended = derivative <= decrement and point.mismatch() <= tol
-        if ended or exhausted(problem):
+        ended = derivative <= _rounding(point) and point.mismatch() <= tol
+        if ended or not derivative > 0 or exhausted(problem):
             break
         new = line_search(at, point, step, derivative)
         if new is None:
@@ -144,9 +101,14 @@ def maximise(problem, marginal, site, tol, decrement):
     return point
 
 
+def _rounding(point):
+    """Rounding error of the inner objective."""
+    return 1e-12 * (abs(point.value) + 1)
+
+
 def line_search(at, point, step, derivative):
     """The first point along a step that is high enough, or nearer where rounding hides a rise."""
-    rounding, length = 1e-12 * (abs(point.value) + 1), 1.0
+    rounding, length = _rounding(point), 1.0
     for _ in range(MAX_INNER_HALVINGS):
         new = at(point.site + length * step)
         if new is not None:
@@ -158,10 +120,10 @@ def line_search(at, point, step, derivative):
     return None
 
 
-def bounded_maximise(problem, marginal, site, tol, decrement):
+def bounded_maximise(problem, marginal, site, tol):
     """The same with site and cavity precisions of at least `problem.min_site_precision` (Eq. 13).
 
-    Begins anew where a pass has ended, in other units, until that gains less than `decrement`.
+    Begins anew where a pass has ended, in other units, until the value no longer rises.
     """
     lowest = problem.min_site_precision
     highest = np.maximum(marginal[1] - lowest, lowest)
@@ -172,7 +134,7 @@ def bounded_maximise(problem, marginal, site, tol, decrement):
         if new is None or new.value <= point.value:
             break
         gained, point = new.value - point.value, new
-        if gained <= decrement:
+        if gained <= _rounding(point) and point.mismatch() <= tol:
             break
     return point
 

@@ -24,7 +24,6 @@ from numpy.linalg import LinAlgError
 
 from fastmf._common.linalg import Cholesky, cholesky, newton_step
 from fastmf.inference.ep.moment_descent import MIN_CURVATURE, RIDGE
-from fastmf.inference.ep.parallel import MAX_HALVINGS
 from fastmf.inference.ep.sites import state_of, tilted_units
 
 # Matrices of all units are made: for more units they are too large.
@@ -38,9 +37,10 @@ VARIANCE_TOLERANCE = 1e-9
 VARIANCE_FLOOR = 1e-10
 # Longest change of log-odds in a step.
 MAX_LOG_ODDS_STEP = 2.0
-# Steps towards the sites that match the variances, how often correlations are computed anew, and
-# the error of the energy in units of its predicted decrease.
-MATCHING_STEPS, CORRELATION_STEPS, DECREASE_TOLERANCE = 60, 6, 1e-3
+# Steps towards the sites that match the variances, halvings of a step, how often correlations are
+# computed anew, and the error of the energy in units of its predicted decrease.
+MATCHING_STEPS, MAX_HALVINGS = 60, 30
+CORRELATION_STEPS, DECREASE_TOLERANCE = 6, 1e-3
 
 
 class TwoValuedUnits(NamedTuple):

@@ -1,159 +1,145 @@
-"""The parallel schedule of expectation propagation, for one problem or many in step.
+"""The parallel schedule of expectation propagation.
 
 An iteration computes the moments of the Gaussian with sites t, the cavities, and from the tilted
-moments the sites t' that would match them; the next sites are t + (1 - damping) (t' - t), near the
-end extrapolated by Anderson's method if the damping is adaptive.
+moments the sites t' that would match them; the next sites are t + length (t' - t). Without a given
+damping, steps near the end are extrapolated by Anderson's method, and a step is rejected and
+shortened where the residual would become much larger: sites of correlated units move in circles
+under parallel steps, which damping alone only slows down.
 
-The schedule is a generator that yields sites and is sent the state with these sites, or None where
-they leave no proper Gaussian. `run_one` runs one; `run_batch` runs many in step, so that the
-Gaussians of all rows are computed together.
+Sites, proposals and differences are arrays of any shape: states of single units and of blocks share
+the schedule.
 """
 
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
-from fastmf.inference.ep.extrapolation import AndersonExtrapolation
-from fastmf.inference.ep.sites import state_with_moments
-from fastmf.inference.gaussian.bipartite import Bipartite
 
-# Adaptive damping: the first, which is the smallest, and the strongest, and the iterations within
-# which the residual must have reached a new low.
-FIRST_DAMPING, STRONGEST_DAMPING, DAMPING_PATIENCE = 0.1, 0.95, 8
-# A residual is a new low below this fraction of the last one.
-NEW_LOW = 0.95
-MAX_HALVINGS = 30
-# How much longer a step may be than the last one, if that was not halved.
-GROWTH = 1.5
+# Part of a step that is made at first, how it shrinks after a rejected step, and grows after an
+# accepted one.
+FIRST_LENGTH, SHRINKING, GROWTH = 0.9, 0.4, 1.5
+# How many times larger than the largest of the last residuals the next one may be.
+MAX_INCREASE, N_RECENT = 2.0, 3
+# Rejected steps, one after another, that end the schedule; iterations without a new low of the
+# residual after which another schedule, or other blocks, may take over.
+MAX_REJECTED, BARREN_SWEEPS = 12, 16
 # Largest difference of a mean, in standard deviations, or relative difference of a variance, from
-# which sites are extrapolated: which fixed point is found is decided before.
-NEAR = 0.1
+# which sites are extrapolated: which fixed point is reached is decided before.
+NEAR = 0.5
 # How often site precisions are doubled in search of a proper Gaussian, and from where on.
 MAX_DOUBLINGS, MIN_START_PRECISION = 60, 1e-3
+# Steps that are kept.
+KEPT_STEPS = 8
+# What is added to the diagonal of the scaled normal equations: results would else depend on
+# rounding.
+EXTRAPOLATION_RIDGE = 1e-8
 
 
-def run_one(problem, schedule):
-    """Run the schedule of one problem; its return value."""
-    state = None
-    try:
-        while True:
-            state = problem.state_of(schedule.send(state))
-    except StopIteration as end:
-        return end.value
-
-
-def run_batch(problems, schedules):
-    """Run the schedules of many problems in step; their return values."""
-    ended, active = [None] * len(problems), list(range(len(problems)))
-    states = dict.fromkeys(active)
-    while active:
-        sites = {}
-        for row in active:
-            try:
-                sites[row] = schedules[row].send(states[row])
-            except StopIteration as end:
-                ended[row] = end.value
-        active = list(sites)
-        if active:
-            moments = _moments([problems[row].side for row in active], list(sites.values()))
-            states = {
-                row: state_with_moments(problems[row], sites[row], of_row)
-                for row, of_row in zip(active, moments, strict=True)
-            }
-    return ended
-
-
-def _moments(sides, sites):
-    """Moments of the Gaussian of every row."""
-    if isinstance(sides[0], Bipartite):
-        tilted = [site + side.tilt for side, site in zip(sides, sites, strict=True)]
-        return sides[0].moments_of_rows(np.stack(tilted))
-    return [side.moments(site) for side, site in zip(sides, sites, strict=True)]
-
-
-def parallel_sweeps(problem, state, damping, trace, max_raises=None):
-    """Generator: update all sites at once until Gaussian and tilted units agree."""
+def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
+    """Update all sites at once until Gaussian and tilted units agree."""
     adaptive = damping is None
-    damping = FIRST_DAMPING if adaptive else damping
-    extrapolation = AndersonExtrapolation() if adaptive else None
-    # Units that stand for several count as often: so steps are those of repeated rows.
-    root = 1.0 if problem.weights is None else np.sqrt(problem.weights)
-    low, since_low, n_raises = np.inf, 0, 0
-    last, n_falls, enough = np.inf, 0, DAMPING_PATIENCE
-    closest, smallest = state, np.inf
-    longest = np.inf
-    for k in range(1, problem.max_iter + 1):
+    length = FIRST_LENGTH if adaptive else 1 - damping
+    step = _Step(adaptive, length)
+    closest, smallest, since, recent = state, np.inf, 0, []
+    for _ in range(len(trace.residuals), problem.max_iter):
         residual = state.residual()
         trace.add(residual, lambda state=state: problem.energy(state))
         if residual <= problem.tol and state.agrees(problem.tol):
             return state, CONVERGED, "parallel"
-        if residual < smallest:
-            closest, smallest = state, residual
-        if residual < NEW_LOW * low:
-            low, since_low = residual, 0
-        else:
-            since_low += 1
-        if since_low >= DAMPING_PATIENCE and adaptive and damping < STRONGEST_DAMPING:
-            damping, since_low, low = min((1 + damping) / 2, STRONGEST_DAMPING), 0, residual
-            n_raises += 1
-        n_falls = n_falls + 1 if residual < last else 0
-        if n_falls >= enough and adaptive and damping > FIRST_DAMPING:
-            # If it has to be raised again, it will not be lowered as soon again.
-            damping, n_falls, enough = max(2 * damping - 1, FIRST_DAMPING), 0, 2 * enough
-        last = residual
-        stuck = max_raises is not None and (
-            n_raises > max_raises or since_low >= 4 * DAMPING_PATIENCE
-        )
-        if stuck or k == problem.max_iter:
+        closest, since = (state, 0) if residual < smallest else (closest, since + 1)
+        smallest = min(smallest, residual)
+        if since > patience or len(trace.residuals) == problem.max_iter:
             break
-        # Where a step had to be halved, the next one most often has to be, too.
-        length = min(1 - damping, longest)
-        new = (yield from _extrapolated(extrapolation, state, length, root)) if adaptive else None
-        if new is None:
-            new, longest = yield from _step(state, length)
-            longest *= GROWTH if longest == length else 1
-        if new is None:
+        recent = [*recent[1 - N_RECENT :], residual]
+        state = step(problem, state, max(recent))
+        if state is None:
             return closest, IMPROPER, "parallel"
-        state = new
     return closest, OUT_OF_ITERATIONS, "parallel"
 
 
-def _extrapolated(extrapolation, state, length, root):
-    """Generator: the state with extrapolated sites; None where it is too early, or no nearer."""
-    mean, var = state.tilted - state.gaussian
-    with np.errstate(over="ignore", invalid="ignore"):
-        difference = np.stack([mean / np.sqrt(state.gaussian[1]), var / state.gaussian[1]])
-    if not abs(difference).max() < NEAR:
-        extrapolation.reset(0)
+class _Step:
+    """Steps of the parallel schedule: their length, and what they are extrapolated from."""
+
+    def __init__(self, adaptive, length):
+        self.adaptive, self.length, self.longest = adaptive, length, length
+        self.extrapolation = AndersonExtrapolation()
+
+    def __call__(self, problem, state, residual):
+        """The next state, its residual not much larger; None if there is none."""
+        limit, extrapolation = MAX_INCREASE * residual if self.adaptive else np.inf, None
+        if self.adaptive:
+            extrapolation = self._extrapolation_from(problem, state)
+        for _ in range(MAX_REJECTED):
+            if extrapolation is None:
+                site = state.site + self.length * (state.proposal - state.site)
+            else:
+                site = extrapolation(self.length).reshape(state.site.shape)
+            new = problem.state_of(site)
+            if new is not None and new.residual() <= limit:
+                self.length = min(self.longest, GROWTH * self.length)
+                return new
+            if extrapolation is None or not extrapolation.reset():
+                self.length *= SHRINKING
         return None
-    step = state.proposal - state.site
-    extrapolation.remember(state.site.ravel(), step.ravel(), (difference * root).ravel())
-    if len(extrapolation.sites) == 1:
-        return None
-    new = yield extrapolation(length).reshape(step.shape)
-    if new is not None and new.residual() < state.residual():
-        return new
-    extrapolation.reset()
-    return None
+
+    def _extrapolation_from(self, problem, state):
+        """The extrapolation with this state as the last one."""
+        difference = problem.difference(state)
+        if not abs(difference).max() < NEAR:
+            self.extrapolation.reset(0)
+        step = state.proposal - state.site
+        # Units that stand for several count as often: so steps are those of repeated rows.
+        weighted = problem.roots() * difference
+        self.extrapolation.remember(state.site.ravel(), step.ravel(), weighted)
+        return self.extrapolation
 
 
-def _step(state, length):
-    """Generator: a step, halved until it leaves a proper Gaussian, and its length.
+class AndersonExtrapolation:
+    """Anderson's extrapolation of sites, from the last sites, their steps and differences.
 
-    The state is None if none does.
+    The extrapolated sites are the combination of the last sites, and of what they led to, whose
+    differences between tilted and Gaussian moments, in standard deviations, are smallest.
     """
-    change = state.proposal - state.site
-    for _ in range(MAX_HALVINGS):
-        new = yield state.site + length * change
-        if new is not None:
-            return new, length
-        length /= 2
-    return None, length
+
+    def __init__(self):
+        self.sites, self.steps, self.differences = [], [], []
+
+    def remember(self, site, step, difference):
+        """Add sites, the step to their proposals, and the differences, vectors."""
+        kept = slice(1 - KEPT_STEPS, None)
+        self.sites = [*self.sites[kept], site]
+        self.steps = [*self.steps[kept], step]
+        self.differences = [*self.differences[kept], difference]
+
+    def reset(self, n_kept=1):
+        """Forget all but the last sites; False if there were no others."""
+        n = len(self.sites)
+        for kept in (self.sites, self.steps, self.differences):
+            del kept[: n - n_kept]
+        return n > n_kept
+
+    def __call__(self, length):
+        """The next sites, by this part of the extrapolated step."""
+        site, step = self.sites[-1], self.steps[-1]
+        if len(self.sites) == 1:
+            return site + length * step
+        last = np.array(self.differences)
+        with np.errstate(over="ignore", invalid="ignore"):
+            changes = last[1:] - last[:-1]
+            gram, right = changes @ changes.T, changes @ last[-1]
+            scale = np.sqrt(gram.diagonal())
+        if not ((scale > 0) & (scale < np.inf)).all():
+            return site + length * step
+        gram = gram / scale / scale[:, None] + EXTRAPOLATION_RIDGE * np.eye(len(gram))
+        weights = np.linalg.solve(gram, right / scale) / scale
+        sites, steps = np.array(self.sites), np.array(self.steps)
+        moved = site - weights @ (sites[1:] - sites[:-1])
+        return moved + length * (step - weights @ (steps[1:] - steps[:-1]))
 
 
-def proper_start(site, mean):
-    """Generator: the state with these sites, precisions raised until A is positive definite."""
+def proper_start(problem, site, mean):
+    """The state with these sites, precisions raised until A is positive definite."""
     for _ in range(MAX_DOUBLINGS):
-        state = yield site
+        state = problem.state_of(site)
         if state is not None:
             return state
         precision = np.maximum(2 * site[1], MIN_START_PRECISION)

@@ -20,19 +20,17 @@ from fastmf.inference.ep import mean_descent, moment_descent
 from fastmf.inference.ep.double_loop import double_loop
 from fastmf.inference.ep.inner_loop import exhausted
 from fastmf.inference.ep.levenberg import descend
-from fastmf.inference.ep.parallel import parallel_sweeps, run_one
+from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
 from fastmf.inference.ep.sequential import sequential_sweeps
 from fastmf.inference.ep.sites import EPTrace
 
-# How often "auto" raises the damping of the parallel schedule before it goes on with descent.
-MAX_DAMPING_RAISES = 3
 # Descents, in the order in which they are tried: `first_point` gives None for other units.
 DESCENTS = (moment_descent, mean_descent)
 
 
 def parallel(problem, state, damping, trace):
     """Update all sites at once in every iteration."""
-    return run_one(problem, parallel_sweeps(problem, state, damping, trace))
+    return parallel_sweeps(problem, state, damping, trace)
 
 
 def sequential(problem, state, damping, trace):
@@ -45,16 +43,14 @@ def sequential(problem, state, damping, trace):
 
 
 def convergent(problem, state, damping, trace):
-    """Descend on the energy from where the parallel schedule first needs more damping."""
-    sweeps = parallel_sweeps(problem, state, damping, EPTrace(False), max_raises=1)
-    start, _, _ = run_one(problem, sweeps)
+    """Descend on the energy from where the parallel schedule makes no progress."""
+    start, _, _ = parallel_sweeps(problem, state, damping, EPTrace(False), BARREN_SWEEPS)
     return descent(problem, start, damping, trace)
 
 
 def auto(problem, state, damping, trace):
     """The parallel schedule as long as it makes progress, then descent on the energy."""
-    sweeps = parallel_sweeps(problem, state, damping, trace, MAX_DAMPING_RAISES)
-    end = run_one(problem, sweeps)
+    end = parallel_sweeps(problem, state, damping, trace, BARREN_SWEEPS)
     return end if end[1] == CONVERGED else descent(problem, end[0], damping, trace)
 
 

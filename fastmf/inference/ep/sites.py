@@ -70,6 +70,16 @@ class EPProblem(NamedTuple):
         """The energy of a state."""
         return energy(self, state)
 
+    def difference(self, state):
+        """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
+        (mean, var), of_gaussian = state.tilted - state.gaussian, state.gaussian[1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.concatenate([mean / np.sqrt(of_gaussian), var / of_gaussian])
+
+    def roots(self):
+        """Roots of the numbers of units that each element of `difference` stands for."""
+        return 1.0 if self.weights is None else np.sqrt(np.tile(self.weights, 2))
+
 
 class EPState(NamedTuple):
     """Sites, and all that follows from them.

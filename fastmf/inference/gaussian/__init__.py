@@ -23,8 +23,7 @@ from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.gaussian.dense import Dense
 from fastmf.inference.gaussian.latent import Latent, with_latent_columns
-from fastmf.inference.gaussian.low_rank import LowRank
-from fastmf.inference.gaussian.stored import StoredLowRank
+from fastmf.inference.gaussian.low_rank import LowRank, StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
 from fastmf.models.sparse_linear import gram_of
 

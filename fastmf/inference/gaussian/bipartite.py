@@ -1,4 +1,4 @@
-"""The Gaussian side of machines of two layers, for one row of sites or many at once.
+"""The Gaussian side of machines of two layers.
 
 With couplings W between a large and a small layer of site precisions t2 and s2, everything follows
 from the Schur complement of the small layer
@@ -18,12 +18,6 @@ from scipy.linalg.blas import get_blas_funcs
 from fastmf._common.linalg import cholesky
 from fastmf.inference.gaussian.dense import Dense
 from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
-
-# Products of pairs of weights, which all rows use, are kept from so many rows on, and up to so many
-# numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
-MIN_ROWS, MAX_KEPT_PRODUCTS = 12, 1 << 23
-# Units of the small layer whose products make a block, and numbers that hold matrices of rows.
-SMALL_UNITS, WORKSPACE = 10, 1 << 22
 
 
 class Bipartite(GaussianSide):
@@ -48,7 +42,7 @@ class Bipartite(GaussianSide):
         first, second = slice(0, n_visible), slice(n_visible, self.n_units)
         self.large, self.small = (second, first) if self.flipped else (first, second)
         self.dtype = self.weights.dtype
-        self.tilt, self._products = np.zeros((2, self.n_units)), _Products(self.weights)
+        self.tilt = np.zeros((2, self.n_units))
 
     def tilted(self, tilt):
         """The same couplings with another tilt from outside."""
@@ -75,53 +69,6 @@ class Bipartite(GaussianSide):
         factor = cholesky(schur, overwrite=True)
         half_log_determinant = factor.half_log_determinant
         return BipartiteInverse(self, t2, factor.inverse_factor(True), half_log_determinant)
-
-    def moments_of_rows(self, sites):
-        """Moments of many rows of sites, whose Schur complements are computed together."""
-        if (
-            len(sites) < MIN_ROWS
-            or self.weights.size * self.weights.shape[1] / 2 > MAX_KEPT_PRODUCTS
-        ):
-            plain = self.tilted(np.zeros_like(self.tilt))
-            return [plain.moments(site) for site in sites]
-        step = max(MIN_ROWS, WORKSPACE // self.weights.shape[1] ** 2)
-        parts = [self._moments_of_rows(sites[k : k + step]) for k in range(0, len(sites), step)]
-        return [moments for part in parts for moments in part]
-
-    def _moments_of_rows(self, sites):
-        sites = sites.astype(self.dtype, copy=False)
-        (t1, t2), (s1, s2) = (
-            np.moveaxis(sites[:, :, units], 1, 0) for units in (self.large, self.small)
-        )
-        proper = (t2 > 0).all(1)
-        var = 1 / np.where(proper[:, None], t2, t2.dtype.type(1))
-        schur = self._products.weighted(-var)
-        diagonal = np.einsum("rii->ri", schur)
-        diagonal += s2
-        linear = s1 + (t1 * var) @ self.weights
-        marginal = np.empty((len(sites), 2, self.n_units))
-        mean = np.zeros_like(linear)
-        half_log_determinant = np.empty(len(sites))
-        for row, matrix in enumerate(schur):
-            # In place: the upper triangle of the rows is the lower one of the columns.
-            try:
-                factor = cholesky(matrix.T, overwrite=True)
-            except LinAlgError:
-                matrix[:], proper[row], half_log_determinant[row] = 0, False, -np.inf
-                continue
-            half_log_determinant[row] = factor.half_log_determinant
-            mean[row] = factor.solve(linear[row])
-            factor.inverse_lower(overwrite=True)
-        marginal[:, 0, self.small], marginal[:, 1, self.small] = mean, diagonal
-        marginal[:, 0, self.large] = (t1 + mean @ self.weights.T) * var
-        diagonal /= 2
-        marginal[:, 1, self.large] = (1 + 2 * self._products.summed(schur) * var) * var
-        log_partition = (t1 * t1 * var + np.log(var)).sum(1) / 2 + (linear * mean).sum(1) / 2
-        log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
-        return [
-            GaussianMoments(of_row, float(value)) if exist else None
-            for of_row, value, exist in zip(marginal, log_partition, proper, strict=True)
-        ]
 
     def mean_covariance(self, sites):
         """Covariances of visible with hidden units, averaged over rows."""
@@ -213,46 +160,3 @@ class BipartiteInverse(NamedTuple):
         side, scaled = self.side, rows[:, self.side.large] / self.precision
         half = self.whiten @ (rows[:, side.small] + scaled @ side.weights).T
         return (scaled * rows[:, side.large]).sum(1) + (half * half).sum(0)
-
-
-class _Products:
-    """Products of pairs of columns of a matrix, which every row of sites sums with its own weights.
-
-    Every pair is taken once, in blocks of columns with all that follow, so that sums over rows of
-    the matrix, and over pairs, are products of large matrices.
-
-    Parameters
-    ----------
-    weights : array of shape (n_large, n_small)
-    """
-
-    def __init__(self, weights):
-        self.weights, self._blocks = weights, None
-
-    def _of_blocks(self):
-        """First and last column of each block, and (n_large, pairs) products."""
-        if self._blocks is None:
-            w, (n, m) = self.weights, self.weights.shape
-            bounds = [slice(k, min(k + SMALL_UNITS, m)) for k in range(0, m, SMALL_UNITS)]
-            self._blocks = [
-                (columns, (w[:, columns, None] * w[:, None, columns.start :]).reshape(n, -1))
-                for columns in bounds
-            ]
-        return self._blocks
-
-    def weighted(self, scale):
-        """W' diag(scale_r) W for every row r of scales, upper triangles (the lower are not set)."""
-        n_rows, m = len(scale), self.weights.shape[1]
-        out = np.zeros((n_rows, m, m), scale.dtype)
-        for columns, products in self._of_blocks():
-            shape = n_rows, columns.stop - columns.start, m - columns.start
-            out[:, columns, columns.start :] = (scale @ products).reshape(shape)
-        return out
-
-    def summed(self, matrices):
-        """w_i' M_r w_i for every row i of W and r, summed over the upper triangles alone."""
-        out = np.zeros((len(matrices), len(self.weights)), matrices.dtype)
-        for columns, products in self._of_blocks():
-            pairs = matrices[:, columns, columns.start :].reshape(len(matrices), -1)
-            out += pairs @ products.T
-        return out

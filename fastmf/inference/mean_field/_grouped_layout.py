@@ -20,7 +20,7 @@ from fastmf.kernels.mean_field.arguments import (
 )
 from fastmf.kernels.mean_field.groups import update_block as update_groups
 from fastmf.models._layered import Layered
-from fastmf.priors._groups import column_is_group, column_sizes
+from fastmf.priors._groups import column_is_group, column_sizes, groups
 from fastmf.priors._protocol import n_units, precomputed
 
 # With the fields of single groups, a worker's cache holds fewer rows.
@@ -55,6 +55,7 @@ class GroupedLayout(Layout):
 
     grouped = True
     max_worker_rows = MAX_GROUPED_ROWS
+    update_block = staticmethod(update_groups)
 
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
@@ -74,28 +75,28 @@ class GroupedLayout(Layout):
         max_units = width * (BLOCK_PANELS if schedule == "blocked" else 1)
         max_units = 1 if self._coupled_to_itself else max_units
         targets = [self._targets(prior, max_units) for prior in self.priors]
-        groups = self._groups(targets, sources, width)
+        tables = self._groups(targets, sources, width)
         self._order = order
-        self.layers = self._layers(groups)
+        self.layers = self._layers(tables)
         self.groups_of_sources = [
             [slice(first, first + n) for first, n, kind, *_ in of_layer.sources if kind == GROUP]
-            for of_layer in groups
+            for of_layer in tables
         ]
         one_by_one = schedule == "sequential" or self._coupled_to_itself
-        self.blocks = _blocks([len(of_layer.targets) for of_layer in groups], one_by_one)
+        self.blocks = _blocks([len(of_layer.targets) for of_layer in tables], one_by_one)
         ends = [
-            (groups[k].targets[first, 4] // width, groups[k].targets[last - 1, [1, 4]].sum())
+            (tables[k].targets[first, 4] // width, tables[k].targets[last - 1, [1, 4]].sum())
             for k, first, last in self.blocks
         ]
         sizes = max(-(-int(end) // width) - int(start) for start, end in ends)
         # Products fill whole vectors, so that those of the last target may end behind it.
         self.max_columns = width * (sizes + 1)
         n_shifted = max(len(matrix) for matrix in self.couplings)
-        self.n_group_fields = groups[0].shifted + n_shifted
+        self.n_group_fields = tables[0].shifted + n_shifted
 
-    def _layers(self, groups):
+    def _layers(self, tables):
         """The layers with the priors and the couplings as they are."""
-        parts = self.priors, self.starts, self.source, self.couplings, groups
+        parts = self.priors, self.starts, self.source, self.couplings, tables
         layers = [
             Layer(
                 *(precomputed(prior), n_units(prior), start, source),
@@ -103,7 +104,7 @@ class GroupedLayout(Layout):
             )
             for prior, start, source, matrix, of_layer in zip(*parts, strict=True)
         ]
-        return Layers(layers, groups)
+        return Layers(layers, tables)
 
     def _targets(self, prior, max_units):
         """Groups, and runs of other units of at most `max_units`: (first, number, is group)."""
@@ -120,8 +121,8 @@ class GroupedLayout(Layout):
     def _groups(self, targets, sources, width):
         """The `Groups` of each layer."""
         n_sources = [len(couplings) for couplings in self.couplings]
-        found = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
-        places, sizes = zip(*found, strict=True)
+        out = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
+        places, sizes = zip(*out, strict=True)
         self.n_own_fields = max(sizes)
         # Where the fields on each layer are among those of one group of another.
         offsets, fields, n_fields = [], [], 0
@@ -135,7 +136,7 @@ class GroupedLayout(Layout):
                 positions.append(n_fields if is_group else -1)
                 n_fields += int(ends[-1]) if is_group else 0
             fields.append(positions)
-        found = []
+        out = []
         for k, (of_layer, positions) in enumerate(zip(targets, fields, strict=True)):
             panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
             # Squared couplings are packed together if the units of the layer are updated from the
@@ -161,8 +162,8 @@ class GroupedLayout(Layout):
             tables = np.array(rows, np.int64), np.array(_sources(columns), np.int64)
             is_group = np.repeat([row[2] for row in of_layer], [row[1] for row in of_layer])
             not_group = (~is_group).astype(self.couplings[0].dtype)
-            found.append(Groups(*tables, not_group, n_fields))
-        return found
+            out.append(Groups(*tables, not_group, n_fields))
+        return out
 
     def _packed(self, couplings, targets):
         """Packed couplings of each target, and their squares."""
@@ -199,10 +200,38 @@ class GroupedLayout(Layout):
         self.couplings = chain_of(model)[2]
         self.layers = self._layers(self.layers.groups)
 
-    @staticmethod
-    def update_of(order):
-        """The kernel that updates a block."""
-        return update_groups
+    def fields(self, k, cumulants, order):
+        """Return W' m for layer k, and the tilts b and a."""
+        means, variances = cumulants
+        couplings, prior, units = self.couplings[k], self.priors[k], self.bounds[k]
+        sources = slice(self.source[k], self.source[k] + len(couplings))
+        source_mean, source_var, mean = means[:, sources], variances[:, sources], means[:, units]
+        field = source_mean @ couplings
+        if order < 2:
+            return field, field.copy(), np.zeros_like(field)
+        of_sources = self.groups_of_sources[k]
+        # In a group v + m^2 is m.
+        second = source_var.copy()
+        for group in of_sources:
+            second[:, group] = source_mean[:, group]
+        a = -second @ np.square(couplings)
+        for group in of_sources:
+            a += np.square(source_mean[:, group] @ couplings[group])
+        b = field + a * mean
+        for group in groups(prior):
+            effect = mean[:, group] @ couplings[:, group].T
+            response = covariance_times(source_mean, source_var, of_sources, effect)
+            b[:, group] = field[:, group] - response @ couplings[:, group]
+        return field, b, a
+
+
+def covariance_times(mean, var, groups_, x):
+    """C x with the covariance C of a layer: v x, and in a group m (x - m.x)."""
+    out = var * x
+    for group in groups_:
+        m, y = mean[:, group], x[:, group]
+        out[:, group] = m * (y - np.einsum("ij,ij->i", m, y)[:, None])
+    return out
 
 
 def _have_the_same_groups(prior, other):

@@ -2,8 +2,16 @@
 
 import numpy as np
 
-from fastmf._threads.workers import computed_once
-from fastmf.kernels.linear.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
+from fastmf._threads.workers import computed_once, in_parallel
+from fastmf.kernels.linear.product import (
+    TILE_ROWS,
+    empty_panels,
+    fill_panels,
+    multiply,
+    pack,
+    panel_width,
+    product_address,
+)
 from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
 from fastmf.kernels.mean_field.rows import assess_address
 from fastmf.kernels.mean_field.tap import update_address, update_block
@@ -40,6 +48,8 @@ class Layout:
         Whether the units of a block are to be updated one after another.
     bounds : list of slice
         Where each of the model's layers is among all units.
+    priors : sequence of unit priors
+        Of each layer.
     """
 
     # Whether there are groups of states, and the numbers for each row that only these need.
@@ -48,6 +58,8 @@ class Layout:
     sampled = sweeps = None
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
+    # The kernel that updates a block.
+    update_block = staticmethod(update_block)
 
     def __init__(self, model, order, schedule):
         self.order = order
@@ -128,16 +140,12 @@ class Layout:
             ])  # fmt: skip
         return np.array(tables, np.int64)
 
-    @staticmethod
-    def update_of(order):
-        """The kernel that updates a block."""
-        return update_block
-
-    def addresses(self, order):
+    @computed_once
+    def addresses(self):
         """Addresses of the compiled update of a block, for `TapSettings`."""
         dtype = self.layers.of_model[0].couplings.dtype
         return {
-            "update": update_address(dtype, self.update_of(order)),
+            "update": update_address(dtype, self.update_block),
             "finish": units_address(dtype),
             "assess": assess_address(),
         }
@@ -147,18 +155,40 @@ class Layout:
         """Arguments of kernels."""
         return Sweep(self.layers, self.blocks)
 
-    def join(self, parts, whole):
+    def fields(self, k, cumulants, order):
+        """Return W' m for layer k (None without groups), tilts b and a, and at order 3 (W^3)' k.
+
+        `cumulants` are means, variances and third cumulants of all units.
+        """
+        layer, units = self.layers.of_model[k], self.bounds[k]
+        states = zip(cumulants[:order], (layer.couplings, layer.squares, layer.cubes), strict=False)
+        b, *higher = (_products(part, layer, packed) for part, packed in states)
+        mean = cumulants[0][:, units]
+        a = -higher[0] if higher else np.zeros_like(mean)
+        b += a * mean
+        return None, b, a, *higher[1:]
+
+    def join(self, parts, joined):
         """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
             if part is not None:
-                whole[:, units] = part
-        return whole
+                joined[:, units] = part
+        return joined
 
-    def split(self, whole):
+    def split(self, joined):
         """The arrays of the layers; of a model with one layer, the array itself."""
         if len(self.bounds) == 1:
-            return whole
-        return tuple(whole[..., units] for units in self.bounds)
+            return joined
+        return tuple(joined[..., units] for units in self.bounds)
+
+
+def _products(states, layer, packed):
+    """Rows of states times the packed couplings to the units of a layer."""
+    n_panels, _, width = packed.shape
+    out = np.empty((len(states), n_panels * width), states.dtype)
+    arguments = states, layer.source, packed, layer.n_units, np.zeros(1, np.int64), out
+    in_parallel(multiply, (product_address(states.dtype), *arguments), 1)
+    return out[:, : layer.n_units]
 
 
 def chain_of(model):

@@ -10,6 +10,7 @@ from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import has_third_cumulant
 
 
 class _Latest(threading.local):
@@ -28,17 +29,24 @@ def layout_of(model, order, schedule):
     of the same shape.
     """
     check_machine(model)
+    if order == 3 and not all(map(has_third_cumulant, model.layers)):
+        raise ValueError(
+            "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
+            "of more values."
+        )
     key = type(model), order, schedule
-    kept, layout = _latest.model and _latest.model(), _latest.layout
-    if _latest.key != key or kept is not model:
+    last, layout = _latest.model and _latest.model(), _latest.layout
+    if _latest.key != key or last is not model:
         _latest.model = None  # in case that what follows fails
         kind = _kind_of(model)
-        unused = kept is None and _latest.key == key and type(layout) is kind
+        unused = last is None and _latest.key == key and type(layout) is kind
         if unused and layout.fits(model):
             layout.refill(model)
         else:
             layout = kind(model, order, schedule)
         _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
+    if not layout.sparse:  # whose units are in another order
+        layout.priors = model.layers
     return layout
 
 
@@ -50,6 +58,12 @@ def handed_over(layout, model, in_place):
     if not in_place:
         layout.set_units(model.layers)
     _latest.model = weakref.ref(model)
+
+
+def layout_of_checks(model):
+    """A layout whose units are in the order of `model.bipartite()`, or of a fully visible model."""
+    schedule = "sequential" if issparse(getattr(model, "couplings", None)) else "blocked"
+    return layout_of(model, 1, schedule)
 
 
 def _kind_of(model):

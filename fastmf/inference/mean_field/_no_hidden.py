@@ -22,12 +22,12 @@ def allows_no_hidden(solve):
             init = init.mean, init.var
         if isinstance(init, tuple):
             init = tuple(map(of_visible, init))
-        found = solve(spare, init, **{name: of_visible(part) for name, part in options.items()})
-        parts = ((name, getattr(found, name)) for name in ("mean", "var", "b", "a"))
+        answer = solve(spare, init, **{name: of_visible(part) for name, part in options.items()})
+        parts = ((name, getattr(answer, name)) for name in ("mean", "var", "b", "a"))
         layers = {name: (visible, hidden[..., :0]) for name, (visible, hidden) in parts}
-        if found.log_partition is not None:
-            layers["log_partition"] = found.log_partition - np.log(2.0)
-        return replaced(found, **layers)
+        if answer.log_partition is not None:
+            layers["log_partition"] = answer.log_partition - np.log(2.0)
+        return replaced(answer, **layers)
 
     return solver
 

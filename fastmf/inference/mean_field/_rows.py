@@ -29,12 +29,14 @@ def record_from(state, max_iter, history):
     )
 
 
-def start_and_tilt(model, layout, init, field, precision, clamp, rng):
+def start_and_tilt(model, layout, init, field, precision, clamp):
     """Starting state, external tilt, and number of rows (None without rows)."""
-    sizes = [n_units(prior) for prior in model.layers]
+    sizes = [units.stop - units.start for units in layout.bounds]
     dtype = model.dtype
 
     def arrays(name, value, missing=False):
+        if value is None:
+            return [None] * len(sizes)
         parts = check.per_layer(name, value, sizes)
         if name in ("init", "clamp"):
             parts = [as_states(name, *pair) for pair in zip(model.layers, parts, strict=True)]
@@ -47,10 +49,10 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
 
     field, precision = arrays("field", field), arrays("precision", precision)
     clamp = arrays("clamp", clamp, missing=True)
-    mean, var = _start(model, init, arrays, rng)
+    mean, var = _start(model, init, arrays)
     for k in range(2, len(sizes)):
         if mean[k] is None:
-            mean[k] = model.layers[k].moments(dtype.type(0), dtype.type(0))[0]
+            mean[k] = model.uncoupled_moments[k][0]
     named = [("init", mean), ("init", var), ("field", field)]
     named += [("precision", precision), ("clamp", clamp)]
     n_rows = check.common_rows([(name, a) for name, parts in named for a in parts])
@@ -90,16 +92,11 @@ def drawn_starts(model, n_rows, rng):
     return draws.astype(dtype)
 
 
-def _start(model, init, arrays, rng):
+def _start(model, init, arrays):
     """Lists of starting means and variances, one entry per layer."""
-    dtype = model.dtype
     if init is None:
-        moments = [prior.moments(dtype.type(0), dtype.type(0)) for prior in model.layers]
-        return [m for m, _ in moments], [np.where(np.isfinite(v), v, 0) for _, v in moments]
-    if isinstance(init, int | np.integer) and not isinstance(init, bool):
-        n_layers = len(model.layers)
-        drawn = drawn_starts(model, check.count("init", init), rng)
-        return [drawn] + [None] * (n_layers - 1), [None] * n_layers
+        mean, var = zip(*model.uncoupled_moments, strict=True)
+        return list(mean), [np.where(np.isfinite(v), v, 0) for v in var]
     if isinstance(init, FixedPoint):
         init = (init.mean, init.var)
     if isinstance(init, tuple):

@@ -8,10 +8,45 @@ as near to each other as in the model.
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastmf._outcomes import CONFIRMING, RUNNING
+from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.mean_field.colouring import greedy_colours
-from fastmf.kernels.mean_field.rows import assess_address
-from fastmf.kernels.mean_field.sparse import SparseCouplings
+from fastmf.kernels.mean_field.rows import (
+    ACCELERATED,
+    CONFIRMS,
+    DAMPING,
+    FIELD,
+    INFINITE,
+    LAST_WINDOW_RESIDUAL,
+    MEAN,
+    MOMENTUM,
+    ONSAGER,
+    OSCILLATING,
+    RESIDUAL,
+    ROW,
+    SLOT_SIZE,
+    STEP,
+    STRICTNESS,
+    SWEEP,
+    THIRD,
+    VAR,
+    VAR_RESIDUAL,
+    WINDOW_RESIDUAL,
+    A,
+    ActiveRows,
+    B,
+    assess_address,
+)
+from fastmf.kernels.mean_field.sparse import (
+    WHOLE_FIELD,
+    SparseCouplings,
+    SparseWork,
+    assess_rows,
+    products_of_columns,
+    sweep_chunks,
+)
 from fastmf.kernels.mean_field.units import units_address
+from fastmf.models._couplings import with_entries
 from fastmf.priors._compiled import AddressTable, units_of
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import (
@@ -23,6 +58,8 @@ from fastmf.priors._protocol import (
 
 # Units of a chunk: what is computed for them stays in the cache.
 CHUNK_UNITS = 2048
+# Multiply-adds that a unit costs beside its couplings.
+UNIT_COST = 50
 
 
 class SparseLayout:
@@ -73,6 +110,7 @@ class SparseLayout:
             couplings.sort_indices()
         self.couplings = couplings
         self.prior = with_units(model.prior, self.units)
+        self.priors = (self.prior,)
         states = np.repeat(sizes[columns], sizes[columns] if self.grouped else 0)
         self.graph = SparseCouplings(
             couplings.indptr.astype(np.int64),
@@ -112,21 +150,48 @@ class SparseLayout:
         """Whether its memory suits another model: never."""
         return False
 
-    def addresses(self, order):
+    @property
+    def addresses(self):
         """Addresses of compiled functions, for `TapSettings`."""
         finish = units_address(self.couplings.dtype)
         return {"update": 0, "finish": finish, "assess": assess_address()}
 
-    def join(self, parts, whole):
+    def fields(self, k, cumulants, order):
+        """Return W' m (None without groups), the tilts b and a, and at order 3 (W^3)' k."""
+        if self.grouped:
+            return self._fields_of_groups(cumulants, order)
+        powers = None, np.square, lambda w: w**3
+        field, *higher = (
+            ((with_entries(self.couplings, power) if power else self.couplings) @ part.T).T
+            for power, part in zip(powers[:order], cumulants, strict=False)
+        )
+        a = -higher[0] if higher else np.zeros_like(field)
+        return None, field + a * cumulants[0], a, *higher[1:]
+
+    def _fields_of_groups(self, cumulants, order):
+        n_rows, n = cumulants[0].shape
+        field, b, a = np.zeros((3, n_rows, n), cumulants[0].dtype)
+        shapes = (2, 1, n), (WHOLE_FIELD + 1, 1, n), (1, 1), (1, 1, self.max_sources)
+        active = ActiveRows(np.empty((1, 1, 1)), *(np.empty(shape, b.dtype) for shape in shapes))
+        for r in range(n_rows):
+            active.state[:, 0] = cumulants[0][r], cumulants[1][r]
+            products_of_columns(self.graph, order, active)
+            field[r], b[r] = active.products[WHOLE_FIELD, 0], active.products[FIELD, 0]
+            if order > 1:
+                a[r] = -active.products[ONSAGER, 0]
+        b += self.graph.alone * a * cumulants[0]
+        return field, b, a
+
+    def join(self, parts, full):
         """Write the array of the model's units, if not None, into `whole`, (n_rows, n_units)."""
         if parts[0] is not None:
-            whole[...] = parts[0][..., self.units]
-        return whole
+            full[...] = parts[0][..., self.units]
+        return full
 
-    def split(self, whole):
+    def split(self, full):
         """The array of the units in the order of the model."""
-        out = np.empty_like(whole)
-        out[..., self.units] = whole
+        out = np.empty_like(full)
+        out[..., self.units] = full
         return out
 
 
@@ -149,16 +214,16 @@ def members_of(sizes, dtype):
 def whole_tables(couplings, sizes):
     """The couplings with all entries of the tables of coupled columns, zeros included."""
     members = members_of(sizes, couplings.dtype)
-    whole = csr_array(members @ columns_graph(couplings, sizes) @ members.T)
-    whole.sort_indices()
-    if whole.nnz == couplings.nnz:
+    full = csr_array(members @ columns_graph(couplings, sizes) @ members.T)
+    full.sort_indices()
+    if full.nnz == couplings.nnz:
         return couplings
     n = couplings.shape[0]
-    rows, others = (np.repeat(np.arange(n), np.diff(c.indptr)) for c in (whole, couplings))
-    places = np.searchsorted(rows * n + whole.indices, others * n + couplings.indices)
-    whole.data[:] = 0
-    whole.data[places] = couplings.data
-    return whole
+    rows, stored = (np.repeat(np.arange(n), np.diff(c.indptr)) for c in (full, couplings))
+    places = np.searchsorted(rows * n + full.indices, stored * n + couplings.indices)
+    full.data[:] = 0
+    full.data[places] = couplings.data
+    return full
 
 
 def colours_of(graph):
@@ -176,10 +241,111 @@ def with_units(prior, units):
     if is_concatenated(prior):
         ends = np.cumsum([n_units(part) for part in prior.parts])
         pieces = zip(prior.parts, np.split(units, ends[:-1]), ends, strict=True)
-        parts = [with_units(part, here - end + n_units(part)) for part, here, end in pieces]
+        parts = [with_units(part, numbers - end + n_units(part)) for part, numbers, end in pieces]
         return prior._make((tuple(parts),))
     return prior._make(f[units] if np.ndim(f) else f for f in prior)
 
 
 def _numbers_of_columns(prior):
     return [len(column_sizes(part)) for part in parts_of(prior)]
+
+
+def rows_and_memory(layout, record, settings, n_workers):
+    """The `SparseWork` of the rows of a record, before their first sweep."""
+    n_rows, dtype = record.state.shape[1], record.state.dtype
+    n_planes = 6 if settings.order == 3 else 5
+    state = np.zeros((n_rows, n_planes, 1, layout.n_units), dtype)
+    state[:, :2, 0] = np.swapaxes(record.state[:2], 0, 1)
+    if settings.order == 3:
+        for row in state:
+            row[THIRD, 0] = layout.prior.third_cumulant(row[MEAN, 0])[0]
+    slots = np.zeros((n_rows, 1, 1, SLOT_SIZE))
+    slots[:, 0, 0, ROW], slots[..., DAMPING] = np.arange(n_rows), settings.damping
+    slots[..., STRICTNESS] = 1
+    slots[..., WINDOW_RESIDUAL] = slots[..., LAST_WINDOW_RESIDUAL] = np.inf
+    return SparseWork(
+        queue=np.zeros(2, np.int64),
+        state=state,
+        slots=slots,
+        measures=np.zeros((n_rows, layout.n_chunks, 1, 1, SLOT_SIZE)),
+        products=np.empty((n_workers, 4, 1, layout.width), dtype),
+        scratch=np.empty((n_workers, 5, layout.width), dtype),
+        group_fields=np.empty((n_workers, 1, 1, layout.max_sources), dtype),
+    )
+
+
+class _SweptRows:
+    """Rows of a record while they are iterated."""
+
+    def __init__(self, layout, record, tilt, settings, n_threads):
+        self.layout, self.record, self.tilt, self.settings = layout, record, tilt, settings
+        n_rows = record.state.shape[1]
+        self.cost = 2 * layout.n_couplings + UNIT_COST * layout.n_units
+        self.n_workers = workers_for(
+            n_rows * max(map(len, layout.colours)), 10 * n_rows * self.cost, n_threads
+        )
+        self.work = rows_and_memory(layout, record, settings, self.n_workers)
+        self.slots = self.work.slots[:, 0, 0]
+
+    def sweep(self, rows):
+        """Status of some rows after one more sweep of them."""
+        work, settings = self.work, self.settings
+        for chunks in self.layout.colours:
+            work.queue[:] = 0
+            arguments = self.layout.layer, self.layout.graph, chunks, rows, settings
+            cost = self.cost * len(rows) // len(self.layout.colours)
+            n_workers = min(self.n_workers, len(rows) * len(chunks), 1 + cost // 200_000)
+            in_parallel(sweep_chunks, (*arguments, self.tilt, work), n_workers)
+        before = self.slots[rows].copy()
+        status = np.zeros(len(rows), np.int64)
+        work.queue[:] = 0
+        assess_rows(rows, settings, work, status, self.record)
+        # Measures are cleared where a row is stored.
+        damped = (before[:, [DAMPING, ACCELERATED, OSCILLATING]] > 0).any(1)
+        confirmed = before[:, CONFIRMS] == 1
+        for r, code, refresh, was_confirmed in zip(rows, status, damped, confirmed, strict=True):
+            if code == CONFIRMING or (code != RUNNING and not was_confirmed):
+                self._store(r, refresh and self.slots[r, INFINITE] == 0)
+        self._move_on(rows[status == RUNNING])
+        return status
+
+    def _store(self, r, refresh):
+        """Copy a row to the record, with the variances of its tilts if it was damped."""
+        state = self.work.state[r, :, 0]
+        if refresh:
+            a = state[A] + self._tilt("precision", r)
+            var = self.layout.prior.moments(state[B], a)[1]
+            state[VAR] = np.where(self._tilt("clamped", r), state[VAR], var)
+        self.record.state[:, r] = state[:4]
+
+    def _tilt(self, name, r):
+        rows = getattr(self.tilt, name)
+        return rows[min(r, len(rows) - 1)]
+
+    def _move_on(self, rows):
+        """Move the means of rows with momentum on by a part of their last step."""
+        moving = rows[self.slots[rows, MOMENTUM] > 0]
+        if not len(moving):
+            return
+        pieces = [(r, first) for r in moving for first in range(0, self.layout.n_units, 1 << 16)]
+
+        def move(piece):
+            r, first = piece
+            state = self.work.state[r, :, 0, first : first + (1 << 16)]
+            state[MEAN] += state.dtype.type(self.slots[r, MOMENTUM]) * state[STEP]
+
+        for_each(move, pieces, min(self.n_workers, len(pieces)))
+
+
+def solve_sparse(layout, record, tilt, settings, n_threads):
+    """Iterate the rows of a record until they end; returns the number of threads."""
+    rows = _SweptRows(layout, record, tilt, settings, n_threads)
+    active = np.arange(record.state.shape[1])
+    while len(active):
+        status = rows.sweep(active)
+        ended = (status != RUNNING) & (status != CONFIRMING)
+        numbers, slots = active[ended], rows.slots[active[ended]]
+        record.status[numbers], record.n_iter[numbers] = status[ended], slots[:, SWEEP]
+        record.residual[numbers] = np.maximum(slots[:, RESIDUAL], slots[:, VAR_RESIDUAL])
+        active = active[~ended]
+    return rows.n_workers

@@ -71,7 +71,7 @@ def _rings(weights, var, tol, max_iter):
     for _ in range(max_iter):
         sites = np.stack([np.zeros_like(var), precision], axis=1)
         moved = False
-        for row, moments in enumerate(side.moments_of_rows(sites)):
+        for row, moments in enumerate(map(side.moments, sites)):
             if moments is None:
                 # Not positive definite: halfway back to the last precision that was.
                 last = 3 * precision[row] if last_proper[row] is None else last_proper[row]

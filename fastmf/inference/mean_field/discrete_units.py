@@ -46,12 +46,12 @@ def extreme_starts(prior):
 
 def widths(prior):
     """Distance of the lowest and the highest value of each unit of a discrete prior, or 1."""
-    found = [np.zeros(0)]
+    parts = [np.zeros(0)]
     for part in parts_of(prior):
         if column_is_group(part).all():
-            found.append(np.ones(n_units(part)))
+            parts.append(np.ones(n_units(part)))
         else:
             values = support(part)
             width = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
-            found.append(np.where(width > 0, width, 1.0))
-    return np.concatenate(found)
+            parts.append(np.where(width > 0, width, 1.0))
+    return np.concatenate(parts)

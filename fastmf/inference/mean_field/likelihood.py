@@ -52,8 +52,8 @@ def log_likelihood(model, X, log_partition, **options):
     >>> import numpy as np, fastmf as mf
     >>> model = mf.RBM(np.zeros((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
     >>> log_z = mf.exact(model).log_partition
-    >>> found = mf.evaluation.log_likelihood(model, np.array([[0.0, 1.0, 1.0]]), log_z)
-    >>> np.allclose(found, -3 * np.log(2))
+    >>> values = mf.evaluation.log_likelihood(model, np.array([[0.0, 1.0, 1.0]]), log_z)
+    >>> np.allclose(values, -3 * np.log(2))
     True
     """
     check_layered(model)

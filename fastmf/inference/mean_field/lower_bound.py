@@ -1,6 +1,12 @@
 """Certain lower bounds of log-partitions, by which estimates that are too low are found out.
 
-A product of units q_k gives naive mean field's bound L_k <= log Z. The mixture of several such
+A product of units q_i ~ prior_i(x) exp(b_i x - p_i x^2 / 2) with means m has, at any tilts b, the
+variational bound of naive mean field
+
+    L = sum_i [log Z_i(b_i, p_i) - (b_i - f_i) m_i] + sum_(i,j) J_ij m_i m_j  <=  log Z
+
+for external fields f and precisions p, evaluated in double precision. A clamped unit has
+log prior(x) + f x - p x^2 / 2 in the place of its bracket. The mixture of several such
 products with weights pi_k in proportion to exp(L_k) gives
 
     log sum_k exp(L_k) - H(k | x),   H(k | x) <= 2 log(2) sum_{k < l} sqrt(pi_k pi_l) B_kl,
@@ -11,37 +17,31 @@ taking one state after the other from the rest gives it for more.) The sum of th
 distinct states of discrete units is another bound; where one side has few states all of them are
 summed, and the bound is the log-partition.
 
-A product is far from Gaussian units with strong couplings W. Integrated out, those of precisions p
-and fields f leave their two-valued neighbours x with
-
-    log Z = sum_i [log(2 pi / p_i) + f_i^2 / p_i] / 2
-            + log sum_x exp(field x + x W' f / p + x W' p^-1 W x / 2),
-
-a fully visible machine, which is bounded in their place.
+A product is far from Gaussian units with strong couplings. So these are integrated out, and the
+machine of their two-valued neighbours is bounded instead.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common.arguments import generator
+from fastmf.inference.mean_field._layouts import layout_of_checks
+from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.discrete_units import extreme_starts, is_discrete
-from fastmf.inference.mean_field.naive_bound import (
-    N_BOUND_SWEEPS,
-    layout_of_checks,
-    naive_bound,
-    naive_solutions,
-    sides_of,
-)
-from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
+from fastmf.models._layered import Layered
 from fastmf.models.exact import states_of
 from fastmf.priors import Bernoulli, Gaussian, Ising
-from fastmf.priors._groups import has_groups
+from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states, two_values
 
+# Sweeps of naive mean field from each start of a bound.
+N_BOUND_SWEEPS = 200
 # Rows of each array of starts that are used, solutions among these, and units at random.
 MAX_GIVEN_STARTS, MAX_SOLVED_STARTS, N_UNCOUPLED_STARTS = 150, 20, 10
 # Units up to which Gaussian ones between them are integrated out: then all of them are coupled.
@@ -58,6 +58,123 @@ MAX_SUMMED_NUMBERS = 2**19
 MAX_LACKING = 0.5
 # Relative error of sums in double precision.
 SUM_ROUNDING = 64 * np.finfo(np.float64).eps
+
+
+class Sides(NamedTuple):
+    """A machine in double precision as one or two sets of units without couplings inside.
+
+    Parameters
+    ----------
+    priors : tuple
+        Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
+        ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
+        themselves.
+    couplings : float64 array of shape (n_first, n_last), or csr_array
+    """
+
+    priors: tuple
+    couplings: np.ndarray
+
+    @property
+    def slices(self):
+        """Where the units of each side are among all units."""
+        n, total = self.couplings.shape[0], sum(self.couplings.shape)
+        return (slice(0, n), slice(n, total))[: len(self.priors)]
+
+
+def sides_of(model):
+    """The `Sides` of an RBM, DBM or BoltzmannMachine."""
+    if isinstance(model, Layered):
+        model = model.bipartite()
+        priors, couplings = model.layers, model.weights
+    else:
+        priors, couplings = (model.prior,), model.couplings
+    priors = tuple(as_dtype(prior, np.float64) for prior in priors)
+    return Sides(priors, couplings.astype(np.float64))
+
+
+def naive_bound(sides, b, tilt, values=None):
+    """Return the bounds of rows of tilts b, -inf if not finite, and sizes of their terms."""
+    b = b.astype(np.float64)
+    means, total, size = [], 0.0, 1.0
+    for prior, units in zip(sides.priors, sides.slices, strict=True):
+        field, precision, clamped = (
+            np.broadcast_to(part[:, units], b[:, units].shape) for part in tilt
+        )
+        x = None
+        if clamped.any():
+            x = np.broadcast_to(values[:, units], clamped.shape).astype(np.float64)
+        tilts = b[:, units], field.astype(np.float64), precision.astype(np.float64)
+        mean, of_units = terms_of_units(prior, *tilts, clamped, x)
+        means.append(mean)
+        total = total + of_units.sum(1)
+        size = size + abs(of_units).sum(1)
+    first, last = means[0], means[-1]
+    products = (first @ sides.couplings) * last / (3 - len(means))
+    with np.errstate(invalid="ignore"):
+        total, size = total + products.sum(1), size + abs(products).sum(1)
+    finite = np.isfinite(total)
+    return np.where(finite, total, -np.inf), np.where(finite, size, 0.0)
+
+
+def terms_of_units(prior, b, field, precision, clamped, values=None):
+    """Means of the units, and the terms of the bound that sum to those of the units.
+
+    With b = field these are the log-partitions of the units.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = prior.moments(b, precision)[0]
+        # One for each group of states.
+        alone = prior.log_partition(b, precision)
+        of_units = (field - b) * mean
+    if values is not None and clamped.any():
+        sizes = column_sizes(prior)
+        alone = np.where(clamped[:, np.cumsum(sizes) - sizes], 0, alone)
+        x = mean = np.where(clamped, values, mean)
+        of_units = np.where(
+            clamped, prior.log_prob(x) + field * x - precision * x * x / 2, of_units
+        )
+    return mean, np.hstack([alone, of_units])
+
+
+def random_starts(model, n_starts, rng):
+    """Random values of the first layer, and in a last row the means of its uncoupled units."""
+    return np.vstack([drawn_starts(model, n_starts, rng), _means(model)])
+
+
+def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
+    """Solve naive mean field from means of the first or of all layers; tilts are as in a layout."""
+    # Blocks of a dense machine are coupled, colours of a sparse one are not.
+    dense = not isinstance(model, Layered) and not issparse(model.couplings)
+    options = {"schedule": "sequential" if dense else "blocked", "max_iter": max_iter}
+    clamp = np.where(tilt.clamped, values, np.nan)
+    for name, part, used in (
+        ("field", tilt.field, tilt.field.any()),
+        ("precision", tilt.precision, tilt.precision.any()),
+        ("clamp", clamp, tilt.clamped.any()),
+    ):
+        if used:
+            rows = part[0] if len(part) == 1 else part
+            options[name] = layout.split(rows.astype(model.dtype))
+    means = tuple(x.astype(model.dtype) for x in (init if isinstance(init, tuple) else (init,)))
+    starts = means, tuple(np.zeros_like(part) for part in means)
+    if len(means) == 1:  # of the first layer
+        starts = tuple(parts[0] for parts in starts)
+    return solve(model, starts, order=1, log_partition=False, **options)
+
+
+def bounded_products(solve, model, starts, tilt, values, max_iter=1000):
+    """Products of units at solutions of naive mean field, and of untilted units in a last row.
+
+    Returns the solutions, the tilts b of the products in the order of `sides_of`, their bounds, and
+    the sizes of the terms of these.
+    """
+    layout, sides = layout_of_checks(model), sides_of(model)
+    solved = naive_solutions(solve, model, layout, starts, tilt, values, max_iter)
+    b = solved.b if isinstance(solved.b, tuple) else (solved.b,)
+    b = layout.join(b, np.zeros((len(starts), tilt.field.shape[1]))).astype(np.float64)
+    b = np.vstack([np.where(np.isfinite(b), b, 0), tilt.field[:1]])
+    return solved, b, *naive_bound(sides, b, tilt, values)
 
 
 class LowerBound(NamedTuple):
@@ -86,17 +203,15 @@ def lower_bound(model, starts=(), rng=0):
     rng, sides = generator(rng), sides_of(model)
     given = [np.asarray(rows, model.dtype)[:MAX_GIVEN_STARTS] for rows in starts]
     starts = np.vstack([*given, spread_states(model, rng), _means(model)])
-    layout, n = layout_of_checks(model), sum(s.stop - s.start for s in sides.slices)
-    tilt = Tilt(np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, n), bool))
+    n = sum(units.stop - units.start for units in sides.slices)
+    none = np.zeros((1, n))
+    tilt = Tilt(none, none, none.astype(bool))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = naive_solutions(tap, model, layout, starts, tilt, np.zeros((1, n)), N_BOUND_SWEEPS)
-        b = found.b if isinstance(found.b, tuple) else (found.b,)
-        b = layout.join(b, np.zeros((len(starts), n))).astype(np.float64)
-        # A product of untilted units, too: its bound is finite.
-        b = np.vstack([b[np.isfinite(b).all(1)], np.zeros((1, n))])
-        bounds, sizes = naive_bound(sides, b, tilt)
-        known = np.isfinite(bounds)
-        bounds, b = (bounds - SUM_ROUNDING * sizes)[known], b[known]
+        _, b, bounds, sizes = bounded_products(
+            collapsed_tap, model, starts, tilt, none, N_BOUND_SWEEPS
+        )
+        finite = np.isfinite(bounds)
+        bounds, b = (bounds - SUM_ROUNDING * sizes)[finite], b[finite]
         order = np.argsort(-bounds, kind="stable")
         bounds, b = bounds[order], b[order]
         first = _components(b, bounds)
@@ -120,24 +235,19 @@ def without_gaussian_units(model):
     if len(kinds) != 2 or Gaussian not in kinds or not {Bernoulli, Ising} & set(kinds):
         return None
     k = kinds.index(Gaussian)
-    sides = sides_of(model)
-    gaussian, left = sides.priors[k], sides.priors[1 - k]
-    if n_units(left) > MAX_COUPLED:
+    if n_units(model.layers[1 - k]) > MAX_COUPLED:
         return None
-    couplings = sides.couplings if k == 0 else sides.couplings.T
-    field, precision = np.broadcast_arrays(gaussian.field, gaussian.precision)
-    scaled = couplings / precision[:, None]
-    pairs = scaled.T @ couplings
-    low, high = two_values(left)
+    rest = model.integrate_gaussians()
+    prior = as_dtype(model.layers[1 - k], np.float64)
+    low, high = two_values(prior)
     # x^2 = (low + high) x - low high.
-    own = pairs.diagonal().copy() / 2
-    np.fill_diagonal(pairs, 0)
-    tilted = left._replace(field=left.field + field @ scaled + (low + high) * own)
-    terms = np.log(2 * np.pi / precision) / 2, field**2 / precision / 2, -low * high * own
-    constant = sum(term.sum() for term in terms)
-    constant -= SUM_ROUNDING * sum(abs(term).sum() for term in terms)
-    machine = BoltzmannMachine((pairs + pairs.T) / 2, tilted)
-    return machine, constant, None if k else couplings
+    prior = prior._replace(field=prior.field + rest.field - rest.precision * (low + high) / 2)
+    terms = rest.precision * low * high / 2
+    constant = rest.log_partition + terms.sum()
+    field, precision = (x[rest.gaussian] for x in (rest.fields, rest.precisions))
+    size = (abs(np.log(2 * np.pi / precision)) + field**2 / precision).sum() / 2 + abs(terms).sum()
+    machine = BoltzmannMachine(rest.couplings, prior)
+    return machine, constant - SUM_ROUNDING * size, None if k else model.weights
 
 
 def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
@@ -158,8 +268,7 @@ def starts_at(solutions):
 
 def _means(model):
     """Means of the first units, not coupled, as a row."""
-    zero = model.dtype.type(0)
-    return model.layers[0].moments(zero, zero)[0].astype(model.dtype)
+    return model.uncoupled_moments[0][0].astype(model.dtype)
 
 
 def spread_states(model, rng):
@@ -223,10 +332,10 @@ def log_overlaps(sides, b):
     """Bound log sum_x sqrt(q_k q_l) of products of units from above, (n_solutions, n_solutions)."""
     out, zero = np.zeros((len(b), len(b))), np.float64(0)
     for prior, units in zip(sides.priors, sides.slices, strict=True):
-        own = prior.log_partition(b[:, units], zero)
+        of_units = prior.log_partition(b[:, units], zero)
         for k in range(len(b) - 1):
             middle = prior.log_partition((b[k, units] + b[k + 1 :, units]) / 2, zero)
-            ends = (own[k] + own[k + 1 :]) / 2
+            ends = (of_units[k] + of_units[k + 1 :]) / 2
             sizes = (abs(middle) + abs(ends)).sum(1)
             out[k, k + 1 :] += (middle - ends).sum(1) + SUM_ROUNDING * sizes
     return np.minimum(np.where(np.isnan(out), 0, out + out.T), 0)
@@ -258,12 +367,12 @@ def _distinct_states(x):
 
 def log_sum_of_weights(sides, k, x):
     """Log of the sum of the weights of distinct states of a side, the other one summed."""
-    own = sides.priors[k].log_prob(x)
+    of_units = sides.priors[k].log_prob(x)
     fields = x @ (sides.couplings.T if k else sides.couplings)
     if len(sides.priors) == 1:
-        others = fields * x / 2
+        of_others = fields * x / 2
     else:
-        others = sides.priors[1 - k].log_partition(fields, np.float64(0))
-    total, size = own.sum(1) + others.sum(1), abs(own).sum(1) + abs(others).sum(1)
+        of_others = sides.priors[1 - k].log_partition(fields, np.float64(0))
+    total, size = of_units.sum(1) + of_others.sum(1), abs(of_units).sum(1) + abs(of_others).sum(1)
     total = (total - SUM_ROUNDING * size)[np.isfinite(total)]
     return np.logaddexp.reduce(total) if len(total) else -np.inf

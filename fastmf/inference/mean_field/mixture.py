@@ -1,66 +1,107 @@
-"""Mixtures of the distinct mean-field solutions that several starts lead to."""
+"""Mixtures of the distinct solutions that several starts lead to."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.inference.fixed_point import Question, ending_of, replaced, with_check, with_solutions
-from fastmf.inference.mean_field._rows import start_and_tilt
+from fastmf.inference.fixed_point import (
+    FixedPoint,
+    Question,
+    ending_of,
+    some_rows,
+    stacked,
+    with_check,
+    with_solutions,
+)
+from fastmf.inference.mean_field._layouts import layout_of_checks
+from fastmf.inference.mean_field._rows import drawn_starts, start_and_tilt
 from fastmf.inference.mean_field.discrete_units import extreme_starts, has_many_values
-from fastmf.inference.mean_field.naive_bound import layout_of_checks, random_starts
-from fastmf.inference.mean_field.solutions import distinct, solutions_of
+from fastmf.inference.mean_field.solutions import distinct_solutions
+from fastmf.models.boltzmann import check_machine
 
 # Standard deviations by which means are moved from solutions, which are then solved again.
 SPREAD = 1e-2
 # Starts of the mixtures with which answers are compared.
 N_CHECKED_STARTS = 20
-NAMES = "mean", "var", "b", "a"
+# Options that may have a row for each row of the result.
+TILTS = "field", "precision", "clamp"
 
 
-def mixture_of_starts(solve, model, starts, tilts, options):
-    """The `FixedPoint` of mixtures of the solutions of each row.
+def mixture(solver, model, n_starts=20, *, rng=0, **options):
+    """Mix the distinct stable solutions that a solver reaches from random starts.
 
-    Solutions are solved again from means a hundredth of a standard deviation away: those that these
-    leave are unstable, and no answer.
+    Parameters
+    ----------
+    solver : callable
+        `tap`, `relaxed_bp`, `adaptive_tap` or `belief_propagation`.
+    model : RBM, DBM or BoltzmannMachine
+    n_starts : int, default 20
+        Number of samples of the uncoupled units of the first layer, from which the solver starts;
+        where units have more than two values, also states of all units at their lowest and highest
+        values. `belief_propagation` starts from messages of random states.
+    rng : numpy.random.Generator or int, default 0
+        None: a generator with a seed of its own.
+    **options
+        Options of the solver, without `init`.
+
+    Returns
+    -------
+    FixedPoint
+        `solutions` has the distinct stable solutions and their weights, exp(log_partition); means
+        and variances are those of their mixture, and `log_partition` is the log of the sum of the
+        weights. `b` and `a` are None if there are several solutions.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If arguments have wrong shapes, types or ranges.
+
+    Notes
+    -----
+    A solution is solved again from means a hundredth of a standard deviation away: if it is left,
+    it is not stable, and not in the mixture. Weights are right for phases that hardly overlap.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
+    >>> result = mf.mixture(mf.tap, ferromagnet)
+    >>> result.solutions.weights.round(3), bool(abs(result.mean).max() < 1e-6)
+    (array([0.5, 0.5]), True)
     """
-    init, n_starts, rng = starts
-    if init is not None:
-        raise ValueError("n_starts: not available with init.")
-    n_starts, rng = check.count("n_starts", n_starts), check.generator(rng)
-    tilts = dict(zip(("field", "precision", "clamp"), tilts, strict=True))
+    check_machine(model)
+    n_starts, rng = check.count("n_starts", n_starts), check.generator(rng, optional=True)
+    if hasattr(solver, "mixture"):  # it has starts of its own
+        return solver.mixture(model, n_starts, rng, **options)
     if not options.get("log_partition", True) or options.get("history"):
-        raise ValueError("n_starts: needs log_partition=True and history=False.")
+        raise ValueError("mixture: needs log_partition=True and history=False.")
+    if options.get("init") is not None:
+        raise ValueError("init: not available in mixtures.")
+    tilts = {name: options[name] for name in TILTS if options.get(name) is not None}
     parts = [p for x in tilts.values() for p in (x if isinstance(x, tuple) else (x,))]
-    lengths = {len(p) for p in parts if np.ndim(p) == 2}
+    n_rows = max((len(p) for p in parts if np.ndim(p) == 2), default=None)
     rows = []
-    for k in range(max(lengths, default=1)):
-        own = options | {name: _row(x, k) for name, x in tilts.items() if x is not None}
-        rows.append(_mixed_row(partial(solve, model, **own), _starts(model, n_starts, rng), rng))
-    found = _joined(rows) if lengths else rows[0][0]
-    with_solutions(found, [row[1] for row in rows], not lengths)
-    stable = [row[2] for row in rows]
-    return with_check(found, Question(model, tilt_of(model, **tilts), True, stable=stable))
-
-
-def mixture(solve, n_starts, model, **tilts):
-    """The mixture of the solutions from random starts, of a solver with no options left."""
-    tilts = [tilts.get(name) for name in ("field", "precision", "clamp")]
-    return mixture_of_starts(solve, model, (None, n_starts, 0), tilts, {})
-
-
-def tilt_of(model, field=None, precision=None, clamp=None):
-    """The `Tilt` of tilts as users pass them, as a `Question` has it."""
+    for k in range(n_rows or 1):
+        of_row = options | {name: _row(x, k) for name, x in tilts.items()}
+        rows.append(
+            _mixed_row(partial(solver, model, **of_row), _starts(model, n_starts, rng), rng)
+        )
+    answer = stacked(*(row for row, _, _ in rows))
+    if n_rows is None:
+        answer = some_rows(answer, 0)
+    with_solutions(answer, [solutions for _, solutions, _ in rows], n_rows is None)
+    stable = [is_stable for _, _, is_stable in rows]
     layout = layout_of_checks(model)
-    return start_and_tilt(model, layout, None, field, precision, clamp, None)[1]
+    tilt = start_and_tilt(model, layout, None, *(tilts.get(name) for name in TILTS))[1]
+    return with_check(answer, Question(model, tilt, True, stable=stable))
 
 
 def _starts(model, n_starts, rng):
-    """How many random starts; where units have more than two values, also some at extremes."""
+    """Random starts; where units have more than two values, also some at extremes."""
+    draws = drawn_starts(model, n_starts, rng)
     if not has_many_values(model.layers):
-        return n_starts
-    draws = random_starts(model, n_starts, rng)[:-1]
+        return draws
     return np.vstack([draws, extreme_starts(model.layers[0])]).astype(model.dtype)
 
 
@@ -72,21 +113,19 @@ def _row(x, k):
 
 def _mixed_row(solve, starts, rng):
     """The mixture of a row, its `Solutions`, and whether one of them is stable."""
-    first = solve(starts, rng=rng)
-    kept, members = _stable_ones(first)
-    if len(kept):
-        means, variances = (_of(getattr(first, name), lambda x: x[kept]) for name in NAMES[:2])
-        layered = isinstance(means, tuple)
-        pairs = zip(*((means, variances) if layered else ((means,), (variances,))), strict=True)
-        moved = tuple(moved_from(mean, var, rng) for mean, var in pairs)
-        ends = solve((moved if layered else moved[0], variances))
-        rows, then = _stable_ones(ends)
-        if len(rows):
-            members = np.where(members < 0, -1, then[members])
-            found, solutions = _mixture(ends, rows, members)
-            return found, solutions, True
-    rows, members = np.zeros(1, int), np.full(len(first.converged), -1)
-    return *_mixture(first, rows, members), False
+    first = solve(starts)
+    reached = _stable(first)
+    if reached is not None:
+        points = reached.fixed_points
+        moved = _by_layers(lambda mean, var: moved_from(mean, var, rng), points.mean, points.var)
+        settled = _stable(solve((moved, points.var)))
+        if settled is not None:
+            members = np.where(reached.members < 0, -1, settled.members[reached.members])
+            settled = settled._replace(members=members)
+            return _mixture(settled), settled, True
+    only = distinct_solutions(some_rows(first, [0]))
+    only = only._replace(members=np.full(len(starts), -1))
+    return _mixture(only), only, False
 
 
 def moved_from(mean, var, rng):
@@ -95,62 +134,37 @@ def moved_from(mean, var, rng):
     return (mean + noise).astype(mean.dtype)
 
 
-def _of(part, function):
-    return tuple(map(function, part)) if isinstance(part, tuple) else function(part)
+def _by_layers(function, *parts):
+    """A function of arrays, or of each layer."""
+    if isinstance(parts[0], tuple):
+        return tuple(map(function, *parts))
+    return function(*parts)
 
 
-def _stable_ones(ends):
-    """Distinct ones among converged ends, and the number of each end's own, -1 if none."""
-    usable = np.flatnonzero(ends.converged & np.isfinite(ends.log_partition))
-    members = np.full(len(ends.converged), -1)
-    if len(usable):
-        some = SimpleNamespace(
-            mean=_of(ends.mean, lambda x: x[usable]),
-            var=_of(ends.var, lambda x: x[usable]),
-            log_partition=ends.log_partition[usable],
-        )
-        rows, members[usable] = distinct(some)
-        return usable[rows], members
-    return usable, members
+def _stable(ends):
+    """The `Solutions` among converged ends, None if there are none."""
+    return distinct_solutions(ends, usable=ends.converged & np.isfinite(ends.log_partition))
 
 
-def _mixture(ends, rows, members):
-    """Moments of a mixture as a `FixedPoint` without rows, and its `Solutions`."""
-    solutions, layered = solutions_of(ends, rows, members), isinstance(ends.mean, tuple)
-    w = solutions.weights if len(rows) > 1 else np.ones(1)
-    mean = _of(ends.mean, lambda x: np.asarray(w @ x[rows], x.dtype))
-    square = _of(ends.mean, lambda x: w @ x[rows] ** 2 - (w @ x[rows]) ** 2)
-    within = _of(ends.var, lambda x: w @ x[rows])
-    total = (within, square) if layered else ((within,), (square,))
-    var = tuple((x + y).astype(solutions.visible.dtype) for x, y in zip(*total, strict=True))
-    one = len(rows) == 1
-    found = replaced(
-        ends,
-        mean=mean,
-        var=var if layered else var[0],
-        # A mixture is no tilt of a unit.
-        b=_of(ends.b, lambda x: x[rows[0]]) if one else None,
-        a=_of(ends.a, lambda x: x[rows[0]]) if one else None,
-        log_partition=np.logaddexp.reduce(solutions.log_partition),
-        converged=ends.converged[rows[0]],
-        n_iter=ends.n_iter[rows].max(),
-        residual=ends.residual[rows].max(),
-        message=ending_of(ends)[rows[0]],
+def _mixture(solutions):
+    """The mixture of some solutions as a `FixedPoint` with one row."""
+    points, w, best = solutions.fixed_points, solutions.weights, slice(0, 1)
+    w = w if len(w) > 1 else np.ones(1)
+
+    def total(mean, var):
+        between = w @ mean**2 - (w @ mean) ** 2
+        return (w @ var + between)[None].astype(mean.dtype)
+
+    alone = len(w) == 1
+    return FixedPoint(
+        mean=_by_layers(lambda x: np.asarray(w @ x, x.dtype)[None], points.mean),
+        var=_by_layers(total, points.mean, points.var),
+        # A mixture of several is no tilt of a unit.
+        b=points.b if alone else None,
+        a=points.a if alone else None,
+        log_partition=np.logaddexp.reduce(solutions.log_partition, keepdims=True),
+        converged=points.converged[best],
+        n_iter=points.n_iter.max(keepdims=True),
+        residual=points.residual.max(keepdims=True),
+        message=ending_of(points)[best],
     )
-    return found, solutions
-
-
-def _joined(rows):
-    """The rows one after another."""
-
-    def stack(name):
-        parts = [getattr(found, name) for found, *_ in rows]
-        if any(part is None for part in parts):
-            return None
-        if isinstance(parts[0], tuple):
-            return tuple(map(np.stack, zip(*parts, strict=True)))
-        return np.stack(parts)
-
-    names = *NAMES, "log_partition", "converged", "n_iter", "residual"
-    message = np.array([ending_of(found) for found, *_ in rows])
-    return replaced(rows[0][0], **{name: stack(name) for name in names}, message=message)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.data import data_fields
-from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.models import DBM, RBM
 from fastmf.models.dbm import machine_of
 
@@ -33,4 +33,6 @@ def posterior(model, X, **options):
     """
     first, *above = model.couplings
     hidden = machine_of(above, model.layers[1:])
-    return Posterior(hidden, tap(hidden, field=data_fields(model.layers[0], X, first), **options))
+    return Posterior(
+        hidden, collapsed_tap(hidden, field=data_fields(model.layers[0], X, first), **options)
+    )

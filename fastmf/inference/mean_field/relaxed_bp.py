@@ -22,7 +22,7 @@ from fastmf.inference.fixed_point import Question, with_check
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
+from fastmf.inference.mean_field.mixture import mixture
 from fastmf.kernels.mean_field.relaxed_bp import (
     LayerView,
     RelaxedBPSettings,
@@ -49,7 +49,6 @@ def relaxed_bp(
     max_iter=1000,
     history=False,
     n_threads=None,
-    rng=None,
 ):
     """Marginals and Bethe log-partition by relaxed belief propagation, from many starts at once.
 
@@ -72,8 +71,6 @@ def relaxed_bp(
         Keep the residual of every sweep.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
-    rng : numpy.random.Generator or int, optional
-        For random starts.
 
     Returns
     -------
@@ -100,8 +97,8 @@ def relaxed_bp(
     >>> import numpy as np, fastmf as mf
     >>> rng = np.random.default_rng(0)
     >>> model = mf.RBM(rng.normal(size=(8, 5)) / 4, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
-    >>> found, exact = mf.relaxed_bp(model), mf.exact(model)
-    >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
+    >>> result, exact = mf.relaxed_bp(model), mf.exact(model)
+    >>> bool(result.converged), bool(abs(result.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
     check_machine(model)
@@ -110,7 +107,7 @@ def relaxed_bp(
     model = dense_machine("relaxed_bp", model)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
-    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
+    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None)
 
     record = record_from(state, max_iter, history)
     first, second = _layer_views(model)
@@ -124,7 +121,7 @@ def relaxed_bp(
     )
     log_partition = np.full(len(record.status), -np.inf)
     work = 100 * len(log_partition) * layout.n_couplings
-    n_workers = workers_for(len(log_partition), work, n_threads)
+    n_workers = workers_for(len(log_partition), work, n_threads, max_iter)
     arguments = (
         first,
         second,
@@ -138,9 +135,9 @@ def relaxed_bp(
     in_parallel(solve_rows, arguments, n_workers)
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
-    found = result(layout, record, log_partition, single=n_rows is None)
-    mixed = partial(mixture, relaxed_bp, N_CHECKED_STARTS)
-    return with_check(found, Question(model, tilt, init is None, mixed))
+    answer = result(layout, record, log_partition, single=n_rows is None)
+    mixed = partial(mixture, relaxed_bp)
+    return with_check(answer, Question(model, tilt, init is None, mixed))
 
 
 def _layer_views(model):

@@ -7,9 +7,8 @@ import scipy
 
 from fastmf._common import html
 from fastmf._common.arguments import number
-from fastmf.inference.fixed_point import FixedPoint, some_rows
-from fastmf.inference.mean_field import gaussian_layers
-from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
+from fastmf.inference.fixed_point import some_rows
+from fastmf.inference.mean_field.free_energy import log_partition_of_tilts
 from fastmf.models._layered import is_integrated
 
 # Keys by which rows are compared first: number of single units, and units per average.
@@ -42,10 +41,10 @@ class Solutions(NamedTuple):
     >>> import numpy as np, fastmf as mf
     >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
     >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
-    >>> found = mf.evaluation.solutions(ferromagnet, starts)
-    >>> abs(found.visible.mean(1)).round(2), found.weights.round(2)
+    >>> solutions = mf.evaluation.solutions(ferromagnet, starts)
+    >>> abs(solutions.visible.mean(1)).round(2), solutions.weights.round(2)
     (array([0.99, 0.99]), array([0.5, 0.5]))
-    >>> found
+    >>> solutions
     Solutions(2 distinct ones from 20 starts, 2 converged, log-partitions 73.6422 to 73.6422)
     """
 
@@ -111,24 +110,26 @@ class Solutions(NamedTuple):
         return html.section("Solutions", html.table(rows), html.table(largest, header))
 
 
-def distinct_solutions(reached, merge_tol=1e-2):
-    """The distinct ones among fixed points, as `Solutions`."""
-    rows, members = distinct(reached, merge_tol)
-    points = some_rows(reached, rows) if isinstance(reached, FixedPoint) else None
-    return solutions_of(reached, rows, members)._replace(fixed_points=points)
-
-
-def solutions_of(reached, rows, members):
-    """Some rows of fixed points as `Solutions`; `members` are as for `merge`."""
-    log_partition = np.asarray(reached.log_partition)[rows]
-    visible, *hidden = reached.mean if isinstance(reached.mean, tuple) else (reached.mean,)
+def distinct_solutions(reached, merge_tol=1e-2, usable=None):
+    """Select the distinct fixed points, of the `usable` rows alone if given; None if none is."""
+    members = np.full(len(reached.log_partition), -1)
+    some = slice(None)
+    if usable is not None:
+        some = np.flatnonzero(usable)
+        if not len(some):
+            return None
+        reached = some_rows(reached, some)
+    rows, members[some] = distinct(reached, merge_tol)
+    points = some_rows(reached, rows)
+    visible, *hidden = points.mean if isinstance(points.mean, tuple) else (points.mean,)
     return Solutions(
-        visible=visible[rows],
-        hidden=np.concatenate(hidden, axis=1)[rows] if hidden else None,
-        free_energy=-log_partition,
-        log_partition=log_partition,
-        converged=np.asarray(reached.converged)[rows],
+        visible=visible,
+        hidden=np.concatenate(hidden, axis=1) if hidden else None,
+        free_energy=-points.log_partition,
+        log_partition=points.log_partition,
+        converged=points.converged,
         members=members,
+        fixed_points=points,
     )
 
 
@@ -173,12 +174,12 @@ def phases(model, reached, order=2, merge_tol=1e-2):
     return rows, log_weights
 
 
-def _barriers(model, reached, here, there, order):
+def _barriers(model, reached, first, last, order):
     """Decrease of the log-partition, in nats, on the lines from some solutions to others."""
     values = []
     for t in (np.float64(0), *LINE_FRACTIONS):
         tilts = (
-            [(1 - t) * part[here] + t * part[there] for part in parts]
+            [(1 - t) * part[first] + t * part[last] for part in parts]
             for parts in (reached.b, reached.a)
         )
         values.append(_log_partition_at(model, *tilts, order))
@@ -186,23 +187,15 @@ def _barriers(model, reached, here, there, order):
 
 
 def _log_partition_at(model, b, a, order):
-    """Mean-field log-partition as a function of the moments that the tilts b and a give.
-
-    It is the entropy of the units less their energy, with the pair terms up to second order.
-    """
-    if is_integrated(model):
-        return gaussian_layers.log_partition_at(model, b, a, order)
-    moments, total = [], 0.0
-    for prior, b_, a_ in zip(model.layers, b, a, strict=True):
-        mean, var = prior.moments(b_, a_)
-        moments.append((prior, mean, var))
-        square = second_moments(prior, mean, mean * mean + var)
-        total = total + prior.log_partition(b_, a_).sum(1) + (a_ * square / 2 - b_ * mean).sum(1)
-    for weights, below, above in zip(model.couplings, moments, moments[1:], strict=False):
-        total += ((below[1] @ weights) * above[1]).sum(1)
-        if order > 1:
-            total += second_order(weights, below, above)
-    return total
+    """Mean-field log-partition as a function of the moments that the tilts b and a give."""
+    if not is_integrated(model):
+        return log_partition_of_tilts(model, b, a, order)
+    rest = model.integrate_gaussians()
+    if rest.machine is None:
+        return np.full(len(b[0]), rest.log_partition)
+    tilts = [[np.hstack([*part[::2], *part[1::2]])[:, rest.rest]] for part in (b, a)]
+    external = rest.field, rest.precision
+    return rest.log_partition + log_partition_of_tilts(rest.machine, *tilts, order, *external)
 
 
 def merge(means, order=None, merge_tol=1e-2):

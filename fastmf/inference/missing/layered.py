@@ -19,7 +19,7 @@ from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_h
 from fastmf.models.exact import MAX_LAYER_UNITS, states_of
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import as_dtype, by_parts
-from fastmf.priors._queries import columns_of_values, number_of_states
+from fastmf.priors._queries import number_of_states
 from fastmf.priors._rows import log_prob_of_rows, states
 
 # Largest enumerations, states times units of the other side: once, and for each row.
@@ -61,10 +61,9 @@ def enumerable(model, most=MAX_WORK):
 
 def _work(summed, other):
     """States of one side times units of the other; infinite if there are too many."""
-    columns = columns_of_values(summed)
-    if columns is None or len(columns) > MAX_LAYER_UNITS:
+    if len(column_sizes(summed)) > MAX_LAYER_UNITS:
         return np.inf
-    return number_of_states(summed) * column_sizes(other).sum()
+    return number_of_states(summed) * int(column_sizes(other).sum())
 
 
 def exact_given(model, X, most=None):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import blocks, row_blocks
-from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.missing.layered import exact_given, log_likelihood
 from fastmf.inference.sampling.annealing import MATCHING, log_mean, neutral_base
 from fastmf.priors._groups import column_sizes, groups, has_groups
@@ -91,7 +91,7 @@ def _solutions(model, X, **options):
     fields = [None] * len(model.layers)
     fields[1] = np.where(seen, start - nearest, 0).astype(X.dtype) @ model.couplings[0]
     clamp = np.where(seen, nearest, np.nan)
-    found = tap(model, nearest, clamp=clamp, field=tuple(fields), **options)
+    found = collapsed_tap(model, nearest, clamp=clamp, field=tuple(fields), **options)
     own = mean_log_prob(visible, np.where(seen, nearest, start).astype(np.float64))
     return found, found.log_partition - np.where(seen, own, 0).sum(1)
 

@@ -11,7 +11,7 @@ from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 BLOCK_UNITS = 256
 # Visible units whose beliefs are computed together, so that the exponentials vectorise.
 TILE_UNITS = 16
-# Visible units of one task of `pair_beliefs` and `add_segments`.
+# Visible units of one task of `pair_beliefs`.
 PAIR_BLOCK_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two where quarters of a row
 # are read side by side.
@@ -74,13 +74,12 @@ class BPSettings(NamedTuple):
     max_factors : int
         Number of messages to one visible unit whose product is a number in float64.
     flush_every, log_every : int
-        Number of messages whose product is a number of their type: of visible units after which
-        the products of messages to the hidden units are moved to float64, an even number. Number of
-        those after which their logarithm is taken, a multiple of the first.
+        Number of visible units after which the products of their messages to the hidden units are
+        moved to float64, and after which their logarithm is taken, a multiple of the first.
     block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
-        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 of those that are not called:
-        `bethe` if no log-partition is wanted, `pairs` but for means of pair beliefs.
+        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 for functions that are not
+        called: `bethe` if no log-partition is wanted, `pairs` but for means of pair beliefs.
     """
 
     algorithm: int
@@ -121,12 +120,13 @@ class BPRecord(NamedTuple):
     status, n_iter : int64 array of shape (n_rows,)
     residual, damping, min_residual : float64 array of shape (n_rows,)
         Largest change of a belief in the last sweep and, if it was undamped, of its log-odds and,
-        if these are below the tolerance, of a message; damping of all sweeps but those that confirm
-        convergence; smallest residual since the damping was last raised.
+        if these are below the tolerance, of a message; damping of all sweeps but the ones that
+        confirm convergence; smallest residual since the damping was last raised.
     n_stalled : int64 array of shape (n_rows,)
         Sweeps since `min_residual`.
     limit : float64 array of shape (n_rows,)
-        Largest residual at which a damped row is to be confirmed, if below that of the tolerance.
+        Largest residual at which a damped row is to be confirmed, if below the residual at the
+        tolerance.
     history : float64 array of shape (n_rows, max_iter) or (0, 0)
         Residuals of all sweeps.
     """
@@ -172,7 +172,7 @@ class BPWorkspaces(NamedTuple):
     message_changes : array of shape (n_workers, n_padded)
         Largest change of a message to each hidden unit, relative for sum-product.
     product64 : float64 array of shape (n_workers, n_padded)
-        Products of those products; changes of the beliefs of the hidden units.
+        Products of these products; changes of the beliefs of the hidden units.
     """
 
     beliefs: Real[3]

@@ -35,7 +35,7 @@ from fastmf._outcomes import RUNNING
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.arguments import BLOCK_UNITS, PAIR_BLOCK_UNITS
 from fastmf.kernels.bp.convergence import sweep_damping
-from fastmf.kernels.bp.messages import add, add_pair_beliefs
+from fastmf.kernels.bp.messages import add_pair_beliefs
 from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp
 
@@ -164,16 +164,4 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
                 e = row(problem.exponentials, (i, 0), n)
                 total = row(out, (smaller(r, out.shape[0] - 1), i, 0), n)
                 add_pair_beliefs(e, row(messages, (r, i, 0), n), p, q, scales[r, i], total)
-        first = next_task(queue) * PAIR_BLOCK_UNITS
-
-
-@kernel(views=True)
-def add_segments(pairs, queue):
-    """Add the pair beliefs of all other segments of rows to those of the first."""
-    n_segments, n_visible, n = pairs.shape
-    first = next_task(queue) * PAIR_BLOCK_UNITS
-    while first < n_visible:
-        size = smaller(PAIR_BLOCK_UNITS, n_visible - first) * n
-        for segment in range(1, n_segments):
-            add(row(pairs, (segment, first, 0), size), row(pairs, (0, first, 0), size))
         first = next_task(queue) * PAIR_BLOCK_UNITS

@@ -1,7 +1,7 @@
 """A block of visible units in a sweep of belief propagation, and what else is called by address.
 
 Notation as in `fastmf.kernels.bp.belief_propagation`. What differs from one algorithm to another is
-compiled for those that are used; what is long and called from several places is compiled once.
+compiled when they are used; long functions called from several places are compiled once.
 Functions take
 
     arrays    messages, log-odds of visible units, log-odds of hidden units
@@ -46,7 +46,6 @@ from fastmf.kernels.bp.messages import (
     set_to_halves,
     sum_to_hidden,
     sum_to_hidden_damped,
-    sum_to_hidden_of_two,
 )
 from fastmf.kernels.bp.products import log_products, pair_logs
 from fastmf.kernels.linear.copies import copy, set_to_zero
@@ -171,24 +170,19 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
                 )
                 beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
                 add_sum_changes(e, hidden, beliefs, s, changes)
-        k = np.int64(0)
-        while k < n_units:
-            at_once = 2 if damping == 0 and k + 1 < n_units else 1
-            e = row(problem.exponentials, (first + k, 0), at_once * n)
-            s = row(messages, (entry, first + k, 0), at_once * n)
+        for k in range(n_units):
+            e = row(problem.exponentials, (first + k, 0), n)
+            s = row(messages, (entry, first + k, 0), n)
             beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
-            if at_once == 2:
-                of_other = real(tile[worker, P, k + 1]), real(tile[worker, Q, k + 1])
-                sum_to_hidden_of_two(e, hidden, beliefs, of_other, s, product)
-            elif damping == 0:
+            if damping == 0:
                 sum_to_hidden(e, hidden, beliefs, s, product)
             else:
                 sum_to_hidden_damped(e, hidden, beliefs, old_fraction, new_fraction, s, product)
-            k, flush_in, log_in = k + at_once, flush_in - at_once, log_in - at_once
-            if first + k == last or flush_in == 0:
+            flush_in, log_in = flush_in - 1, log_in - 1
+            if first + k + 1 == last or flush_in == 0:
                 flush_products(product, product64)
                 flush_in = settings.flush_every
-            if first + k == last or log_in == 0:
+            if first + k + 1 == last or log_in == 0:
                 add_logs(product64, sums)
                 log_in = settings.log_every
     workspaces.change[w, block] = _largest_change(change, changes, settings.tol)
@@ -358,7 +352,8 @@ def _objective(settings, problem, record, workspaces, index, w):
             value[0] += larger(0.0, total[j])
     else:
         call(settings.add_softplus, (row(record.hidden, (index, 0), n), value))
-    # The last of equal ones: beside the fields of clamped units the others are lost in rounding.
+    # The last of equal values: beside the fields of clamped units, differences are lost in
+    # rounding.
     if value[0] >= record.objective[index]:
         record.objective[index] = value[0]
         for i in range(record.visible.shape[1]):
@@ -401,10 +396,10 @@ def addresses(algorithm, dtype, log_partition=True, pairs=False):
     of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
     messages = Real[3], Float64[2], Float64[2]
     of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 5
-    line, wide, found = Real[1], Float64[1], {}
+    line, wide, functions = Real[1], Float64[1], {}
 
     def include(name, function, *arguments):
-        found[name] = address_of(function, *argument_types(dtype, *arguments))
+        functions[name] = address_of(function, *argument_types(dtype, *arguments))
 
     include("visible_beliefs", _set_beliefs, *(wide,) * 5, float)
     include("hidden_beliefs", _set_beliefs, wide, *(line,) * 3, wide, float)
@@ -423,4 +418,4 @@ def addresses(algorithm, dtype, log_partition=True, pairs=False):
         include("objective", _objective, *of_row, int, int)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}
     include("block", blocks[algorithm], *of_tile, float)
-    return found
+    return functions

@@ -1,4 +1,4 @@
-"""Which rows of belief propagation have converged, and how strongly the others are damped.
+"""Which rows of belief propagation have converged, and how strongly other rows are damped.
 
 One rule for all kinds of messages. A row has converged when an undamped sweep changes no belief,
 log-odds or message by more than the tolerance; a row whose damped sweeps get there is confirmed by
@@ -35,7 +35,7 @@ class ConvergenceSettings(NamedTuple):
 
 
 class ConvergenceRecord(NamedTuple):
-    """How rows go on: fields of every record of belief propagation.
+    """Progress of rows: fields of every record of belief propagation.
 
     Parameters
     ----------

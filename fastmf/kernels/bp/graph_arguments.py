@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
 
-# Units of one task of a sweep in which units do not see each other's new messages.
+# Units of one task of the terms of the log-partition.
 GRAPH_BLOCK_UNITS = 4096
 # A sum of exponentials below this may have lost its largest term.
 SMALLEST_SUM = 1e-200
@@ -16,6 +16,9 @@ SMALLEST_SUM = 1e-200
 LOG_EPSILON = -36.04365338911715
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
+# Values of `GraphState.receivers`: units send to all neighbours, to the neighbours that follow in
+# the order of the sweep (the ones before have the final messages of a forest), or to none.
+ALL, FOLLOWING, NO_RECEIVERS = range(3)
 # Value of `BinaryProblem.clamped` for units that are free.
 FREE = -1
 
@@ -33,9 +36,9 @@ class BinaryProblem(NamedTuple):
     exponentials : float64 array of shape (n_slots,)
         exp(2 K).
     odds : float64 array of shape (1 or n_rows, n_units)
-        exp(field of the state 1 less that of -1).
+        exp(field of the state 1 less the field of -1).
     clamped : int8 array of shape (0, 1 or n_rows, n_units)
-        0 and 1 for units that are clamped to -1 and 1, `FREE` for others.
+        0 and 1 for units that are clamped to -1 and 1, `FREE` for free units.
     """
 
     starts: Int64[1]
@@ -93,25 +96,21 @@ class GraphState(NamedTuple):
 
     Parameters
     ----------
-    old, new : float64 array of shape (n_rows, n_slots or n_entries)
-        Messages that a sweep reads and writes; the same array if units are to see new messages at
-        once. Odds of binary units, logarithms otherwise, whose largest entry is 0.
+    messages : float64 array of shape (n_rows, n_slots or n_entries)
+        Odds of binary units, logarithms otherwise, whose largest entry is 0.
     beliefs : float64 array of shape (n_rows, n_units or n_states)
         Odds or logarithms, of the messages that were read.
-    damping : float64 array of shape (n_rows,)
-    residual : float64 array of shape (n_rows, n_blocks)
-        Largest relative change of odds, or change of a logarithm x relative to 1 + abs(x), in the
-        belief or a message of a unit of the block; inf if a unit has no state left.
-    one_way : bool
-        Whether units send only to units that follow in the order of the sweep: those before them
-        have got the final messages of a forest in the sweep before.
+    damping, residual : float64 array of shape (n_rows,)
+        Damping; largest relative change of odds, or change of a logarithm x relative to
+        1 + abs(x), in a belief or a message; inf if a unit has no state left.
+    receivers : int
+        `ALL`, `FOLLOWING` or `NO_RECEIVERS`.
     scratch : float64 array of shape (n_workers, 3, largest number of states)
     """
 
-    old: Float64[2]
-    new: Float64[2]
+    messages: Float64[2]
     beliefs: Float64[2]
     damping: Float64[1]
-    residual: Float64[2]
-    one_way: bool
+    residual: Float64[1]
+    receivers: int
     scratch: Float64[3]

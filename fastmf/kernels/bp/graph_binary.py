@@ -22,7 +22,14 @@ from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, kernel
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.bp.graph_arguments import FREE, GRAPH_BLOCK_UNITS, BinaryProblem, GraphState
+from fastmf.kernels.bp.graph_arguments import (
+    ALL,
+    FOLLOWING,
+    FREE,
+    GRAPH_BLOCK_UNITS,
+    BinaryProblem,
+    GraphState,
+)
 from fastmf.special import log
 
 
@@ -42,43 +49,53 @@ def _belief(odds, clamped):
     return np.float64(clamped), 1 - np.float64(clamped)
 
 
+@kernel(mode="merged")
+def receives(state, distance, step):
+    """Whether a unit sends a message to the neighbour at this distance behind it."""
+    if state.receivers == FOLLOWING:
+        return (distance > 0) == (step > 0)
+    return state.receivers == ALL
+
+
 @kernel(mode="by_address", views=True)
 def _send(problem, state, place, step):
-    """Beliefs of some units, one after another, and the messages that they send.
+    """Beliefs of the units of a row, one after another, and the messages that they send.
 
-    `place` is row, worker, block, first unit and number of units; `step` is 1 or -1.
+    `place` is row and worker; `step` is 1 or -1, the order of the units.
     """
-    index, _, block, i, n_units = place
-    old, new, damping = state.old, state.new, state.damping[index]
+    (index, _), n_units = place, problem.starts.shape[0] - 1
+    messages, damping = state.messages, state.damping[index]
     shared, largest = smaller(index, problem.odds.shape[0] - 1), 0.0
+    i = 0 if step > 0 else n_units - 1
     for _ in range(n_units):
         odds = problem.odds[shared, i]
         for k in range(problem.starts[i], problem.starts[i + 1]):
-            odds *= old[index, problem.reverse[k]]
+            odds *= messages[index, problem.reverse[k]]
         before = state.beliefs[index, i]
         state.beliefs[index, i] = odds
         largest = larger(abs(odds - before) / smaller(odds, before), largest)
         p, q = _belief(odds, _clamped(problem, index, i))
         for k in range(problem.starts[i], problem.starts[i + 1]):
-            if state.one_way and (problem.neighbours[k] > i) != (step > 0):
+            if not receives(state, problem.neighbours[k] - i, step):
                 continue
-            e, back, sent = problem.exponentials[k], old[index, problem.reverse[k]], old[index, k]
+            e, back = problem.exponentials[k], messages[index, problem.reverse[k]]
+            sent = messages[index, k]
             above, below = e * p + q * back, e * q * back + p
             if damping > 0:  # the average of the probabilities
                 total = (1 - damping) / (above + below)
                 share = damping / (1 + sent)
                 above, below = above * total + share * sent, below * total + share
             message = above / below
-            new[index, k] = message
+            messages[index, k] = message
             largest = larger(abs(message - sent) / smaller(message, sent), largest)
         i += step
-    state.residual[index, block] = largest
+    state.residual[index] = largest
 
 
 @cache
 def send_address():
     """Address of the function that sends the messages of units of two states."""
-    types = argument_types(float, BinaryProblem, GraphState, (int,) * 5, int)
+    types = argument_types(float, BinaryProblem, GraphState, (int, int), int)
     return address_of(_send, *types)
 
 
@@ -92,15 +109,15 @@ def _terms_of(problem, state, index, i, pairs):
         j, e = problem.neighbours[k], problem.exponentials[k]
         if j < i:
             continue
-        back, sent = state.old[index, problem.reverse[k]], state.old[index, k]
+        back, sent = state.messages[index, problem.reverse[k]], state.messages[index, k]
         other, other_q = _belief(state.beliefs[index, j], _clamped(problem, index, j))
         message = (e * p + q * back) / (e * q * back + p)
         ratio = (q + p / (e * back)) * (other_q + other * message / sent)
         total += log(e) / 2 + log(ratio)
         if pairs.shape[0] > 0:
             both, none = e * p * other, e * q * back * other_q * sent
-            whole = both + none + p * other_q * sent + q * back * other
-            pairs[index, problem.edges[k]] = both / whole
+            norm = both + none + p * other_q * sent + q * back * other
+            pairs[index, problem.edges[k]] = both / norm
     return total
 
 

@@ -1,9 +1,9 @@
 """Assignments of the units of a graph from max-product beliefs, and moves of single units.
 
-Units are decoded in breadth-first order, each given those before it: with the messages of the units
-decoded already replaced by their couplings, its state is the one of largest log-belief. On a forest
-that is the backward pass of dynamic programming, and the assignment is the most probable one. Then
-one unit after another moves to its best state given the others until none gains.
+Units are decoded in breadth-first order, each given the units before it: with the messages of the
+units decoded already replaced by their couplings, its state is the one of largest log-belief. On a
+forest that is the backward pass of dynamic programming, and the assignment is the most probable
+one. Then one unit after another moves to its best state given all other units until none gains.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ def _decode(problem, state, place, labels):
         for k in range(problem.starts[i], problem.starts[i + 1]):
             if problem.neighbours[k] < i:
                 back = problem.first_entry[problem.reverse[k]]
-                message = row(state.old, (index, back), n)
+                message = row(state.messages, (index, back), n)
                 _replace_message(problem, message, labels, k, belief, total)
         labels[i] = _best(total)
 

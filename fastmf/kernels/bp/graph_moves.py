@@ -1,9 +1,9 @@
 """Moves of the units of random forests in a graph with cycles to their most probable states.
 
-Units are taken in a random order unless they close a cycle among those taken. Given all others,
-the most probable states of these are found by dynamic programming from the leaves of each tree to
-its root and back; then those of a forest of the units that are left, and so on. Noise in the fields
-makes them a sample (Papandreou and Yuille 2011).
+Units are taken in a random order unless they close a cycle among the units taken. Given all other
+units, the most probable states of these are found by dynamic programming from the leaves of each
+tree to its root and back; then of a forest of the units that are left, and so on. Noise in the
+fields makes them a sample (Papandreou and Yuille 2011).
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class ForestMemory(NamedTuple):
     Parameters
     ----------
     above : int64 array of shape (n_workers, n_units)
-        The next unit on the way to one that stands for the tree; -1 for units that are not taken.
+        The next unit on the way to the representative of the tree; -1 for units that are not taken.
     parent : int64 array of shape (n_workers, n_units)
         Slot from each unit to its parent, -1 for roots.
     sequence : int64 array of shape (n_workers, n_units)
@@ -38,7 +38,7 @@ class ForestMemory(NamedTuple):
     left : int64 array of shape (n_workers, n_units)
         Units that are still to be moved, in the order in which forests grow.
     totals : float64 array of shape (n_workers, n_states)
-        Largest exponents of what is below each unit, for each of its states.
+        Largest exponents of the subtree below each unit, for each of its states.
     """
 
     above: Int64[2]
@@ -50,7 +50,7 @@ class ForestMemory(NamedTuple):
 
 @kernel(mode="inner")
 def _root(above, i):
-    """The unit that stands for the tree of a unit; ways are halved."""
+    """The representative of the tree of a unit; ways are halved."""
     while above[i] != i:
         above[i] = above[above[i]]
         i = above[i]
@@ -72,7 +72,7 @@ def _closes_cycle(problem, i, above, mark):
 
 @kernel(mode="inner")
 def _grow(problem, left, n_left, above, mark):
-    """Take units in an order unless they close a cycle; returns how many others are left."""
+    """Take units in an order unless they close a cycle; returns the number of units left."""
     for i in range(above.shape[0]):
         above[i], mark[i] = NOT_TAKEN, NONE
     n_rejected = np.int64(0)
@@ -92,7 +92,7 @@ def _grow(problem, left, n_left, above, mark):
 
 @kernel(mode="inner")
 def _reach_children(problem, i, tree, n_reached):
-    """Put the neighbours of a unit that are still to be reached after all others."""
+    """Put the neighbours of a unit that are still to be reached at the end of the order."""
     above, parent, sequence = tree
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j = np.int64(problem.neighbours[k])

@@ -34,6 +34,7 @@ from fastmf.kernels.bp.graph_arguments import (
     GraphState,
     StatesProblem,
 )
+from fastmf.kernels.bp.graph_binary import receives
 from fastmf.special import exp, log
 
 
@@ -62,7 +63,7 @@ def _set_belief(problem, state, index, worker, i):
         total[a] = field[a]
     for k in range(problem.starts[i], problem.starts[i + 1]):
         probability, back = problem.probability[problem.edges[k]], problem.reverse[k]
-        message = row(state.old, (index, problem.first_entry[back]), n)
+        message = row(state.messages, (index, problem.first_entry[back]), n)
         for a in range(n):
             total[a] += probability * message[a]
     before, largest, change = -np.inf, -np.inf, 0.0
@@ -153,12 +154,13 @@ def _damp(sent, old, damping):
 
 @kernel(mode="by_address", views=True)
 def _send(problem, state, place, step):
-    """Beliefs of some units, one after another, and the messages that they send.
+    """Beliefs of the units of a row, one after another, and the messages that they send.
 
-    Arguments are those of `graph_binary._send`.
+    Arguments as in `graph_binary._send`.
     """
-    index, worker, block, i, n_units = place
+    (index, worker), n_units = place, problem.starts.shape[0] - 1
     damping, largest = state.damping[index], 0.0
+    i = 0 if step > 0 else n_units - 1
     for _ in range(n_units):
         largest = larger(_set_belief(problem, state, index, worker, i), largest)
         if largest == np.inf:
@@ -169,29 +171,28 @@ def _send(problem, state, place, step):
         cavity = row(state.scratch, (worker, CAVITY, 0), n)
         weights = row(state.scratch, (worker, WEIGHTS, 0), n)
         for k in range(problem.starts[i], problem.starts[i + 1]):
-            if state.one_way and (problem.neighbours[k] > i) != (step > 0):
+            if not receives(state, problem.neighbours[k] - i, step):
                 continue
             m = problem.first_entry[k + 1] - problem.first_entry[k]
             back = problem.first_entry[problem.reverse[k]]
-            top = _set_cavity(belief, row(state.old, (index, back), n), cavity)
+            top = _set_cavity(belief, row(state.messages, (index, back), n), cavity)
             sent = row(state.scratch, (worker, SENT, 0), m)
             if not _set_message(problem, cavity, top, weights, k, sent):
                 largest = np.inf
-            old = row(state.old, (index, problem.first_entry[k]), m)
+            old = row(state.messages, (index, problem.first_entry[k]), m)
             if damping > 0:
                 _damp(sent, old, damping)
-            new = row(state.new, (index, problem.first_entry[k]), m)
             for b in range(m):
                 largest = larger(_relative_change(sent[b], old[b]), largest)
-                new[b] = sent[b]
+                old[b] = sent[b]
         i += step
-    state.residual[index, block] = largest
+    state.residual[index] = largest
 
 
 @cache
 def send_address():
     """Address of the function that sends the messages of units of any numbers of states."""
-    types = argument_types(float, StatesProblem, GraphState, (int,) * 5, int)
+    types = argument_types(float, StatesProblem, GraphState, (int, int), int)
     return address_of(_send, *types)
 
 
@@ -218,8 +219,8 @@ def _pair_term(problem, state, place, k, pairs):
     cavity = row(state.scratch, (worker, CAVITY, 0), n)
     other_cavity = row(state.scratch, (worker, WEIGHTS, 0), m)
     back = problem.first_entry[problem.reverse[k]]
-    _set_cavity(belief, row(state.old, (index, back), n), cavity)
-    _set_cavity(other, row(state.old, (index, problem.first_entry[k]), m), other_cavity)
+    _set_cavity(belief, row(state.messages, (index, back), n), cavity)
+    _set_cavity(other, row(state.messages, (index, problem.first_entry[k]), m), other_cavity)
     start, total = problem.first_value[edge], 0.0
     stride, other_stride = (1, n) if problem.transposed[k] else (m, 1)
     table = row(problem.tables, (start,), n * m)

@@ -1,7 +1,7 @@
 """Belief propagation between groups of states and binary hidden units, in odds.
 
 E = exp(W); S_ij are the odds of the message of group i to hidden unit j, Q_j = exp(u_j) prod_i S_ij
-those of a hidden unit, O_ia the weights of the states, and k_ij = Q_j / S_ij. In each sweep
+the odds of a hidden unit, O_ia the weights of the states, and k_ij = Q_j / S_ij. In each sweep
 
     R_iaj = (1 + E_iaj k_ij) / (1 + k_ij),   O_ia = exp(U_ia) prod_j R_iaj,
     S_ij = sum_a E_iaj w_a / sum_a w_a,      w_a = O_ia / (1 + E_iaj k_ij)
@@ -337,7 +337,7 @@ def _sweep_row(settings, problem, record, workspace, place):
 
 @kernel(mode="merged")
 def bethe(settings, problem, r, messages, record, work, states):
-    """Bethe log-partition of a row; its weights of states become those of its messages."""
+    """Bethe log-partition of a row; its weights of states become the weights of its messages."""
     hidden, field_row = record.hidden[r], smaller(r, problem.visible_field.shape[0] - 1)
     set_beliefs(hidden, work)
     value, mean = 0.0, states[0]

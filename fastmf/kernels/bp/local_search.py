@@ -1,7 +1,7 @@
 """Single flips of {0, 1} units between two layers with couplings W and fields b, c.
 
 While temperatures T are given, a flip is taken with probability min(1, exp(gain / T)) (simulated
-annealing, Kirkpatrick et al. 1983); then only those that raise the objective are (local search).
+annealing, Kirkpatrick et al. 1983); then only flips that raise the objective are (local search).
 
 The objective of visible units v, with H_j = c_j + sum_i v_i W_ij, is
 

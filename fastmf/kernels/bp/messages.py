@@ -8,7 +8,7 @@ sweep, which may reorder their sums and products, but for `max_message`.
 
 import math
 
-from fastmf._jit.intrinsics import larger, row
+from fastmf._jit.intrinsics import larger
 from fastmf._jit.kernel import kernel
 from fastmf.special import log_of_normal
 
@@ -30,27 +30,8 @@ def sum_to_hidden(e, hidden, visible, s, product):
 
 
 @kernel(mode="merged")
-def sum_to_hidden_of_two(e, hidden, visible, other, s, product):
-    """The same for two visible units, whose rows follow one another in `e` and `s`.
-
-    Vectors of the hidden units are read and written once, which takes 0.9 of the time.
-    """
-    (p, q), (high, low), (high2, low2), n = hidden, visible, other, product.shape[0]
-    s1, s2, e1, e2 = row(s, (0,), n), row(s, (n,), n), row(e, (0,), n), row(e, (n,), n)
-    for j in range(n):
-        t = s1[j] * q[j]
-        above, below = (t + e1[j] * p[j]) * low, (t + p[j]) * high
-        new = (above + e1[j] * below) / (above + below)
-        t = s2[j] * q[j]
-        above, below = (t + e2[j] * p[j]) * low2, (t + p[j]) * high2
-        new2 = (above + e2[j] * below) / (above + below)
-        s1[j], s2[j] = new, new2
-        product[j] *= new * new2
-
-
-@kernel(mode="merged")
 def add_sum_changes(e, hidden, visible, s, largest):
-    """Raise the largest relative changes to those that `sum_to_hidden` is about to make."""
+    """Update the largest relative changes by the sweep of `sum_to_hidden` to come."""
     (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
     for j in range(s.shape[0]):
         t = s[j] * q[j]
@@ -63,8 +44,8 @@ def add_sum_changes(e, hidden, visible, s, largest):
 def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
     """The same, with the normalised messages averaged with the old ones.
 
-    Normalised messages are those of spins, s / (sqrt(e) + s): so it does not matter which value of
-    a unit is called 1.
+    Normalised messages are messages of spins, s / (sqrt(e) + s): so it does not matter which value
+    of a unit is called 1.
     """
     (p, q), (high, low) = hidden, visible
     for j in range(s.shape[0]):
@@ -81,7 +62,7 @@ def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
 
 @kernel(mode="merged")
 def flush_products(product, product64):
-    """Multiply products into those in float64, and reset them to 1."""
+    """Multiply products into the products in float64, and reset them to 1."""
     for j in range(product.shape[0]):
         product64[j] *= product[j]
         product[j] = 1
@@ -143,7 +124,7 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
 
 @kernel(mode="merged")
 def add_max_changes(w, log_r, log_odds, log_s, largest):
-    """Raise the largest changes to those that undamped `max_to_hidden` is about to make."""
+    """Update the largest changes by the undamped sweep of `max_to_hidden` to come."""
     zero = w.dtype.type(0)
     for j in range(w.shape[0]):
         new = max_message(w[j], log_r[j] - log_odds, zero)

@@ -9,7 +9,8 @@ denominators d = s q + p of the messages r = n / d to a visible unit, two produc
 Numerators and denominators are multiplied on their own, so that there is no division for each pair
 of units, and no message is stored. They are emitted as LLVM vectors because LLVM keeps the
 accumulators of several rows in registers in no loop nest. A product is a number of the type only
-for so many factors: then its exponent is split off. Mixed-product has other factors, in loops.
+for a limited number of factors: then its exponent is split off. Mixed-product has other factors, in
+loops.
 """
 
 import numpy as np
@@ -21,8 +22,8 @@ from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 from fastmf.kernels.bp.arguments import CHANGES, LOGS, TILE_UNITS, P, Q
 from fastmf.special import log_of_normal
 
-# Visible units whose products are accumulated together, each in two registers: half of those that
-# AVX-512 has, or AVX2.
+# Visible units whose products are accumulated together, each in two registers: half of the
+# registers that AVX-512 has, or AVX2.
 UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
 LOG_2 = float(np.log(2.0))
 
@@ -108,8 +109,8 @@ class _ProductEmitter:
             for u in range(self.n_units):
                 offset = builder.add(k, builder.mul(integer(u), n))
                 pair = load(e, offset), load(s, offset)
-                found = self.factors(*pair, *hidden, weights[u])
-                for product, factor in zip((above[u], below[u]), found, strict=True):
+                result = self.factors(*pair, *hidden, weights[u])
+                for product, factor in zip((above[u], below[u]), result, strict=True):
                     builder.store(builder.fmul(builder.load(product), factor), product)
 
         def multiply_some(first, _):
@@ -123,8 +124,8 @@ class _ProductEmitter:
 
         step = builder.mul(n_factors, integer(self.vectors.n_lanes))
         loop(builder, integer(0), n, step, multiply_some)
-        found = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
-        return self.joined(builder.fmul, found[0]), self.joined(builder.add, found[1])
+        result = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
+        return self.joined(builder.fmul, result[0]), self.joined(builder.add, result[1])
 
     def weights(self, high, low, unit):
         """Vectors of P and Q of a unit."""
@@ -133,10 +134,10 @@ class _ProductEmitter:
             numbers = (self.builder.fptrunc(number, self.vectors.number) for number in numbers)
         return tuple(map(self.vectors.in_all_lanes, numbers))
 
-    def store(self, found, targets):
+    def store(self, result, targets):
         """Store mantissas and exponents as float64 numbers."""
         wide = ir.VectorType(ir.DoubleType(), self.n_units)
-        mantissas, exponents = found
+        mantissas, exponents = result
         if self.vectors.n_bits == 32:
             mantissas = self.builder.fpext(mantissas, wide)
         exponents = self.builder.sitofp(exponents, wide)
@@ -171,8 +172,8 @@ def _products(n_units, weighted):
             ]
             emitter = _ProductEmitter(Vectors(context, builder, signature.args[0].dtype), n_units)
             *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
-            found = emitter.emit(inputs, n, arguments[4], weighted)
-            emitter.store(found, (mantissas, exponents))
+            result = emitter.emit(inputs, n, arguments[4], weighted)
+            emitter.store(result, (mantissas, exponents))
             return context.get_dummy_value()
 
         return signature, generate
@@ -187,7 +188,7 @@ _normalisers_of_some, _normalisers_of_one = _products(UNITS_AT_ONCE, True), _pro
 def _compiled(e, s, hidden, tile, n_factors, normalisers):
     """Logarithms of products over all hidden units, for each visible unit of a tile.
 
-    Few arguments: those of a call by address are copied, all fields of every array.
+    Few arguments: arguments of a call by address are copied, all fields of every array.
     """
     n, k = hidden.shape[0] // 3, np.int64(0)
     n_units, p, q = s.shape[0] // n, row(hidden, (0,), n), row(hidden, (n,), n)
@@ -240,8 +241,8 @@ def _product_of_some(e, beliefs, first, size, in_quarters):
     """Product of the mixed-product messages from some hidden units to a visible one.
 
     They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
-    0, and e / r with (p, q) to one decoded as 1. If `in_quarters`, those of each quarter of the
-    row.
+    0, and e / r with (p, q) to one decoded as 1. If `in_quarters`, the factors of each quarter of
+    the row.
     """
     product = 1.0
     if in_quarters:

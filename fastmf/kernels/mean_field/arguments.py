@@ -221,9 +221,6 @@ class TapSettings(NamedTuple):
     half_sweep_done : bool
         Whether the start is data and the moments of the first layer in the sweep given these data:
         that layer is then skipped in the first sweep. Its tilts are in the record.
-    zero_variance : bool
-        Whether all variances of the start are zero, so that there are no Onsager terms yet. Not
-        with groups of states, where the terms of zero variances are rounding errors.
     tilts_kept : bool
         Whether the record holds tilts, too, and not only means and variances.
     """
@@ -242,7 +239,6 @@ class TapSettings(NamedTuple):
     rows_per_worker: int = 1
     resolution: float = 2.0**-52
     half_sweep_done: bool = False
-    zero_variance: bool = False
     tilts_kept: bool = True
 
 

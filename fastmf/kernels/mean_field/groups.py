@@ -36,7 +36,6 @@ from fastmf.kernels.mean_field.arguments import (
 )
 from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR
 from fastmf.kernels.mean_field.units import update_units
-from fastmf.priors._group_loops import subtract_response
 
 # Plane of products with one of several sources, after those of fields and their variances.
 OWN = 2
@@ -58,7 +57,18 @@ def _shift(mean, var, s, shifted, sources):
             for j in range(n):
                 out[j] = m[j] - v[j] * field[j]
         if kind == GROUP:
-            subtract_response(m, field, np.int64(0), n, out)
+            subtract_response(m, field, out)
+
+
+@kernel(mode="inner", fastmath=REORDER)
+def subtract_response(mean, field, out):
+    """Set `out` to mean - C field for one group, with C = diag(mean) - mean mean'."""
+    total = mean[0] * field[0]
+    for i in range(1, mean.shape[0]):
+        total += mean[i] * field[i]
+    total += 1
+    for i in range(mean.shape[0]):
+        out[i] = mean[i] * (total - field[i])
 
 
 @kernel(mode="inner")
@@ -84,21 +94,17 @@ def _add_own(active, n_active, plane, column, n):
 
 
 @kernel(mode="merged")
-def _add_variances(layer, active, rows, sources, columns):
-    """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares.
-
-    Only for the rows from `rows[1]` on; entries of other rows are not used.
-    """
-    (n_active, begin), (first, n) = rows, columns
+def _add_variances(layer, active, n_active, sources, columns):
+    """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares."""
+    first, n = columns
     packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
     plane = np.int64(ONSAGER)
     for k in range(sources.shape[0]):
         source = sources[k]
         if source[2] == GROUP:
             continue
-        states = active.state[VAR if source[2] == SCALARS else MEAN, begin:]
-        out = active.products[plane, begin:]
-        _multiply(layer, n_active - begin, states, source, packed, out, n)
+        states = active.state[VAR if source[2] == SCALARS else MEAN]
+        _multiply(layer, n_active, states, source, packed, active.products[plane], n)
         if plane == OWN:
             _add_own(active, n_active, np.int64(ONSAGER), np.int64(0), n)
         plane = np.int64(OWN)
@@ -173,32 +179,26 @@ def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
 
 
 @kernel(mode="merged")
-def finish(layer, active, s, targets, fresh, settings, tilt):
-    """New moments of the units of some targets, of one row, from their products.
-
-    The Onsager terms are recomputed if `fresh`.
-    """
+def finish(layer, active, s, targets, settings, tilt):
+    """New moments of the units of some targets, of one row, from their products."""
     first, last = targets[0, 0], targets.shape[0] - 1
     n, column = targets[last, 0] + targets[last, 1] - first, targets[0, 4] % layer[WIDTH]
     like, units = active.products, (s, first, n, column)
     alone = view(layer[ALONE] + first * like.itemsize, (n,), like)
-    update_units(settings.finish, layer, active, units, settings.order, fresh, tilt, alone)
+    update_units(settings.finish, layer, active, units, settings.order, tilt, alone)
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
-def update_block(layer, block, rows, active, settings, tilt):
-    """Update the targets `block` (first, last) of a layer together, in all active rows.
-
-    `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
-    """
-    n_active, width = rows[0], layer[WIDTH]
+def update_block(layer, block, n_active, active, settings, tilt):
+    """Update the targets `block` (first, last) of a layer together, in all active rows."""
+    width = layer[WIDTH]
     targets = targets_of(layer)[block[0] : block[1]]
     sources = sources_of(layer)
     last, first_panel = targets[targets.shape[0] - 1], targets[0, 4] // width
     start = first_panel * width
     if settings.order > 1:
         columns = (first_panel, last[4] + last[1] - start)
-        _add_variances(layer, active, rows, sources, columns)
+        _add_variances(layer, active, n_active, sources, columns)
     for t in range(targets.shape[0]):
         target = targets[t]
         column, panel = target[4] - start, target[2]
@@ -211,5 +211,4 @@ def update_block(layer, block, rows, active, settings, tilt):
         if target[3] >= 0:
             _multiply_shifted(layer, active, n_active, target, sources, packed, column)
     for s in range(n_active):
-        fresh = settings.order > 1 and s >= rows[1]
-        finish(layer, active, s, targets, fresh, settings, tilt)
+        finish(layer, active, s, targets, settings, tilt)

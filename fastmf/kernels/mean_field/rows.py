@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._jit.argument_types import Float64, Real, argument_types
-from fastmf._jit.intrinsics import copy_row, larger, row, smaller
+from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import address_of, call, calls, kernel
 from fastmf._outcomes import (
     CONFIRMING,
@@ -16,7 +16,7 @@ from fastmf._outcomes import (
     OUT_OF_ITERATIONS,
     RUNNING,
 )
-from fastmf.kernels.linear.copies import add_multiple, set_to_zero
+from fastmf.kernels.linear.copies import add_multiple, copy, set_to_zero
 from fastmf.kernels.mean_field.arguments import (
     LATE_SWEEPS,
     MAX_DAMPING,
@@ -92,6 +92,14 @@ def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
         (5, width),
         (1, n_slots, n_group_fields),
     )
+
+
+@kernel(mode="merged")
+def copy_row(old, source, new, target, n_planes):
+    """Copy the first planes of a row of one state to a row of another of the same width."""
+    n = old.shape[2]
+    for plane in range(n_planes):
+        copy(row(old, (plane, source, 0), n), row(new, (plane, target, 0), n))
 
 
 @kernel(mode="merged")

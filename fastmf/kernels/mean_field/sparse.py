@@ -131,8 +131,7 @@ def _multiply_block(block, mean, var, group, order, out):
         for j in range(size):
             dot += own[j] * mean[j]
     for j in range(size):
-        # The mean less the response of the source to the column, m - C s; by far the most groups
-        # are too small for `subtract_response`.
+        # The mean less the response of the source to the column, m - C s.
         own[j] = mean[j] - (mean[j] * (own[j] - dot) if size > 1 else var[j] * own[j])
     for i in range(n):
         w = values[i * width : i * width + size]
@@ -190,7 +189,7 @@ def _update(layer, graph, active, units, settings, tilt):
         _multiply_columns(graph, order, active, first, n)
         alone = row(alone, (first,), n)
     units = np.int64(0), first, n, np.int64(0)
-    update_units(settings.finish, layer, active, units, order, order > 1, tilt, alone)
+    update_units(settings.finish, layer, active, units, order, tilt, alone)
 
 
 @kernel(mode="merged")

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from fastmf._jit.argument_types import Int64, Workers, argument_types
-from fastmf._jit.intrinsics import copy_row, fetch_and_increment, larger, row, smaller
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf._threads.interrupts import next_task, stopped
@@ -52,6 +52,7 @@ from fastmf.kernels.mean_field.rows import (
     A,
     ActiveRows,
     assess_row,
+    copy_row,
     move_on,
 )
 from fastmf.kernels.mean_field.units import refresh_variances, update_units
@@ -61,7 +62,7 @@ from fastmf.priors._compiled import third_cumulants
 
 
 @kernel(mode="merged")
-def _propagate_change(layer, active, s, panel, i, old, order, fresh):
+def _propagate_change(layer, active, s, panel, i, old, order):
     """Add to the products of the later units of a block what unit i has changed by.
 
     `old` holds mean, variance and third cumulant of the unit when the products were computed.
@@ -69,8 +70,6 @@ def _propagate_change(layer, active, s, panel, i, old, order, fresh):
     width = layer[WIDTH]
     here = layer[START] + panel * width + i
     for power in range(order):
-        if power == 1 and not fresh:
-            continue
         change = active.state[THIRD if power == 2 else power, s, here] - old[power]
         packed = packed_couplings(layer, power, panel, panel + 1, active.products)
         couplings = row(packed, (0, here - layer[SOURCE], 0), width)
@@ -81,34 +80,26 @@ def _propagate_change(layer, active, s, panel, i, old, order, fresh):
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
-def update_block(layer, panels, rows, active, settings, tilt):
-    """Update one block of units, the `panels` (first, last) of a layer, in all active rows.
-
-    `rows` holds the number of active rows and the first one with Onsager terms.
-    """
-    n_active, first_due = rows
+def update_block(layer, panels, n_active, active, settings, tilt):
+    """Update one block of units, the `panels` (first, last) of a layer, in all active rows."""
     width, last = layer[WIDTH], panels[1]
     first = panels[0] * width
     n, n_columns = smaller(last * width, layer[N_UNITS]) - first, layer[N_UNITS] - first
     for power in range(settings.order):
-        begin = first_due if power == 1 else 0
-        if begin < n_active:
-            states, out = active.state[THIRD if power == 2 else power], active.products[power]
-            packed = packed_couplings(layer, power, panels[0], last, out)
-            n_rows, states, out = n_active - begin, states[begin:], out[begin:]
-            product(layer[PRODUCT], states, n_rows, layer[SOURCE], packed, out, n_columns)
+        states, out = active.state[THIRD if power == 2 else power], active.products[power]
+        packed = packed_couplings(layer, power, panels[0], last, out)
+        product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, n_columns)
     at_once = 1 if settings.one_by_one else n
     old, no_groups = row(active.scratch, (4, 0), 3), row(active.scratch, (4, 0), 0)
     for s in range(n_active):
-        fresh = settings.order >= 2 and s >= first_due
         for i in range(0, n, at_once):
             for power in range(settings.order):
                 plane = THIRD if power == 2 else power
                 old[power] = active.state[plane, s, layer[START] + first + i]
             units, order = (s, first + i, at_once, i), settings.order
-            update_units(settings.finish, layer, active, units, order, fresh, tilt, no_groups)
+            update_units(settings.finish, layer, active, units, order, tilt, no_groups)
             if settings.one_by_one:
-                _propagate_change(layer, active, s, panels[0], i, old, settings.order, fresh)
+                _propagate_change(layer, active, s, panels[0], i, old, order)
 
 
 # --- whole solves -------------------------------------------------------------------------------
@@ -186,26 +177,22 @@ def tap(sweep, settings, tilt, workers, queue, record):
             n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
         if n_active == 0:
             continue
-        skipped = layers.shape[0] > 1 and active.slots[0, 0, SWEEP] == 0
+        skipped = settings.half_sweep_done and active.slots[0, 0, SWEEP] == 0
         for k in range(blocks.shape[0]):
             if stopped(queue):
                 return
-            # With zero variances there are no Onsager terms to compute in the first layer, as long
-            # as no other one has been updated.
             skipped = skipped and blocks[k, 0] == blocks[0, 0]
-            if skipped and settings.half_sweep_done:
+            if skipped:
                 continue
-            first_due = n_active if skipped and settings.zero_variance else np.int64(0)
             layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])
-            call(settings.update, (layer, panels, (n_active, first_due), active, settings, tilt))
+            call(settings.update, (layer, panels, n_active, active, settings, tilt))
         n_active = _store_ended_rows(layers, active, n_active, settings, tilt, record)
 
 
 @cache
 def update_address(dtype, update=update_block):
     """Address of the compiled update of a block of units, for a floating type."""
-    pair = int, int
-    arguments = Int64[1], pair, pair, ActiveRows, TapSettings, Tilt
+    arguments = Int64[1], (int, int), int, ActiveRows, TapSettings, Tilt
     return address_of(update, *argument_types(dtype, *arguments))
 
 

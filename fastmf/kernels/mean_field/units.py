@@ -152,11 +152,11 @@ def tilt_of(field, implicit, mean, external):
 
 
 @kernel(mode="merged")
-def _implicit(active, units, a, fresh, alone):
-    """The factors of the means in the fields, from Onsager terms that are recomputed if `fresh`."""
+def _implicit(active, units, a, order, alone):
+    """Onsager terms of the units, and the factors of their means in the fields."""
     s, _, n, column = units
     variance, implicit = row(active.products, (ONSAGER, s, column), n), a
-    for i in range(n if fresh else 0):
+    for i in range(n if order > 1 else 0):
         a[i] = onsager_of(variance[i])
     if alone.shape[0] > 0:
         # The states of a group take steps of one size, so that their means still sum to 1.
@@ -167,7 +167,7 @@ def _implicit(active, units, a, fresh, alone):
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
-def _update_units(layer, active, units, order, fresh, tilt, alone):
+def _update_units(layer, active, units, order, tilt, alone):
     """The compiled form of `update_units`."""
     s, first, n, column = units
     slot, here = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
@@ -180,7 +180,7 @@ def _update_units(layer, active, units, order, fresh, tilt, alone):
     precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
     field, implicit = (
         row(products, (FIELD, s, column), n),
-        _implicit(active, units, a, fresh, alone),
+        _implicit(active, units, a, order, alone),
     )
     for i in range(n):
         total_a[i] = a[i] + precision[i]
@@ -223,13 +223,13 @@ def refresh_variances(layers, active, s, slot, tilt):
 
 
 @calls()
-def update_units(address, layer, active, units, order, fresh, tilt, alone):
+def update_units(address, layer, active, units, order, tilt, alone):
     """Update some units of one row, from their products."""
-    call(address, (layer, active, units, order, fresh, tilt, alone))
+    call(address, (layer, active, units, order, tilt, alone))
 
 
 @cache
 def units_address(dtype):
     """Address of the compiled update of some units of one row, for a floating type."""
-    arguments = Int64[1], ActiveRows, (int,) * 4, int, bool, Tilt, Real[1]
+    arguments = Int64[1], ActiveRows, (int,) * 4, int, Tilt, Real[1]
     return address_of(_update_units, *argument_types(dtype, *arguments))

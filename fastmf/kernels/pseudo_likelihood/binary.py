@@ -15,20 +15,12 @@ h_j += dP/dh_j and J_jk += dP/dJ_jk / 2 never decrease P.
 The paper is Nguyen & Wood, Neural Computation 28 (2016).
 """
 
-import math
 from functools import cache
 
 import numpy as np
 
 from fastmf._jit.argument_types import Float64, argument_types
-from fastmf._jit.intrinsics import (
-    bits_to_float,
-    fetch_and_increment,
-    float_to_bits,
-    larger,
-    row,
-    smaller,
-)
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, BSLMWorkspaces
@@ -43,10 +35,6 @@ UNITS_PER_LOG = 100
 # Larger odds exp(2 eta) are replaced by this bound, where tanh eta is 1 in double precision: the
 # product of two of them is finite.
 _MAX_ODDS = 1e150
-# While no local field can exceed _MAX_FIELD no odds overflow: they are recomputed from the
-# parameters only every REFRESH_SWEEPS sweeps, before rounding errors add up.
-_MAX_FIELD, REFRESH_SWEEPS = 300.0, 10
-_MANTISSA_BITS, _EXPONENT_OF_ONE, _LN2 = (1 << 52) - 1, 1023 << 52, math.log(2.0)
 
 
 @kernel(fastmath=REORDER, views=True)
@@ -257,47 +245,6 @@ def _odds_and_value(data, couplings, field, workspaces, worker):
 
 
 @kernel(mode="merged")
-def _fields_are_bounded(couplings, field):
-    """Whether |h_j| + sum_k |J_jk|, the largest local field, is below `_MAX_FIELD` everywhere."""
-    largest = 0.0
-    for j in range(field.shape[0]):
-        total = abs(field[j])
-        for k in range(field.shape[0]):
-            total += abs(couplings[j, k])
-        largest = larger(largest, total)
-    return largest < _MAX_FIELD
-
-
-@kernel(mode="by_address", views=True)
-def _value_from_odds(data, couplings, field, workspaces, worker):
-    """The weighted mean log-pseudo-likelihood, of (x + 1) eta - log(1 + exp(2 eta))."""
-    n_units, n_rows = data.states.shape
-    weights, value = data.weights, 0.0
-    for j in range(n_units):
-        value += field[j] * (data.mean[j] + 1)
-        for k in range(n_units):
-            value += couplings[j, k] * (data.second[j, k] + data.mean[k])
-    mantissas = row(workspaces.factors, (worker, 0), n_rows)
-    exponents = row(workspaces.exponents, (worker, 0), n_rows)
-    for i in range(n_rows):
-        mantissas[i], exponents[i] = 1, 0
-    for j in range(n_units):
-        odds = row(workspaces.odds, (worker, j, 0), n_rows)
-        # Multiplied by 1 + odds: 2^exponent times a mantissa below 2.
-        for i in range(n_rows):
-            bits = float_to_bits(1 + odds[i])
-            mantissas[i] *= bits_to_float((bits & _MANTISSA_BITS) | _EXPONENT_OF_ONE)
-            exponents[i] += bits >> 52
-        if j % UNITS_PER_LOG == UNITS_PER_LOG - 1 or j == n_units - 1:
-            for i in range(n_rows):
-                value -= weights[i] * log(mantissas[i])
-                mantissas[i] = 1
-    for i in range(n_rows):
-        value -= weights[i] * _LN2 * (exponents[i] - 1023 * n_units)
-    workspaces.value[worker] = value
-
-
-@kernel(mode="merged")
 def _penalty(settings, couplings, field):
     """l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs."""
     absolute, squares = 0.0, 0.0
@@ -327,7 +274,7 @@ def _sweep_fields(data, settings, field, workspaces, worker):
         for i in range(n_rows):
             total += data.weights[i] / (odds[i] + 1)
         old, gradient = field[j], data.mean[j] - 1 + 2 * total
-        change = _maximiser(old, gradient, 1 / settings.step, 0.0, settings.l2) - old
+        change = _maximiser(old, gradient, 1.0, 0.0, settings.l2) - old
         field[j] = old + change
         factor = exp(2 * change)
         for i in range(n_rows):
@@ -349,7 +296,7 @@ def _sweep(data, settings, couplings, field, workspaces, worker):
         for k in range(j + 1, n_units):
             gradient = 2 * data.second[j, k] - mean[j] - mean[k] + average
             old = couplings[j, k]
-            change = _maximiser(old, gradient, 2 / settings.step, settings.l1, settings.l2) - old
+            change = _maximiser(old, gradient, 2.0, settings.l1, settings.l2) - old
             couplings[j, k] = couplings[k, j] = old + change
             if k == n_units - 1:
                 _change_coupling(change, x_j, x_k, odds_j, odds_k)
@@ -367,8 +314,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
     """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts.
 
     Eqs. 2.4 and 2.7, in the paper's order: all fields, then all couplings, each to the maximum of a
-    quadratic minorant (for `step` 1; with any step below 2 the value does not decrease), until a
-    sweep raises the value by no more than `tol`.
+    quadratic minorant, until a sweep raises the value by no more than `tol`.
     """
     worker = fetch_and_increment(row(queue, (1,), 1))
     start = next_task(queue)
@@ -380,9 +326,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
                 return
             if sweep > 0:
                 call(settings.sweep, (data, settings, J, h, workspaces, worker))
-            renew = sweep % REFRESH_SWEEPS == 0 or not _fields_are_bounded(J, h)
-            function = settings.odds_and_value if renew else settings.value_from_odds
-            call(function, (data, J, h, workspaces, worker))
+            call(settings.odds_and_value, (data, J, h, workspaces, worker))
             value = workspaces.value[worker] - _penalty(settings, J, h)
             value *= data.total
             history[start, sweep] = value
@@ -401,5 +345,5 @@ def bslm_addresses():
     def address(function, *arguments):
         return address_of(function, *argument_types(float, *arguments))
 
-    values = [address(f, BSLMData, *state) for f in (_odds_and_value, _value_from_odds)]
-    return *values, address(_sweep, BSLMData, BSLMSettings, *state)
+    value = address(_odds_and_value, BSLMData, *state)
+    return value, address(_sweep, BSLMData, BSLMSettings, *state)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Float64, Int8, Int64
+from fastmf._jit.argument_types import Float64, Int8
 
 
 class BSLMData(NamedTuple):
@@ -33,28 +33,24 @@ class BSLMData(NamedTuple):
 
 
 class BSLMSettings(NamedTuple):
-    """Step, penalties and stopping rule.
+    """Penalties and stopping rule.
 
     Parameters
     ----------
-    step : float
-        Multiple of the step to the maximum of the minorant, in (0, 2).
     l1, l2 : float
         Penalty l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs, per unit of weight.
     tol : float
         Stop after a sweep that raises the penalised log-pseudo-likelihood by no more.
     max_iter : int
-    odds_and_value, value_from_odds, sweep : int
+    odds_and_value, sweep : int
         Addresses of the functions of these names.
     """
 
-    step: float
     l1: float
     l2: float
     tol: float
     max_iter: int
     odds_and_value: int
-    value_from_odds: int
     sweep: int
 
 
@@ -69,8 +65,6 @@ class BSLMWorkspaces(NamedTuple):
         Negative log-pseudo-likelihood of each row.
     factors : array of shape (n_workers, n_rows)
         Products over units.
-    exponents : int64 array of shape (n_workers, n_rows)
-        Their powers of two.
     value : array of shape (n_workers,)
         Weighted mean log-pseudo-likelihood.
     """
@@ -78,14 +72,11 @@ class BSLMWorkspaces(NamedTuple):
     odds: Float64[3]
     nll: Float64[2]
     factors: Float64[2]
-    exponents: Int64[2]
     value: Float64[1]
 
 
 def bslm_workspaces(n_workers, n_units, n_rows):
     """New `BSLMWorkspaces`."""
     shape = n_workers, n_rows
-    return BSLMWorkspaces(
-        np.empty((n_workers, n_units, n_rows)), np.empty(shape), np.empty(shape),
-        np.empty(shape, np.int64), np.empty(n_workers),
-    )  # fmt: skip
+    odds = np.empty((n_workers, n_units, n_rows))
+    return BSLMWorkspaces(odds, np.empty(shape), np.empty(shape), np.empty(n_workers))

@@ -35,7 +35,6 @@ from fastmf.kernels.linear.copies import copy, set_to_zero
 from fastmf.kernels.pseudo_likelihood.potts_vectors import (
     add_to_rows,
     softmax,
-    softmax_derivative,
     sum_rows,
 )
 from fastmf.special import widen
@@ -188,39 +187,6 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
                 mine = row(out, (s, block, 0), width)
                 copy(row(memory, (_VECTORS * lanes + (s - first) * width,), width), mine)
                 softmax(mine, scales, n_positions, statistics)
-        block = next_task(queue)
-
-
-@kernel(views=True)
-def hessian_product(
-    rows, couplings, field, probabilities, workspaces, queue, gradient, field_gradient
-):
-    """The change of `value_and_gradient`'s gradient along a change of the parameters."""
-    n_blocks, n_sources, width = couplings.shape
-    n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
-    worker = fetch_and_increment(row(queue, (1,), 1))
-    memory = row(workspaces, (worker, 0), workspaces.shape[1])
-    scales = row(memory, (0,), lanes)
-    changes = row(memory, (_VECTORS * lanes,), memory.shape[0] - _VECTORS * lanes)
-    block = next_task(queue)
-    while block < n_blocks:
-        h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
-        set_to_zero(of_h)
-        for source in range(n_sources):
-            set_to_zero(row(gradient, (block, source, 0), width))
-        for g in range(rows.forests.shape[0] - 1):
-            if stopped(queue):
-                return
-            first, last = rows.forests[g], rows.forests[g + 1]
-            _set_fields(rows, couplings[block], h, memory, first, last)
-            for s in range(first, last):
-                labels = row(rows.labels, (s, block * n_positions), n_positions)
-                _set_scales(labels, rows.weights[s], lanes, scales)
-                fields = row(changes, ((s - first) * width,), width)
-                softmax_derivative(
-                    fields, row(probabilities, (s, block, 0), width), scales, n_positions
-                )
-            _add_gradient(rows, changes, gradient[block], of_h, first, last)
         block = next_task(queue)
 
 

@@ -39,15 +39,6 @@ def softmax(fields, scales, n_positions, statistics):
     by_state[:] = -e * (scales[:n_positions] / e.sum(0))
 
 
-def softmax_derivative(fields, probabilities, scales, n_positions):
-    """Replace the change of fields by that of minus the scaled probabilities, p (t - p't) scale.
-
-    `probabilities` has the shape of `fields`; the rest is as in `softmax`.
-    """
-    by_state, p = fields.reshape(-1, n_positions), probabilities.reshape(-1, n_positions)
-    by_state[:] = -scales[:n_positions] * p * (by_state - (p * by_state).sum(0))
-
-
 class _PositionVectors(Vectors):
     """Vectors of rows whose lanes belong to positions in turn."""
 
@@ -234,35 +225,3 @@ def _softmax(typing_context, fields, scales, n_positions, statistics):
         return context.get_dummy_value()
 
     return types.void(fields, scales, types.int64, statistics), generate
-
-
-@emitted(softmax_derivative)
-def _softmax_derivative(typing_context, fields, probabilities, scales, n_positions):
-    _checked(fields, probabilities, scales)
-
-    def generate(context, builder, signature, values):
-        emitter = _PositionVectors(context, builder, fields.dtype)
-        row, p, scale = (
-            emitter.array(kind, value)
-            for kind, value in zip((fields, probabilities, scales), values[:3], strict=True)
-        )
-        n, zero = builder.extract_value(row.shape, 0), integer(0)
-        nothing = emitter.zeros()
-
-        def product(k, totals):
-            return [emitter.fma(emitter.load(row.data, k), emitter.load(p.data, k), totals[0])]
-
-        (mean,) = emitter.loop(n, [nothing], product)
-        mean = emitter.over_positions(builder.fadd, mean, values[3])
-        factor = builder.fsub(nothing, emitter.load(scale.data, zero))
-
-        def changed(k, _):
-            difference = builder.fsub(emitter.load(row.data, k), mean)
-            weighted = builder.fmul(factor, emitter.load(p.data, k))
-            emitter.store(builder.fmul(weighted, difference), row.data, k)
-            return []
-
-        emitter.loop(n, [], changed)
-        return context.get_dummy_value()
-
-    return types.void(fields, probabilities, scales, types.int64), generate

@@ -8,16 +8,13 @@ derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato
     and log-odds      units under their priors alone
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import column_squares
-from fastmf.inference.ep.block_partition import FoundBlocks
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
-from fastmf.inference.gaussian.blocks import inverse_with, labels_of
 from fastmf.models import SparseLinearModel
 from fastmf.models.sparse_linear import with_gram
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
@@ -34,8 +31,6 @@ SEARCH_TOL, RELATIVE_TOL = 1.2e-3, 3e-2
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
 MAX_EP_ITER = 100
-# Schedule of results that begin with fixed points of coefficients and latent variables in turn.
-IN_TURN = "in turn"
 # Prior precision of a latent variable, uniform on a half-line but for that.
 LATENT_PRECISION = 1e-10
 # Smallest precision of a site, in units of the prior's, where negative ones do not converge.
@@ -327,55 +322,6 @@ def gaussian_statistics(result):
     return result.gaussian_mean, len(result.gaussian_mean) - result.prior_share
 
 
-def latent_start(model, start, blocks, options):
-    """A start near a fixed point of a model with latent variables, and its blocks.
-
-    Given sites exp(l u - t u^2 / 2) of the latent variables u, the coefficients are those of a
-    regression of l / t with noise of variance 1 + 1 / t. Its fixed points, in turn with new sites
-    of u, converge in a few rounds where all sites at once move in circles.
-    """
-    (prior, latent), n = model.prior.parts, model.X.shape[1]
-    mean, var = latent.moments(np.zeros(len(model.X)), np.ones(len(model.X)))
-    sites = np.stack([mean / var, 1 / var - 1])
-    if isinstance(blocks, FoundBlocks):
-        start, blocks = start or blocks.lead, blocks._replace(lead=None)
-    if start is not None:
-        sites, start = start.sites[:, n:], replace(start, message="", sites=start.sites[:, :n])
-    # Rows that stand for several equal ones are multiples of one by the root of their number.
-    weights, n_left, residuals = np.sqrt(model.row_weights), options["max_iter"], []
-    while n_left > 0 and (sites[1] > 0).all():
-        root = np.sqrt(sites[1] / (1 + sites[1]))
-        X = (model.X * root[:, None]).astype(model.X.dtype, copy=False)
-        rows = SparseLinearModel(X, weights * root * sites[0] / sites[1], 1.0, prior)
-        start = solution_from(rows, start, blocks=blocks, **options | {"max_iter": n_left})
-        members, matrices = zip(*start.block_sites or [((), np.empty(0))], strict=True)
-        labels = labels_of([units for units in members if len(units)], n)
-        if isinstance(blocks, FoundBlocks):
-            blocks = blocks._replace(labels=labels)
-        inverse = inverse_with(
-            rows, labels, start.sites, np.concatenate([*map(np.ravel, matrices)])
-        )
-        # Cavities of the latent variables: the Gaussian without their own rows, and the noise.
-        var = inverse.variance_along(model.X) / weights**2
-        mean = model.X @ gaussian_statistics(start)[0] / weights
-        precision = 1 / var - root**2
-        if not (precision > 0).all():
-            break
-        a = precision / (1 + precision)
-        b = a * (mean / var - sites[0] / (1 + sites[1])) / precision
-        tilted, var = latent.moments(b, a)
-        off = abs(tilted - (b + sites[0]) / (a + sites[1])) / np.sqrt(var)
-        off = np.maximum(off, abs(var * (a + sites[1]) - 1)).max()
-        sites = np.stack([tilted / var - b, 1 / var - a])
-        n_left -= start.n_iter
-        residuals = [*residuals[-2:], off]
-        if off <= options["tol"] / 2 or min(residuals) < off == max(residuals):
-            break
-    if start is None:
-        return None, blocks
-    return replace(start, message="", sites=np.concatenate([start.sites, sites], axis=1)), blocks
-
-
 class FixedPoints(NamedTuple):
     """Fixed points of the parts of a task, their log-evidence and its gradient.
 
@@ -401,11 +347,9 @@ def fixed_points(task, here, starts=None, n_threads=None):
     """Fixed points with these hyper-parameters, near given ones if there are any."""
     results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
     gradient = np.zeros(2 + n_groups)
-    options = {"max_iter": MAX_EP_ITER, "n_threads": n_threads}
+    options = {"schedule": "auto", "max_iter": MAX_EP_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         options["tol"] = search_tolerance(part.X, here.noise_variance)
-        # The double loop of blocks would take longer than the rest of the search.
-        options["schedule"] = "auto" if part.blocks is None else "parallel"
         result = part_solution(part, here, start, starts is None, **options)
         results.append(result)
         log_evidence += part.log_evidence(result)
@@ -417,19 +361,9 @@ def fixed_points(task, here, starts=None, n_threads=None):
 
 
 def part_solution(part, here, start=None, robust=True, **options):
-    """A fixed point of a part of a task, by `robust_solution` or `solution_from`."""
-    model, blocks = part.model(here), part.blocks
+    """Find a fixed point of a part of a task, by `robust_solution` or `solution_from`."""
     solve = robust_solution if robust else solution_from
-    if not model.has_latent or options["schedule"] not in ("auto", "parallel"):
-        return solve(model, start, blocks=blocks, **options)
-    if start is None or start.schedule != IN_TURN:
-        whole = blocks._replace(max_joins=0) if isinstance(blocks, FoundBlocks) else blocks
-        result = solution_from(model, start, blocks=whole, **options)
-        if result.converged:
-            return result
-    start, blocks = latent_start(model, start, blocks, options)
-    result = solve(model, start, blocks=blocks, **options)
-    return replace(result, schedule=IN_TURN, message="converged") if result.converged else result
+    return solve(part.model(here), start, blocks=part.blocks, **options)
 
 
 def search_tolerance(X, noise_variance):

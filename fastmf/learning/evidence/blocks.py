@@ -4,15 +4,7 @@ import numpy as np
 
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
-from fastmf.inference.ep.block_partition import (
-    FoundBlocks,
-    blocks_of,
-    checked_labels,
-    full_blocks,
-    may_stay_whole,
-    sharing_blocks,
-    without_full_blocks,
-)
+from fastmf.inference.ep.block_partition import FoundBlocks, blocks_of, checked_labels
 from fastmf.inference.ep.expectation_propagation import Leads
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Loci, Regression
@@ -106,57 +98,13 @@ def same_blocks(results, others):
     )
 
 
-def with_joins(task, max_joins):
-    """The task whose blocks may be joined so often."""
-    parts = []
-    for part in task.parts:
-        if isinstance(part.blocks, FoundBlocks):
-            part = part._replace(blocks=part.blocks._replace(max_joins=max_joins))
-        parts.append(part)
+def with_found_blocks(task, change):
+    """The task whose blocks that were found in the data are changed by a function."""
+    parts = [
+        part._replace(blocks=change(part.blocks)) if isinstance(part.blocks, FoundBlocks) else part
+        for part in task.parts
+    ]
     return with_parts(task, parts)
-
-
-def without_cut_blocks(task, results):
-    """The task whose blocks are cut that would include more features than patterns do.
-
-    None if there are no such blocks.
-    """
-    parts, n_cut = [], 0
-    for part, result in zip(task.parts, results, strict=True):
-        if isinstance(part.blocks, FoundBlocks) and full_blocks(result):
-            n_cut += 1
-            members = without_full_blocks(part.X, blocks_of(part.X, part.blocks), result)
-            labels = labels_of(members, part.X.shape[1])
-            part = part._replace(blocks=FoundBlocks(labels, 0) if members else None)
-        parts.append(part)
-    return with_parts(task, parts) if n_cut else None
-
-
-def have_ended(results):
-    """Whether all converged, to a finite log-evidence."""
-    return all(result.converged and result.log_evidence > -np.inf for result in results)
-
-
-def most_of_use(ends):
-    """The last end of searches whose blocks may stay whole; else the last of finite log-evidence.
-
-    Each end is the task, its hyper-parameters, and results. Without any it is the last.
-    """
-
-    def rank(end):
-        return all(map(may_stay_whole, end[2])), all(own.log_evidence > -np.inf for own in end[2])
-
-    return max(reversed(ends), key=rank)
-
-
-def with_sharing_blocks(part, result):
-    """The part of a task, two blocks joined that may share an effect; None if there are none."""
-    if not (isinstance(part.blocks, FoundBlocks) and result.converged):
-        return None
-    members = sharing_blocks(_features_of(part), blocks_of(part.X, part.blocks), result)
-    if members is None:
-        return None
-    return part._replace(blocks=FoundBlocks(labels_of(members, part.X.shape[1]), 0))
 
 
 def labels_of_task(task):

@@ -4,16 +4,14 @@ Given the states h of one layer, the units x of the other are independent: log Z
 are sums over h alone, with the log-partitions and moments of x under the fields W h.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference.mean_field.gaussian_layers import averages
-from fastmf.inference.mean_field.tap import tap
-from fastmf.models.exact import states_of
+from fastmf.inference.mean_field.gaussian_layers import averages, collapsed_tap
+from fastmf.models.exact import sums_over_side
 from fastmf.priors._protocol import gradient as prior_gradient
-from fastmf.priors._protocol import log_prob_gradient, map_parameters
+from fastmf.priors._protocol import learned_fields, log_prob_gradient, map_parameters
 from fastmf.priors._queries import average_gradient, gaussian_units, number_of_states
 from fastmf.priors._scaling import is_real
 
@@ -73,33 +71,24 @@ def exact_averages(model):
         return _of_gaussian_units(model)
     side = enumerated_layer(model)
     summed, other = model.layers[side], model.layers[1 - side]
-    weights = model.weights if side == 0 else model.weights.T
-    # Relative to the largest weight of a state so far.
-    largest, totals = -np.inf, None
-    for x in states_of(summed, sum(weights.shape)):
-        x = x.astype(model.dtype)
-        fields = x @ weights
+
+    def summands(w, x, fields):
         zero = fields.dtype.type(0)
-        log_weights = summed.log_prob(x).sum(1, dtype=np.float64)
-        log_weights += other.log_partition(fields, zero).sum(1, dtype=np.float64)
-        new = max(largest, log_weights.max())
-        w = np.exp(log_weights - new)
         mean, var = other.moments(fields, zero)
-        of_summed, of_other = (
-            map_parameters(partial(weighted_sum, w), derivatives)
-            for derivatives in (
-                log_prob_gradient(summed, x),
-                prior_gradient(other, fields, zero, mean, var),
-            )
+        derivatives = (
+            log_prob_gradient(summed, x),
+            prior_gradient(other, fields, zero, mean, var),
         )
-        sums = [np.array(w.sum()), x.T @ (w[:, None] * mean), of_summed, of_other]
-        totals = sums if totals is None else _added(totals, sums, np.exp(largest - new))
-        largest = new
-    total, pairs, *layers = totals
-    layers = [map_parameters(lambda rows: rows / total, layer) for layer in layers]
-    pairs = (pairs if side == 0 else pairs.T) / total
-    log_partition = float(largest + np.log(total))
-    return ExactAverages(log_partition, (pairs,), tuple(layers[::-1] if side else layers))
+        fields = (field for layer in derivatives for field in learned_fields(layer))
+        return [x.T @ (w[:, None] * mean), *(weighted_sum(w, field) for field in fields)]
+
+    weights = model.weights.T if side else model.weights
+    log_partition, (pairs, *fields) = sums_over_side(summed, other, weights, summands)
+    fields = iter(fields)
+    layers = [map_parameters(lambda _: next(fields), layer) for layer in (summed, other)]
+    if side:
+        pairs, layers = pairs.T, layers[::-1]
+    return ExactAverages(log_partition, (pairs,), tuple(layers))
 
 
 def weighted_sum(weights, x):
@@ -109,7 +98,7 @@ def weighted_sum(weights, x):
 
 def _of_gaussian_units(model):
     """Averages over a machine of Gaussian units, which are solved in closed form."""
-    found = tap(model, np.zeros((1, model.n_visible), model.dtype))
+    found = collapsed_tap(model, np.zeros((1, model.n_visible), model.dtype))
     covariances, squares = averages(model, found, 2)
     visible, hidden = (mean[0] for mean in found.mean)
     layers = [
@@ -118,13 +107,3 @@ def _of_gaussian_units(model):
     ]
     pairs = np.outer(visible, hidden) + covariances[0]
     return ExactAverages(float(found.log_partition[0]), (pairs,), tuple(layers))
-
-
-def _added(totals, sums, scale):
-    """Sums of two chunks of states, of which the first is scaled."""
-
-    def add(old, new):
-        return scale * old + new
-
-    arrays = [add(*pair) for pair in zip(totals[:2], sums[:2], strict=True)]
-    return arrays + [map_parameters(add, *pair) for pair in zip(totals[2:], sums[2:], strict=True)]

@@ -24,9 +24,9 @@ from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
-from fastmf.inference.mean_field._grouped_free_energy import second_moments
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
+from fastmf.inference.mean_field.free_energy import second_moments
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import fill_panels, panel_width, product_address

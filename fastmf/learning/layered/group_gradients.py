@@ -12,7 +12,8 @@ with v r in place of m r for units below that are no groups.
 
 import numpy as np
 
-from fastmf.inference.mean_field._grouped_free_energy import covariance_times, second_moments
+from fastmf.inference.mean_field._grouped_layout import covariance_times
+from fastmf.inference.mean_field.free_energy import second_moments
 from fastmf.priors._groups import groups
 
 

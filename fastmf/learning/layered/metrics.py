@@ -5,9 +5,9 @@ import numpy as np
 from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.inference.fixed_point import stacked
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
-from fastmf.inference.mean_field.tap import tap_of_means
 from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
 from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.domain import can_follow
@@ -40,7 +40,9 @@ def metrics(state, monitored, validation, settings, n_threads, weights=None):
         if complete and all(map(can_sample, model.layers)):
             log_partition = _annealed_log_partition(model, starts, n_threads)
         else:
-            solutions = tap_of_means(model, starts, order=order, n_threads=n_threads, **MONITOR)
+            solutions = collapsed_tap(
+                model, starts, variances=False, order=order, n_threads=n_threads, **MONITOR
+            )
             log_partition = _log_partition(state, solutions, order, n_threads)
             if settings.starts == "persistent" and is_solved(state, settings):
                 _warn_of_collapse(state, solutions)
@@ -73,6 +75,12 @@ def _annealed_log_partition(model, data, n_threads):
         return np.inf
 
 
+def _solutions(model, starts, order, n_threads):
+    """Mean-field solutions from some starts."""
+    options = MONITOR | {"variances": False, "order": order, "n_threads": n_threads}
+    return collapsed_tap(model, starts, **options)
+
+
 def _log_partition(state, reached, order, n_threads):
     """Estimate from the solutions reached from data and from those of the epoch before.
 
@@ -81,7 +89,9 @@ def _log_partition(state, reached, order, n_threads):
     model, n_layers = state.model, len(state.model.layers)
     if state.solutions:
         init = state.solutions[:n_layers], state.solutions[n_layers:]
-        again = tap_of_means(model, init, order=order, n_threads=n_threads, **MONITOR)
+        again = collapsed_tap(
+            model, init, variances=False, order=order, n_threads=n_threads, **MONITOR
+        )
         reached = stacked(reached, again)
     rows, log_weights = phases(model, reached, order)
     if not len(rows):

@@ -16,7 +16,8 @@ from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.few_sweeps import few_sweeps
-from fastmf.inference.mean_field.tap import sweeps_from_data, tap_of_means
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
+from fastmf.inference.mean_field.tap import sweeps_from_data
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
 from fastmf.kernels.training.ascent import AscentStep
@@ -190,8 +191,8 @@ class Plan:
         else:
             options |= {"acceleration": False, "log_partition": False}
             if settings.n_sweeps <= WINDOW_SWEEPS:  # of which `tap` damps no row
-                options["solve_rest"] = few_sweeps
-            solutions = tap_of_means(model, init, order=self.order, **options)
+                options["solve_rest"] = few_sweeps  # of the rest of a machine of Gaussian units
+            solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
         return solutions

@@ -7,8 +7,7 @@ The log-odds of two categories a, b of item i given all others are
 with tables F of fields and T of scores. The margins are those of the observed category x over each
 other one. No maximum exists if and only if the data are separated (Albert & Anderson 1984): along
 some direction D of the parameters no margin falls and some rise. Directions add up, so that one
-linear programme finds all margins that rise along any of them. Some directions are known in closed
-form:
+linear programme finds all margins that rise along any of them. Some directions have a closed form:
 
 *Categories that were never seen*, if fields are free.
 
@@ -17,18 +16,12 @@ form:
 *Linear dependence*: if u_0 + sum_j u_j T_j[x_j] = 0 in all rows, the couplings -u_i u_j and fields
 -u_0 u_i T_i - (u_i T_i)^2 / 2 raise the margin of x over b by (u_i (T_i[x] - T_i[b]))^2 / 2.
 
-*Proofs of a maximum* need a point near to it. With the residuals r = w p_b > 0 of all margins m the
-gradient is g = sum r m, and along a direction D of separation g'D = sum r (m'D) >= min r |margins|.
-
-1. |margins| >= sigma |D|, where sigma^2 is at least the smallest eigenvalue of [1, T]'[1, T] over
-   the rows times that of the centred tables: a maximum exists if |g| < sigma min r.
-2. Along a direction with D'H D = 1 no log-odds change faster than C = c tr(H^-1)^(1/2), where c^2
-   bounds their squared derivatives, and the curvature falls by at most a factor e^(-C t). With
-   lambda^2 = g'H^-1 g the slope is at most lambda - (1 - e^(-C t)) / C: it becomes negative on
-   every ray, and a maximum exists, if lambda C < 1. (Bach 2010 has theorems of this kind.)
+*Proof of a maximum.* With the residuals r = w p_b > 0 of all margins m the gradient is g = sum r m,
+and along a direction D of separation g'D = sum r (m'D) >= min r |margins|. As |margins| >= sigma
+|D|, where sigma^2 is at least the smallest eigenvalue of [1, T]'[1, T] over the rows times that of
+the centred tables, a maximum exists if |g| < sigma min r at any point.
 """
 
-import time
 from itertools import permutations
 from typing import NamedTuple
 
@@ -36,9 +29,8 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING, hessian_solver, newton
+from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING, newton
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
@@ -46,10 +38,11 @@ MAX_CONDITION = 1e12
 MAX_NAMED = 10
 # Largest sum, over a row, of a linear dependence with coefficients of norm one.
 _DEPENDENCE = 1e-7
-# Parameters up to which Hessians are factorised for a proof.
-_MAX_DENSE_PARAMETERS = 2000
-# Numbers in the matrix of a linear programme up to which it is solved.
-_MAX_PROGRAMME_NUMBERS = 3_000_000
+# Rounds of iterations, between which points are looked at, and iterations of a round: of Newton's
+# method, for up to so many parameters, and of L-BFGS.
+_ROUNDS, _NEWTON_ITER, _LBFGS_ITER, _MAX_NEWTON_PARAMETERS = 5, 5, 20, 2000
+# Numbers in the matrix of a linear programme up to which it is solved, in so many seconds at most.
+_MAX_PROGRAMME_NUMBERS, _PROGRAMME_SECONDS = 3_000_000, 10.0
 
 
 class Existence(NamedTuple):
@@ -100,58 +93,47 @@ class Items(NamedTuple):
     shared: bool = True
 
 
-class Look(NamedTuple):
-    """A point near to a maximum, if there is one.
-
-    Parameters
-    ----------
-    gradient : float
-        Norm of the gradient by free parameters.
-    residual : float
-        Smallest residual w p_b.
-    separates : bool
-        Whether all margins are positive.
-    decrement : callable
-        lambda tr(H^-1)^(1/2); called if the other proof fails.
-    """
-
-    gradient: float
-    residual: float
-    separates: bool
-    decrement: object = lambda: np.inf
-
-
-def decided(objective, parameters, l1=0.0, seconds=10.0):
-    """`Existence` of the maximum of a `CompositeLikelihood`, from where a solver stopped."""
-    deadline = time.monotonic() + seconds
-    return existence(objective.items(l1), _looks(objective, parameters, deadline), seconds)
-
-
-def existence(items, looks=(), seconds=10.0):
-    """Whether the maximum exists, and which items are separated if it does not."""
-    deadline = time.monotonic() + seconds
-    fields_free, couplings_free = items.free
-    unseen = _unbounded(items) if fields_free else np.zeros(0, int)
-    if not couplings_free:
+def decided(objective, point=None, l1=0.0, refine=None):
+    """Decide whether the maximum of a `CompositeLikelihood` exists, from where a solver stopped."""
+    items = objective.items(l1)
+    unseen = _unbounded(items) if items.free[0] else np.zeros(0, int)
+    if not items.free[1]:
         return _separated(items, unseen, "never seen") if len(unseen) else Existence(True)
-    spectrum = _Spectrum(items)
-    never, dependent = _never_meeting(items), spectrum.dependent()
+    features = _Features(items)
+    never, dependent = _never_meeting(items), features.dependent()
     for units, reason in ((unseen, "never seen"), (never, "never meet"), (dependent, "dependent")):
         if len(units):
             return _separated(items, np.unique(np.concatenate([unseen, never, dependent])), reason)
-    for look in looks:
-        if look.separates:
+    for near in () if point is None else _points(objective, point, refine):
+        residual, separates = objective.look(near)
+        if separates:
             return _separated(items, np.arange(len(items.coupled)))
-        near = look.gradient < look.residual * spectrum.bound()
-        if near or look.decrement() * _steepest(items) < 0.5:
+        gradient = objective.value_and_gradient(near)[1]
+        free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
+        norm = np.linalg.norm(gradient[free]) + GRADIENT_ROUNDING * np.sqrt(len(gradient))
+        if norm < residual * features.bound():
             return Existence(True)
-        if time.monotonic() > deadline:
-            break
-    return _by_programmes(items, deadline, seconds)
+    return _by_programmes(items)
+
+
+def _points(objective, point, refine=None):
+    """Yield the point where a solver stopped, and points after more of its iterations."""
+    yield point
+    if refine is not None:
+        yield refine(point)
+        return
+    few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS or objective.singular
+    solver, max_iter, tol = (newton, _NEWTON_ITER, 1e-7) if few else (lbfgs, _LBFGS_ITER, 1e-9)
+    for _ in range(_ROUNDS):
+        fit = solver(objective, point, max_iter=max_iter, tol=tol)
+        point = fit.parameters
+        yield point
+        if fit.stopped:
+            return
 
 
 def _separated(items, units, reason=None):
-    """The result where data separate some items."""
+    """Return the result where data separate some items."""
     named = ", ".join(map(str, units[:MAX_NAMED])) + (", ..." if len(units) > MAX_NAMED else "")
     binary = items.name == "units"
     why = {
@@ -167,26 +149,22 @@ def _separated(items, units, reason=None):
     )  # fmt: skip
 
 
-def _rank(table):
-    return np.linalg.matrix_rank(table - table.mean(0))
-
-
 def _unbounded(items):
-    """Items whose fields alone separate them."""
+    """Return items whose fields alone separate them."""
     out = []
     for i, table in enumerate(items.fields):
         counts = np.bincount(items.targets[:, i] + 1, minlength=len(table) + 1)[1:]
         if (counts > 0).all():
             continue
-        seen = np.flatnonzero(counts)
-        margins = (table[seen, None] - table).reshape(-1, table.shape[1])
-        if _rank(table) == len(table) - 1 or rising_margins(sparse.csr_array(margins)).any():
+        margins = (table[np.flatnonzero(counts), None] - table).reshape(-1, table.shape[1])
+        free = np.linalg.matrix_rank(table - table.mean(0)) == len(table) - 1
+        if free or rising_margins(sparse.csr_array(margins)).any():
             out.append(i)
     return np.array(out, int)
 
 
 def _never_meeting(items):
-    """Items with a category whose probability falls without bound beside one of another item."""
+    """Return items with a category that never meets one of another item."""
     sizes = np.array([len(table) for table in items.scores])
     # Of saturated items each pair of categories has a coupling of its own.
     of_fields = int(items.free[0])
@@ -194,7 +172,6 @@ def _never_meeting(items):
     if not saturated.any():
         return np.zeros(0, int)
     first, position = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
-
     one_hot = [np.eye(size, dtype=np.float32) for size in sizes]
     labels = _encoded(one_hot, items.labels)
     targets = labels if items.targets is items.labels else _encoded(one_hot, items.targets)
@@ -206,64 +183,51 @@ def _never_meeting(items):
 
 
 def _encoded(tables, labels):
-    """Rows of tables for labels side by side, zero where they are missing."""
+    """Return rows of tables for labels side by side, zero where they are missing."""
     padded = (np.vstack([table, np.zeros_like(table[:1])]) for table in tables)
-    return np.hstack([table[own] for table, own in zip(padded, labels.T, strict=True)])
+    return np.hstack([table[column] for table, column in zip(padded, labels.T, strict=True)])
 
 
-class _Spectrum:
-    """Eigenvalues of [1, T]'[1, T] over the rows, made when they are asked for."""
+class _Features:
+    """The features [1, T] of the rows, and eigenvalues of their Gram matrix."""
 
     def __init__(self, items):
-        self.items, self._smallest = items, None
+        self.items = items
         one = np.ones((len(items.labels), int(items.free[0])))
-        self.features = np.hstack([one, _encoded(items.scores, items.labels)])
+        self.values = np.hstack([one, _encoded(items.scores, items.labels)])
         widths = [one.shape[1], *(table.shape[1] for table in items.scores)]
         self.item = np.repeat(np.arange(-1, len(items.scores)), widths)
+        n = len(items.coupled)
+        self.complete = items.coupled.sum() == n * (n - 1) and (items.targets >= 0).all()
+        self._bound = None
 
     def dependent(self):
-        """Items that a linear dependence separates."""
-        n, targets = len(self.items.coupled), self.items.targets
-        if self.items.coupled.sum() < n * (n - 1) or (targets < 0).any():
+        """Return items that a linear dependence separates."""
+        if not (self.complete and self.items.free[0]):
             return np.zeros(0, int)
-        values, vectors = np.linalg.eigh(self.features.T @ self.features)
-        self._smallest = values[0] - values[-1] / MAX_CONDITION
-        if not self.items.free[0]:
-            return np.zeros(0, int)
+        values, vectors = np.linalg.eigh(self.values.T @ self.values)
         null = vectors[:, values < values[-1] * np.sqrt(1 / MAX_CONDITION)]
-        null = null[:, abs(self.features @ null).max(0) < _DEPENDENCE * abs(self.features).max()]
+        null = null[:, abs(self.values @ null).max(0) < _DEPENDENCE * abs(self.values).max()]
         items = np.unique(self.item[np.square(null).sum(1) > _DEPENDENCE])
         return items[items >= 0]
 
     def bound(self):
-        """sigma."""
-        items = self.items
-        tables = items.scores + items.fields if items.free[0] else items.scores
-        own = min(map(_smallest_singular_value, {id(table): table for table in tables}.values()))
-        if self._smallest is None:
-            self._smallest = self._of_incomplete_rows()
-        return own * np.sqrt(max(self._smallest, 0.0))
+        """Return sigma."""
+        if self._bound is None:
+            items = self.items
+            tables = items.scores + items.fields if items.free[0] else items.scores
+            tables = {id(table): table for table in tables}.values()
+            grams = [self.values] if self.complete else self._of_each_item()
+            values = [np.linalg.eigvalsh(rows.T @ rows) for rows in grams]
+            smallest = min(v[0] - v[-1] / MAX_CONDITION for v in values)
+            self._bound = min(map(_smallest_singular_value, tables)) * np.sqrt(max(smallest, 0.0))
+        return self._bound
 
-    def _of_incomplete_rows(self):
-        smallest, there = np.inf, self.items.targets >= 0
+    def _of_each_item(self):
+        """Yield the rows and features in the log-odds of each item."""
+        present = self.items.targets >= 0
         for i, coupled in enumerate(self.items.coupled):
-            used = np.append(coupled, True)[self.item]
-            rows = self.features[np.ix_(there[:, i], used)]
-            values = np.linalg.eigvalsh(rows.T @ rows)
-            smallest = min(smallest, values[0] - values[-1] / MAX_CONDITION)
-        return smallest
-
-
-def _steepest(items):
-    """Bound c on the norm of the derivatives of any log-odds by the parameters."""
-
-    def range_of(table):
-        return np.square(table[:, None] - table).sum(-1).max()
-
-    scores = np.array([np.square(table).sum(1).max() for table in items.scores])
-    by_couplings = np.array([range_of(table) for table in items.scores]) * (items.coupled @ scores)
-    by_fields = items.free[0] * np.array([range_of(table) for table in items.fields])
-    return np.sqrt((by_couplings + by_fields).max())
+            yield self.values[np.ix_(present[:, i], np.append(coupled, True)[self.item])]
 
 
 def _smallest_singular_value(table):
@@ -271,99 +235,41 @@ def _smallest_singular_value(table):
     return values[values > values.max(initial=0.0) / np.sqrt(MAX_CONDITION)].min(initial=np.inf)
 
 
-def _looks(objective, point, deadline):
-    """`Look` at where a solver stopped, and after some of its iterations more."""
-    few = objective.n_parameters <= _MAX_DENSE_PARAMETERS or objective.singular
-    solver, options = (newton, (5, 1e-7)) if few else (lbfgs, (20, 1e-9))
-    yield objective.look(point)
-    for _ in range(5):
-        found = solver(objective, point, max_iter=options[0], tol=options[1])
-        point = found.parameters
-        yield objective.look(point)
-        if found.stopped:
-            break
-    # Values no longer tell L-BFGS where the maximum is when gradients still do.
-    for _ in range(0 if few else 3):
-        gradient, solve = objective.value_and_gradient(point)[1], hessian_solver(objective, point)
-        point = point + solve(gradient, 1e-6, 100, lambda: time.monotonic() > deadline)[0]
-        if not np.isfinite(point).all():
-            break
-        yield objective.look(point)
+def rising_margins(margins):
+    """Return which margins rise along a direction along which none falls; None if undecided.
 
-
-def look(objective, point, residual, separates):
-    """`Look` at a point of an objective, from its smallest residual and whether it separates."""
-    gradient = objective.value_and_gradient(point)[1]
-    free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
-    norm = np.linalg.norm(gradient[free]) + GRADIENT_ROUNDING * np.sqrt(len(gradient))
-
-    def decrement():
-        if objective.n_parameters > _MAX_DENSE_PARAMETERS or objective.singular:
-            return np.inf
-        try:
-            factor = cholesky(objective.hessian(point)[np.ix_(free, free)].T)
-        except LinAlgError:
-            return np.inf
-        # The trace of the inverse is a bound on its largest eigenvalue.
-        trace = np.linalg.norm(factor.inverse_factor()) ** 2
-        if not trace * abs(objective.hessian(point)).max() < MAX_CONDITION:
-            return np.inf
-        rounding = GRADIENT_ROUNDING**2 * len(gradient) * trace
-        square = max(gradient[free] @ factor.solve(gradient[free]), 0.0) + rounding
-        return np.sqrt(square * trace)
-
-    return Look(norm, residual, separates, decrement)
-
-
-def unique_with_firth(objective):
-    """`Existence` of the maximum with Firth's penalty: the Hessian must not be singular."""
-    # sech^2 is positive everywhere: its values make no difference to the rank.
-    values = np.linalg.eigvalsh(objective.common_hessian(np.ones(objective.n_units)))
-    return Existence(True) if values[0] > values[-1] / MAX_CONDITION else Existence(
-        False, (), "the maximum is not unique: units depend on each other linearly; leave some out "
-        "or give a ridge penalty l2",
-    )  # fmt: skip
-
-
-def rising_margins(margins, seconds=np.inf):
-    """Which margins rise along a direction along which none falls.
-
-    Notes
-    -----
     Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
     t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
     margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
     """
     m, transposed = margins.shape[0], margins.T
-    found = scipy.optimize.linprog(
+    solution = scipy.optimize.linprog(
         np.repeat([1.0, 0.0], m), method="highs",
         A_eq=sparse.hstack([transposed, -transposed]), b_eq=transposed @ np.ones(m),
         bounds=np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)]),
-        options={"time_limit": seconds} if np.isfinite(seconds) else {},
+        options={"time_limit": _PROGRAMME_SECONDS},
     )  # fmt: skip
-    return margins @ found.eqlin.marginals > 0.5 if found.status == 0 else None
+    return margins @ solution.eqlin.marginals > 0.5 if solution.status == 0 else None
 
 
-def _by_programmes(items, deadline, seconds):
-    """`Existence` by linear programming: one programme, or one for each item."""
+def _by_programmes(items):
+    """Decide by linear programming: one programme, or one for each item."""
     n_margins = sum((items.targets[:, i] >= 0).sum() * (len(table) - 1)
                     for i, table in enumerate(items.scores))  # fmt: skip
     widths = np.array([min(2, table.shape[1]) for table in items.scores])
     numbers = n_margins * (1 + (items.coupled @ widths).max(initial=0))
     groups = np.arange(len(widths)).reshape(1 if items.shared else len(widths), -1)
-    large, separated = numbers > _MAX_PROGRAMME_NUMBERS * len(groups), []
+    separated = []
     for group in groups:
-        left, rising = deadline - time.monotonic(), None
-        if left > 0 and not large:
+        rising = None
+        if numbers <= _MAX_PROGRAMME_NUMBERS * len(groups):
             margins, item = margins_of(items, group)
-            rising = rising_margins(margins, left)
+            rising = rising_margins(margins)
         if rising is None:
-            reason = f"within {seconds:g} s: raise existence_seconds, or"
-            if left > 0 and large:
-                reason = f"as there are too many rows and {items.name} for a linear programme:"
             return Existence(
-                None, (), f"whether the maximum exists was not decided {reason} give a ridge "
-                "penalty l2, with which it exists",
+                None, (), "whether the maximum exists was not decided, as there are too many rows "
+                f"and {items.name} for a linear programme: give a ridge penalty l2, with which it "
+                "exists",
             )  # fmt: skip
         separated.append(item[rising])
     units = np.unique(np.concatenate(separated))
@@ -371,18 +277,18 @@ def _by_programmes(items, deadline, seconds):
 
 
 def margins_of(items, group):
-    """Margins of the items of a group as a sparse matrix times free parameters, and their items."""
-    spectrum = _Spectrum(items._replace(free=(False, True)))
-    features, n = sparse.csr_array(spectrum.features), spectrum.features.shape[1]
-    places, entries, of_item, start = spectrum.item, [], [], 0
+    """Return margins of a group of items as a matrix of all parameters, and their items."""
+    features = _Features(items._replace(free=(False, True)))
+    places, features = features.item, sparse.csr_array(features.values)
+    n, entries, of_item, start = features.shape[1], [], [], 0
     first = n**2 + np.cumsum([0, *(table.shape[1] for table in items.fields)])
     for i in group:
         fields, scores, neighbours = items.fields[i], items.scores[i], items.coupled[i][places]
-        own, others = np.flatnonzero(places == i), np.flatnonzero(neighbours)
+        inside, outside = np.flatnonzero(places == i), np.flatnonzero(neighbours)
         # Numbers of couplings, one of each pair of scores if they are shared.
-        a, b = own[:, None], others[None, :]
+        a, b = inside[:, None], outside[None, :]
         columns = np.minimum(a, b) * n + np.maximum(a, b) if items.shared else a * n + b
-        columns, near = columns.reshape(-1), features[:, others]
+        columns, near = columns.reshape(-1), features[:, outside]
         for x, other in permutations(range(len(scores)), 2):
             rows = np.flatnonzero(items.targets[:, i] == x)
             block = sparse.kron((scores[x] - scores[other])[None], near[rows], "coo")

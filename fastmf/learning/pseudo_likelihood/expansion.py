@@ -32,21 +32,21 @@ class WithRidge:
     """
 
     def __init__(self, objective, ridge):
-        self.whole, self.ridge = objective, ridge
+        self.objective, self.ridge = objective, ridge
         self._change = ridge - objective.ridge
 
     def __getattr__(self, name):
-        return getattr(self.whole, name)
+        return getattr(self.objective, name)
 
     def value_and_gradient(self, parameters):
         """Penalised value and its gradient."""
-        value, gradient = self.whole.value_and_gradient(parameters)
+        value, gradient = self.objective.value_and_gradient(parameters)
         change = self._change * parameters
         return value - float(change @ parameters) / 2, gradient - change
 
     def hessian(self, parameters):
         """Negative Hessian, penalty included."""
-        hessian = np.array(self.whole.hessian(parameters))
+        hessian = np.array(self.objective.hessian(parameters))
         hessian[np.diag_indices_from(hessian)] += self._change
         return hessian
 

@@ -54,6 +54,12 @@ class CompositeLikelihood:
 
     singular = False
 
+    def contrasts(self):
+        """Directions of couplings, a sparse matrix, those of each pair of units, and the pairs."""
+        n = self.n_parameters - self.n_fields
+        directions = sparse.eye_array(n, self.n_parameters, k=self.n_fields).tocsr()
+        return directions, np.arange(n)[:, None], tuple(self.pairs)
+
     def term_weights(self):
         """Weights of the terms of each unit, (n_rows, n_units), or (n_rows, 1) of all alike."""
         return self.weights[:, None]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import ndtr
 
 from fastmf._common import html
@@ -25,7 +26,7 @@ from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
-from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
@@ -154,15 +155,18 @@ class Godambe:
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 
-    def covariances_of(self, subsets):
-        """Blocks of both covariances, of some subsets of the parameters."""
+    def covariances_along(self, directions):
+        """Both covariances along the rows of each of some sparse matrices."""
         n = len(self.parameters)
         _check_memory(n, 3)
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
-            product = inverse @ scores
-            sandwich = [product[own] @ inverse[own].T for own in subsets]
-            return sandwich, [inverse[np.ix_(own, own)] / self.objective.total for own in subsets]
+            product, sandwich, naive = inverse @ scores, [], []
+            for rows in directions:
+                along = rows @ inverse
+                sandwich.append((rows @ product) @ along.T)
+                naive.append((along @ rows.T) / self.objective.total)
+            return sandwich, [(matrix + matrix.T) / 2 for matrix in naive]
 
     @property
     def effective_rows(self):
@@ -173,12 +177,12 @@ class Godambe:
             return 1 / float(np.square(self.sampling.sum(1)).sum())
         return 1 / float(np.sum(self.sampling))
 
-    def variances_of(self, gradients, own):
+    def variances_of(self, gradients, direct):
         """Variances of functions of the estimate and of the distribution of the rows."""
         weights = self.objective.weights
         along = gradients @ self._inverse_hessian(self.parameters)
         rows, ones = slice(len(weights)), np.ones(len(weights))
-        influences = own - weights @ own
+        influences = direct - weights @ direct
         influences += self.objective.score_products(self.parameters, along, rows, ones)
         influences -= along @ self.objective.mean_score(self.parameters)
         if self.sampling is None:
@@ -244,17 +248,25 @@ class Godambe:
         with H that take the time of a gradient each.
         """
         objective, solutions = self.objective, []
-        solve = hessian_solver(objective, self.parameters)
+        coordinates = objective.coordinates(separate=False)
+        times = objective.hessian_product(self.parameters)
+        # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
+        size = len(coordinates.from_parameters(self.parameters))
+        matrix = LinearOperator(
+            (size, size), dtype=float,
+            matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
+        )  # fmt: skip
         for index in indices:
             unit = np.zeros(len(self.parameters))
             unit[index] = 1
-            found, solved = solve(unit, tol=1e-6, max_iter=1000)
-            if not solved:
+            with np.errstate(all="ignore"):
+                z, failed = cg(matrix, coordinates.gradient(unit), rtol=1e-6, maxiter=1000)
+            if failed or not np.isfinite(z).all():
                 raise ValueError(
                     f"the standard error of parameter {index} was not found in 1000 iterations of "
                     "conjugate gradients: the Hessian is nearly singular; fit with a penalty l2."
                 )
-            solutions.append(found)
+            solutions.append(coordinates.to_parameters(z))
         variances = objective.score_variances(self.parameters, solutions, self.sampling)
         return np.sqrt(variances / (objective.total if self.sampling is None else 1))
 
@@ -274,7 +286,9 @@ class Godambe:
                 f"likelihood ratio tests are for up to {MAX_HESSIAN_PARAMETERS} parameters (109 "
                 f"units), got {objective.n_parameters}: leave out units."
             )
-        indices = np.unique(self.indices(np.transpose(objective.pairs) if pairs is None else pairs))
+        indices = np.arange(objective.n_fields, objective.n_parameters)
+        if pairs is not None:
+            indices = np.unique(self.indices(pairs))
         if not len(indices) or (indices < objective.n_fields).any():
             raise ValueError(
                 "pairs must name couplings, each of two different units, at least one."
@@ -284,11 +298,11 @@ class Godambe:
             free = np.ones(len(parameters), bool)
             free[indices] = False
             restricted = _Restricted(objective, free)
-            found = newton(restricted, objective.independent()[free]).parameters
+            point = newton(restricted, objective.independent()[free]).parameters
             value = objective.value_and_gradient(parameters)[0]
-            fall = value - restricted.value_and_gradient(found)[0]
+            fall = value - restricted.value_and_gradient(point)[0]
             statistic = float(2 * objective.total * max(fall, 0))
-            return self.ratio_test(statistic, indices, parameters, restricted.whole(found))
+            return self.ratio_test(statistic, indices, parameters, restricted.padded(point))
 
     def ratio_test(self, statistic, indices, parameters, restricted):
         """Test of a likelihood ratio by the weights of its chi-squared variables."""
@@ -313,8 +327,8 @@ class Godambe:
 def _pseudo_inverse(matrix):
     """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
     values, vectors = linalg.eigh(matrix)
-    kept = values > MIN_GAUGE_EIGENVALUE * values[-1]
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, vectors[:, ~kept]
+    positive = values > MIN_GAUGE_EIGENVALUE * values[-1]
+    return (vectors[:, positive] / values[positive]) @ vectors[:, positive].T, vectors[:, ~positive]
 
 
 class _Restricted:
@@ -322,18 +336,19 @@ class _Restricted:
 
     def __init__(self, objective, free):
         self._objective, self._free, self.total = objective, free, objective.total
+        self.singular = objective.singular
 
-    def whole(self, parameters):
+    def padded(self, parameters):
         out = np.zeros(self._objective.n_parameters)
         out[self._free] = parameters
         return out
 
     def value_and_gradient(self, parameters):
-        value, gradient = self._objective.value_and_gradient(self.whole(parameters))
+        value, gradient = self._objective.value_and_gradient(self.padded(parameters))
         return value, gradient[self._free]
 
     def hessian(self, parameters):
-        return self._objective.hessian(self.whole(parameters))[np.ix_(self._free, self._free)]
+        return self._objective.hessian(self.padded(parameters))[np.ix_(self._free, self._free)]
 
 
 def adjusted(p_values, method):

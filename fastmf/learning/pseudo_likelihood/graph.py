@@ -52,22 +52,22 @@ def _of_matrix(graph, n_units):
 
 
 def _of_pairs(pairs, n_units, names):
-    known = {} if names is None else {str(name): k for k, name in enumerate(names)}
-    found = np.zeros((len(pairs), 2), np.int64)
+    by_name = {} if names is None else {str(name): k for k, name in enumerate(names)}
+    units = np.zeros((len(pairs), 2), np.int64)
     for k, pair in enumerate(pairs):
         if isinstance(pair, str) or _shape(pair) != (2,):
             raise ValueError(_EXPECTED.format(n_units, f"{pair!r:.60} for a pair"))
         for side, unit in enumerate(pair):
-            number = known.get(str(unit)) if isinstance(unit, str) else unit
-            whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-            if not whole or not 0 <= number < n_units:
+            number = by_name.get(str(unit)) if isinstance(unit, str) else unit
+            is_integer = isinstance(number, int | np.integer) and not isinstance(number, bool)
+            if not is_integer or not 0 <= number < n_units:
                 raise ValueError(
                     f"graph must name units by numbers from 0 to {n_units - 1}"
-                    + (", or by names of columns" if known else "")
+                    + (", or by names of columns" if by_name else "")
                     + f"; got {unit!r:.60}."
                 )
-            found[k, side] = number
-    return found.T
+            units[k, side] = number
+    return units.T
 
 
 def absent_pairs(edges, n_units):

@@ -59,8 +59,8 @@ class _Vectors:
             parts[k] = rows @ rows[new].T
 
         self.over_chunks(multiply)
-        found = parts.sum(0)
-        self.products[:, new], self.products[new] = found, found.T
+        result = parts.sum(0)
+        self.products[:, new], self.products[new] = result, result.T
 
     def direction(self, products):
         """Coefficients of minus the approximate inverse Hessian times the gradient."""
@@ -261,14 +261,14 @@ def _iterate(steps, value, tol, max_iter, callback):
             if iteration >= _FEW_ITERATIONS or not 0 < -derivative < smallest:
                 break
             smallest = -derivative
-            found = steps.take_small(direction, slot, value)
+            result = steps.take_small(direction, slot, value)
         else:
-            found = steps.take(direction, slot, derivative, value)
-        if found is None:
+            result = steps.take(direction, slot, derivative, value)
+        if result is None:
             # At the minimum, rounding errors are larger than any decrease.
             converged |= abs(derivative) < _ROUNDING * eps * abs(value)
             break
-        value = found
+        value = result
         history.append(value)
         steps.keep_pair(slot)
         vectors.accept(slot)
@@ -279,9 +279,7 @@ def _iterate(steps, value, tol, max_iter, callback):
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
     """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates."""
-    # A gradient of few rows takes less time than the rotation of coordinates.
-    few = len(objective.weights) < 2 * objective.n_units
-    coordinates = objective.coordinates(separate=l1 > 0 or few)
+    coordinates = objective.coordinates(separate=l1 > 0)
 
     def function(z, gradient):
         value, by_parameters = objective.value_and_gradient(coordinates.to_parameters(z))
@@ -293,9 +291,9 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
     if l1:
         penalty = np.zeros(len(z))
         penalty[objective.n_fields :] = l1 / coordinates.scale[objective.n_fields :]
-    found = minimise(
+    result = minimise(
         function, z, tol=tol / 100 / TOLERANCE_ROWS, max_iter=max_iter, l1=penalty,
         n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=objective.n_threads,
     )  # fmt: skip
-    history = [-objective.total * value for value in found.history]
-    return Fit(coordinates.to_parameters(found.z), history, found.converged)
+    history = [-objective.total * value for value in result.history]
+    return Fit(coordinates.to_parameters(result.z), history, result.converged)

@@ -61,22 +61,22 @@ class Completions(NamedTuple):
         """All completions of rows, equally probable."""
         values = [np.arange(size) for size in sizes]
         if seen_only:
-            values = [np.unique(x[x >= 0]) if (x >= 0).any() else own
-                      for x, own in zip(labels.T, values, strict=True)]  # fmt: skip
-        counts = n_completions(labels, np.array([len(own) for own in values]))
+            values = [np.unique(x[x >= 0]) if (x >= 0).any() else part
+                      for x, part in zip(labels.T, values, strict=True)]  # fmt: skip
+        counts = n_completions(labels, np.array([len(part) for part in values]))
         if counts.sum() > MAX_COMPLETIONS:
             raise ValueError(
                 f"missing='em' sums over the completions of rows, up to {MAX_COMPLETIONS} "
                 f"together, got {counts.sum():.3g}: leave out items or rows with many missing "
                 "values."
             )
-        whole, row = np.repeat(labels, counts.astype(int), axis=0), 0
-        for own, n in zip(labels, counts.astype(int), strict=True):
-            absent = np.flatnonzero(own < 0)
+        complete, row = np.repeat(labels, counts.astype(int), axis=0), 0
+        for part, n in zip(labels, counts.astype(int), strict=True):
+            absent = np.flatnonzero(part < 0)
             if len(absent):
-                whole[row : row + n, absent] = list(product(*(values[i] for i in absent)))
+                complete[row : row + n, absent] = list(product(*(values[i] for i in absent)))
             row += n
-        states, _, members = distinct(whole, np.ones(len(whole)))
+        states, _, members = distinct(complete, np.ones(len(complete)))
         indptr = np.append(0, np.cumsum(counts)).astype(np.int64)
         data = np.repeat(1 / counts, counts.astype(int))
         share = sparse.csr_array((data, members, indptr), shape=(len(labels), len(states)))
@@ -117,16 +117,16 @@ def expectation_maximisation(completions, objective_of, maximise, exists=None):
     parameters, history, stopped = None, [], False
     for step in range(MAX_EM_STEPS):
         objective = objective_of(completions.weights)
-        found = maximise(objective, parameters)
-        last, parameters = parameters, found.parameters
-        history.append(found.history[-1])
+        fit = maximise(objective, parameters)
+        last, parameters = parameters, fit.parameters
+        history.append(fit.history[-1])
         completions = completions.given(objective.log_joint(parameters))
         if last is not None:
             change = abs(parameters - last).max(initial=0)
             if change < COMPLETION_TOL * max(1, abs(parameters).max(initial=0)):
-                stopped = found.stopped
+                stopped = fit.stopped
                 break
-        asked = exists is not None and (not found.stopped or step in EXISTENCE_STEPS)
+        asked = exists is not None and (not fit.stopped or step in EXISTENCE_STEPS)
         if asked and not exists(completions, parameters):
             break
     objective = objective_of(completions.weights)
@@ -167,10 +167,10 @@ class IncompleteGodambe(Godambe):
         weights = completions.row_weights / objective.total
         both, scores, statistics = np.zeros((n, n)), np.zeros((n_rows, n)), np.zeros((n_rows, n))
         for start in range(0, len(completions.states), _BLOCK):
-            own = np.arange(start, min(start + _BLOCK, len(completions.states)))
-            share = completions.share[:, own]
-            s = objective.scores(parameters, own, np.ones(len(own)))
-            t = objective.statistics(own)
+            part = np.arange(start, min(start + _BLOCK, len(completions.states)))
+            share = completions.share[:, part]
+            s = objective.scores(parameters, part, np.ones(len(part)))
+            t = objective.statistics(part)
             both += (s * (weights @ share)[:, None]).T @ t
             scores += share @ s
             statistics += share @ t

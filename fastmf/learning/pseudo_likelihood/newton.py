@@ -1,18 +1,15 @@
 """Newton's method for maxima of composite likelihoods.
 
 The step is H^-1 g with the gradient g and the negative Hessian H. To second order it raises the
-objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is about. `newton` solves
-these equations by a factorisation, `minimise`, for Hessians too large for that, by conjugate
-gradients.
+objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is about.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 
 from fastmf._common.linalg import cholesky_with_ridge
-from fastmf.learning.pseudo_likelihood.fit import MIN_DECREASE, TOLERANCE_ROWS, Fit, Minimum
+from fastmf.learning.pseudo_likelihood.fit import MIN_DECREASE, TOLERANCE_ROWS, Fit
 
 MAX_NEWTON_ITER = 100
 # The factorised Hessian is kept while a step with it shrinks the predicted rise by this factor.
@@ -26,8 +23,9 @@ GRADIENT_ROUNDING = 1e-15
 MIN_STEP_SIZE = 1e-10
 # Below this fraction the Hessian is given a ridge, from _MIN_RIDGE up to _MAX_RIDGE.
 _RIDGE_STEP_SIZE, _MIN_RIDGE, _MAX_RIDGE = 0.1, 1e-5, 1.0
-# Products with the Hessian for a step of `minimise`, and halvings of the step.
-_MAX_HESSIAN_PRODUCTS, _MAX_HALVINGS = 500, 30
+# Ridge along changes of gauge, of the largest curvature: rounding errors of derivatives, divided by
+# it, are below the tolerance of parameters.
+_GAUGE_RIDGE = 1e-6
 
 
 class Evaluation(NamedTuple):
@@ -46,6 +44,14 @@ def sufficient_rise(value, before, predicted):
 def only_rounding(*gradients):
     """Whether gradients are zero up to rounding errors."""
     return max(abs(gradient).max() for gradient in gradients) <= GRADIENT_ROUNDING
+
+
+def factorised(objective, hessian, ridge=0.0):
+    """Factorise a Hessian with a ridge, and a small one more where it is singular."""
+    if objective.singular:
+        ridge += _GAUGE_RIDGE * hessian.diagonal().max()
+    # The transpose of a symmetric matrix is itself, in LAPACK's order.
+    return cholesky_with_ridge(hessian.T, ridge)
 
 
 class _NewtonPoint:
@@ -81,8 +87,7 @@ class _NewtonPoint:
         self.derivative = self.step @ self.point.gradient
 
     def _factorise(self):
-        # The transpose of a symmetric matrix is itself, in LAPACK's order.
-        self.factor = cholesky_with_ridge(self.hessian.T, self.ridge)
+        self.factor = factorised(self.objective, self.hessian, self.ridge)
         self._solve()
 
     def _renew(self):
@@ -164,93 +169,3 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
         if converged:
             return Fit(search.point.parameters, history, True)
     return Fit(search.point.parameters, history, False)
-
-
-def minimise(objective, z, *, tol, max_iter):
-    """Minimum of a convex function, in well-scaled coordinates, by products with its Hessian."""
-    gradient = np.empty_like(z)
-    value = objective(z, gradient)
-    history = []
-    for _ in range(max_iter):
-        step = _newton_step(objective.hessian_at(z), gradient)
-        derivative = float(gradient @ step)
-        if not -derivative / 2 > tol:
-            return Minimum(z, history or [value], True)
-        if -derivative / 2 < np.finfo(z.dtype).eps * abs(value):
-            # The decrease is below rounding error, so the step is accepted.
-            z += step
-            return Minimum(z, [*history, value], True)
-        found = _line_search(objective, z, gradient, step, (value, derivative))
-        if found is None:
-            break
-        value = found
-        history.append(value)
-    return Minimum(z, history or [value], False)
-
-
-def _newton_step(product, gradient):
-    """An approximate solution of H step = -gradient, the more exact the smaller the gradient is."""
-    size = float(np.sqrt(gradient @ gradient))
-    step, image = np.zeros_like(gradient), np.empty_like(gradient)
-    residual = -gradient
-    direction, squared = residual.copy(), size**2
-    target = (min(0.1, np.sqrt(size)) * size) ** 2
-    for _ in range(_MAX_HESSIAN_PRODUCTS):
-        product(direction, image)
-        curvature = float(direction @ image)
-        # Along gauge directions, which have no gradient, rounding may leave a little.
-        if not curvature > 1e-14 * float(direction @ direction):
-            break
-        factor = squared / curvature
-        step += factor * direction
-        residual -= factor * image
-        before, squared = squared, float(residual @ residual)
-        if squared <= target:
-            break
-        direction *= squared / before
-        direction += residual
-    return step if step.any() else -gradient
-
-
-def _line_search(objective, z, gradient, step, at):
-    """Move z by a part of the step so that the value decreases; the gradient is that at the end."""
-    value, derivative = at
-    length, before = 1.0, z.copy()
-    for _ in range(_MAX_HALVINGS):
-        np.add(before, length * step, out=z)
-        new = objective(z, gradient)
-        if new <= value + MIN_DECREASE * length * derivative:
-            return new
-        length /= 2
-    z[:] = before
-    return None
-
-
-def hessian_solver(objective, parameters):
-    """Solver of equations with the negative Hessian by conjugate gradients, without the matrix.
-
-    Each iteration takes some two products with rows, the time of a gradient.
-    """
-    coordinates = objective.coordinates(separate=False)
-    times = objective.hessian_product(parameters)
-    # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
-    size = len(coordinates.from_parameters(parameters))
-    matrix = LinearOperator(
-        (size, size), dtype=float,
-        matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
-    )  # fmt: skip
-
-    def solve(right, tol, max_iter, stop=lambda: False):
-        def callback(_):
-            if stop():
-                raise StopIteration
-
-        options = {"rtol": tol, "maxiter": max_iter, "callback": callback}
-        try:
-            with np.errstate(all="ignore"):
-                found, failed = cg(matrix, coordinates.gradient(right), **options)
-        except StopIteration:
-            return np.zeros_like(right), False
-        return coordinates.to_parameters(found), not failed and bool(np.isfinite(found).all())
-
-    return solve

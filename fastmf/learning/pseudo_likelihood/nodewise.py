@@ -79,8 +79,8 @@ class Regressions(OrdinalLikelihood):
         """Log-likelihood of the regression of each item, of all rows together."""
 
         def sums(x, w, p, residuals, values):
-            own = np.take_along_axis(p, x.astype(int)[None], 0)[0]
-            return (w @ np.log(np.maximum(own, np.finfo(float).tiny)),)
+            observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
+            return (w @ np.log(np.maximum(observed, np.finfo(float).tiny)),)
 
         return self.total * self._sums_over_blocks(sums, parameters)[0]
 
@@ -113,11 +113,11 @@ def nodewise_path(regressions, gamma, rule, tol, follow=iter):
         # At the largest penalties, to rounding, no item has neighbours.
         if k:
             parameters = regressions.lasso(parameters, l1, tol)
-        there = np.zeros((d, d), bool)
-        there[regressions.predictor, regressions.item] = parameters[n:] != 0
-        neighbours.append(there)
+        neighbour = np.zeros((d, d), bool)
+        neighbour[regressions.predictor, regressions.item] = parameters[n:] != 0
+        neighbours.append(neighbour)
         values.append(regressions.log_likelihoods(parameters))
-        ebic.append(-2 * values[-1] + there.sum(0) * cost)
+        ebic.append(-2 * values[-1] + neighbour.sum(0) * cost)
         chosen = np.argmin(ebic, axis=0)
         if k - chosen.max() >= _PATIENCE:
             break

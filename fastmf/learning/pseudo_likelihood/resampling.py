@@ -1,12 +1,11 @@
 """Maxima of a pseudo-likelihood for other weights of its rows, and weights of resampled rows."""
 
 import numpy as np
-from scipy import linalg
 
 from fastmf.learning.pseudo_likelihood.existence import decided
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.newton import factorised, newton
 
 # Parameters up to which steps take a factorised Hessian.
 MAX_FACTORISED_PARAMETERS = 1300
@@ -28,24 +27,22 @@ class Refits:
         Its maximum.
     l1, tol : float
         As for the solvers.
-    seconds : float
-        As for `fastmf.learning.pseudo_likelihood.existence.decided`.
     """
 
-    def __init__(self, objective, parameters, l1=0.0, tol=1e-5, seconds=10.0):
+    def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
         self.objective, self.parameters, self.l1, self.tol = objective, parameters, l1, tol
-        self.factor, self.seconds = None, seconds
+        self.factor = None
         few = objective.n_parameters <= MAX_FACTORISED_PARAMETERS
         # Objectives with a gauge have no coordinates for L-BFGS.
         if not l1 and (few or objective.singular):
-            self.factor = linalg.cho_factor(objective.hessian(parameters))
+            self.factor = factorised(objective, objective.hessian(parameters))
 
     def maximum(self, weights):
         """`Fit` for these weights of the rows, not stopped if there is no maximum."""
         objective = self.objective.reweighted(weights)
-        found = self._stationary(objective)
-        exists = decided(objective, found.parameters, self.l1, self.seconds).exists is not False
-        return found._replace(stopped=found.stopped and exists)
+        fit = self._stationary(objective)
+        exists = decided(objective, fit.parameters, self.l1).exists is not False
+        return fit._replace(stopped=fit.stopped and exists)
 
     def _stationary(self, objective):
         """`Fit` where the predicted rise is small, as it also is on the way to infinity."""
@@ -55,7 +52,7 @@ class Refits:
         point, last = self.parameters, np.inf
         for _ in range(MAX_FIXED_STEPS):
             value, gradient = objective.value_and_gradient(point)
-            step = linalg.cho_solve(self.factor, gradient)
+            step = self.factor.solve(gradient)
             rise = TOLERANCE_ROWS * float(gradient @ step) / 2
             if rise < tol**2:
                 return Fit(point, [objective.total * value], True)
@@ -92,6 +89,6 @@ def without(rng, dropped, weights, sampling):
         n_kept = max(1, round((1 - dropped) * counts.sum()))
         return rng.multivariate_hypergeometric(counts, n_kept, method="marginals").astype(float)
     n = sampling.shape[0]
-    kept = np.zeros(n)
-    kept[rng.choice(n, max(1, round((1 - dropped) * n)), replace=False)] = 1
-    return weights.sum() * (kept @ sampling)
+    drawn = np.zeros(n)
+    drawn[rng.choice(n, max(1, round((1 - dropped) * n)), replace=False)] = 1
+    return weights.sum() * (drawn @ sampling)

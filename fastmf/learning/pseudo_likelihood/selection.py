@@ -63,24 +63,24 @@ def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
     penalties = _penalties(objective, N_PENALTIES)
     largest = penalties[0]
-    known, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
+    values_of_graphs, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
     for l1 in follow(penalties):
         # At the largest penalty, to rounding, no coupling is left.
         if l1 < largest:
             parameters = lbfgs(objective, parameters, l1=l1, tol=tol).parameters
-        there = parameters[n:] != 0
-        key = there.tobytes()
-        if key not in known:
-            start = np.concatenate([parameters[:n], parameters[n:][there]])
-            own = restricted(pairs[there])
-            known[key] = own.log_likelihood(maximum(own, start, tol).parameters)
-            k = int(there.sum())
-            ebic = -2 * known[key] + k * np.log(n_rows) + 4 * gamma * k * np.log(d)
+        coupled = parameters[n:] != 0
+        key = coupled.tobytes()
+        if key not in values_of_graphs:
+            start = np.concatenate([parameters[:n], parameters[n:][coupled]])
+            graph = restricted(pairs[coupled])
+            values_of_graphs[key] = graph.log_likelihood(maximum(graph, start, tol).parameters)
+            k = int(coupled.sum())
+            ebic = -2 * values_of_graphs[key] + k * np.log(n_rows) + 4 * gamma * k * np.log(d)
             waited += 1
             if ebic < best[0]:
-                best, waited = (ebic, pairs[there]), 0
-        values.append(known[key])
-        sizes.append(int(there.sum()))
+                best, waited = (ebic, pairs[coupled]), 0
+        values.append(values_of_graphs[key])
+        sizes.append(int(coupled.sum()))
         if waited >= MAX_WORSE_GRAPHS:
             break
     values, sizes = np.array(values), np.array(sizes)

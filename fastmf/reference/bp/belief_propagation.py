@@ -214,8 +214,3 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
     for row, (p, q, scale) in enumerate(zip(*beliefs, scales, strict=True)):
         both = problem.exponentials * p
         out[min(row, len(out) - 1)] += scale[:, None] * both / (messages[row] * q + both)
-
-
-def add_segments(pairs, queue):
-    """Add the pair beliefs of all other segments of rows to those of the first."""
-    pairs[0] = pairs.sum(0)

@@ -3,6 +3,7 @@
 import numpy as np
 
 FREE = -1
+ALL, FOLLOWING = 0, 1
 
 
 def _row(array, index):
@@ -18,27 +19,33 @@ def _beliefs(problem, odds, index):
     return p, q
 
 
+def receives(state, distance, step):
+    """Whether a unit sends a message to the neighbours at these distances behind it."""
+    if state.receivers == FOLLOWING:
+        return (distance > 0) == (step > 0)
+    return np.full(np.shape(distance), state.receivers == ALL)
+
+
 def send(problem, state, place, step):
-    """Beliefs of some units, one after another, and the messages that they send."""
-    index, _, block, first, n_units = place
+    """Beliefs of the units of a row, one after another, and the messages that they send."""
+    (index, _), n_units = place, len(problem.starts) - 1
     damping, largest = state.damping[index], 0.0
-    for i in first + step * np.arange(n_units):
+    for i in np.arange(n_units)[::step]:
         slots = np.arange(problem.starts[i], problem.starts[i + 1])
-        received = state.old[index, problem.reverse[slots]]
+        received = state.messages[index, problem.reverse[slots]]
         odds, before = _row(problem.odds, index)[i] * received.prod(), state.beliefs[index, i]
         state.beliefs[index, i] = odds
         p, q = (part[i] for part in _beliefs(problem, state.beliefs[index], index))
-        if state.one_way:
-            slots = slots[(problem.neighbours[slots] > i) == (step > 0)]
-        back = state.old[index, problem.reverse[slots]]
-        e, sent = problem.exponentials[slots], state.old[index, slots]
+        slots = slots[receives(state, problem.neighbours[slots] - i, step)]
+        back = state.messages[index, problem.reverse[slots]]
+        e, sent = problem.exponentials[slots], state.messages[index, slots]
         new = (e * p + q * back) / (e * q * back + p)
         mixed = (1 - damping) * new / (1 + new) + damping * sent / (1 + sent)
         new = mixed / (1 - mixed) if damping else new
         change = abs(new - sent) / np.minimum(new, sent)
-        state.new[index, slots] = new
+        state.messages[index, slots] = new
         largest = max(largest, abs(odds - before) / min(odds, before), change.max(initial=0))
-    state.residual[index, block] = largest
+    state.residual[index] = largest
 
 
 def binary_terms(problem, state, terms, pairs, queue):
@@ -52,7 +59,7 @@ def binary_terms(problem, state, terms, pairs, queue):
         if len(problem.clamped):
             clamped = _row(problem.clamped, index)
             terms[index] = np.where(clamped == FREE, terms[index], clamped * np.log(odds))
-        back, sent = state.old[index, problem.reverse[k]], state.old[index, k]
+        back, sent = state.messages[index, problem.reverse[k]], state.messages[index, k]
         message = (e * p[i] + q[i] * back) / (e * q[i] * back + p[i])
         ratio = (q[i] + p[i] / (e * back)) * (q[j] + p[j] * message / sent)
         np.add.at(terms[index], i, np.log(e) / 2 + np.log(ratio))

@@ -47,7 +47,7 @@ def decode_graph(problem, state, moves, labels, optimal, objective, queue):
     """Most probable assignments that the beliefs of max-product suggest."""
     for index, states in enumerate(labels):
         field = problem.field[min(index, len(problem.field) - 1)]
-        _decode(problem, state.beliefs[index], state.old[index], states)
+        _decode(problem, state.beliefs[index], state.messages[index], states)
         if moves:
             optimal[index] = _climb(problem, field, states)
         objective[index] = field[problem.first_state[:-1] + states].sum()

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from fastmf.reference.bp.graph_binary import receives
+
 LOG_EPSILON = -36.04365338911715
 
 
@@ -47,7 +49,7 @@ def _belief(problem, state, index, i):
     """Logarithms of the belief of a unit, and their change."""
     total = _field(problem, index, i).copy()
     for k in range(problem.starts[i], problem.starts[i + 1]):
-        received = state.old[index, _message(problem, problem.reverse[k])]
+        received = state.messages[index, _message(problem, problem.reverse[k])]
         total += problem.probability[problem.edges[k]] * received
     before = state.beliefs[index, _states(problem, i)].copy()
     state.beliefs[index, _states(problem, i)] = total
@@ -57,36 +59,36 @@ def _belief(problem, state, index, i):
 
 
 def send(problem, state, place, step):
-    """Beliefs of some units, one after another, and the messages that they send."""
-    index, _, block, first, n_units = place
+    """Beliefs of the units of a row, one after another, and the messages that they send."""
+    (index, _), n_units = place, len(problem.starts) - 1
     damping, largest = state.damping[index], 0.0
-    for i in first + step * np.arange(n_units):
+    for i in np.arange(n_units)[::step]:
         belief, change = _belief(problem, state, index, i)
         largest = max(largest, change)
         if largest == np.inf:
             break
         for k in range(problem.starts[i], problem.starts[i + 1]):
-            if state.one_way and (problem.neighbours[k] > i) != (step > 0):
+            if not receives(state, problem.neighbours[k] - i, step):
                 continue
-            cavity = _cavity(belief, state.old[index, _message(problem, problem.reverse[k])])
+            cavity = _cavity(belief, state.messages[index, _message(problem, problem.reverse[k])])
             terms = cavity[:, None] + table_of(problem, k, len(belief))
             sent = terms.max(0) if problem.maximum else log_sum(terms, axis=0)
             if sent.max() == -np.inf:
                 sent, largest = np.zeros_like(sent), np.inf
             sent = sent - sent.max()
-            old = state.old[index, _message(problem, k)].copy()
+            old = state.messages[index, _message(problem, k)].copy()
             if damping:
                 mixed = np.isfinite(sent) & np.isfinite(old)
                 sent[mixed] = (1 - damping) * sent[mixed] + damping * old[mixed]
                 sent -= sent.max()
-            state.new[index, _message(problem, k)] = sent
+            state.messages[index, _message(problem, k)] = sent
             largest = max(largest, _change(sent, old))
-    state.residual[index, block] = largest
+    state.residual[index] = largest
 
 
 def _pair_term(problem, state, index, i, k, pairs):
     """Term of an edge, rho_ij (A_ij - A_i - A_j)."""
-    edge, beliefs, messages = problem.edges[k], state.beliefs[index], state.old[index]
+    edge, beliefs, messages = problem.edges[k], state.beliefs[index], state.messages[index]
     belief, other = (beliefs[_states(problem, unit)] for unit in (i, problem.neighbours[k]))
     back, sent = (messages[_message(problem, slot)] for slot in (problem.reverse[k], k))
     logs = _cavity(belief, back)[:, None] + table_of(problem, k, len(belief))

@@ -46,17 +46,17 @@ def _value(data, settings, couplings, field, eta):
 def _sweep(data, settings, J, h, eta):
     """All fields, then all couplings in lexicographic order, each with the newest values."""
     states, weights = data.states, data.weights
-    step, l1, l2 = settings.step, settings.l1, settings.l2
+    l1, l2 = settings.l1, settings.l2
     tanh = np.tanh(eta)
     for j in range(len(h)):
-        change = _maximiser(h[j], data.mean[j] - weights @ tanh[j], 1 / step, 0, l2) - h[j]
+        change = _maximiser(h[j], data.mean[j] - weights @ tanh[j], 1, 0, l2) - h[j]
         h[j] += change
         eta[j] += change
         tanh[j] = np.tanh(eta[j])
     for j, k in itertools.combinations(range(len(h)), 2):
         products = states[k] * tanh[j] + states[j] * tanh[k]
         gradient = 2 * data.second[j, k] - weights @ products
-        change = _maximiser(J[j, k], gradient, 2 / step, l1, l2) - J[j, k]
+        change = _maximiser(J[j, k], gradient, 2, l1, l2) - J[j, k]
         if change != 0:
             J[j, k] = J[k, j] = J[j, k] + change
             eta[j] += change * states[k]

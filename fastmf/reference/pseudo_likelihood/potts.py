@@ -57,22 +57,6 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
         out[:, block] = (p * _present(rows, n_blocks, block)).reshape(len(x), -1)
 
 
-def hessian_product(
-    rows, couplings, field, probabilities, workspaces, queue, gradient, field_gradient
-):
-    """The change of `value_and_gradient`'s gradient along a change of the parameters."""
-    n_blocks, _, width = couplings.shape
-    n_positions = rows.labels.shape[1] // n_blocks
-    x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
-    for block in range(n_blocks):
-        change = _by_position(x @ couplings[block] + field[block], n_positions)
-        p = _by_position(probabilities[:, block], n_positions)
-        change = p * (change - (p * change).sum(1, keepdims=True))
-        change *= _present(rows, n_blocks, block)
-        residuals = -weights * change.reshape(len(x), -1)
-        gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
-
-
 def scatter_tiles(tiles, scale, places, width, queue, couplings):
     """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides."""
     tables = couplings.reshape(len(couplings), len(couplings), width, width)

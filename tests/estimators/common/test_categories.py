@@ -82,7 +82,7 @@ def test_no_state_is_invented_for_codes_from_one(tmp_path):
     np.testing.assert_array_equal(
         machine.impute(holes), from_zero.impute(np.where(holes < 0, -1, holes - 1)) + 1
     )
-    with pytest.raises(ValueError, match="position 0 must be from 1 to 6, got 0"):
+    with pytest.raises(ValueError, match="in column 0 one of 1, 2, 3, 4, 5, 6: got 0"):
         machine.score(answers - 1)
 
 

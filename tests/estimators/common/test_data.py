@@ -34,8 +34,8 @@ MACHINES = {
 }
 PREDICTORS = {
     "ConditionalRBM": (mf.ConditionalRBM(2, **SMALL), Y),
-    "SpikeSlabRegressor": (mf.SpikeSlabRegressor(max_evidence_iter=2), Y[:, 0]),
-    "SpikeSlabClassifier": (mf.SpikeSlabClassifier(max_evidence_iter=2), Y[:, 0]),
+    "SpikeSlabRegressor": (mf.SpikeSlabRegressor(), Y[:, 0]),
+    "SpikeSlabClassifier": (mf.SpikeSlabClassifier(), Y[:, 0]),
 }
 PLACE = r"^X has missing values \(NaN\), 1 in all, the first in row 3, column 2: .*impute"
 

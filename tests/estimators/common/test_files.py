@@ -45,7 +45,7 @@ def test_sparse_regressions_come_back(tmp_path, kind, groups):
     rng = np.random.default_rng(0)
     data = pd.DataFrame(rng.normal(size=(30, 6)), columns=list("abcdef"))
     y = data["a"].to_numpy() - data["c"].to_numpy() + rng.normal(size=30)
-    fitted = class_(groups=groups, max_evidence_iter=3).fit(data, target(y))
+    fitted = class_(groups=groups).fit(data, target(y))
     fitted.save(tmp_path / "file.npz")
     again = class_.load(tmp_path / "file.npz")
     np.testing.assert_array_equal(again.predict(data), fitted.predict(data))

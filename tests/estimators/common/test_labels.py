@@ -6,7 +6,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.estimators.common.labels import (
+from fastmf.estimators.common.categories import (
     MAX_BYTE_STATES,
     checked_sizes,
     coded_labels,
@@ -76,9 +76,9 @@ def test_labels_are_places_in_the_categories():
     X = [[1, 6], [3, 2]]
     assert labels(X) == [[0, 5], [2, 1]]
     assert labels([[30.0, np.nan]], [[10, 30], [20, 10]]) == [[2, -1]]
-    with pytest.raises(ValueError, match="labels of position 1 must be from 1 to 6, got 0"):
+    with pytest.raises(ValueError, match="in column 1 one of 1, 2, 3, 4, 5, 6: got 0 in row 0"):
         labels([[1, 0]], X)
-    with pytest.raises(ValueError, match=r"labels of position 0 must be below .* states, 3, got 7"):
+    with pytest.raises(ValueError, match="in column 0 one of 0, 1, 2: got 7"):
         labels([[7, 0]], [[0, 2]])
     with pytest.raises(ValueError, match="one of 10, 20, 30: got 15"):
         labels([[10, 15]], [[10, 30], [20, 10]])

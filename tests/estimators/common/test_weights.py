@@ -25,7 +25,7 @@ def crbm():
 
 @cache
 def regressor():
-    return mf.SpikeSlabRegressor(max_evidence_iter=1).fit(X, X[:, 0])
+    return mf.SpikeSlabRegressor(noise_variance=1.0).fit(X, X[:, 0])
 
 
 TAKERS = {

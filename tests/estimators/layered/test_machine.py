@@ -50,7 +50,7 @@ def test_scores_are_exact_where_few_states_are_summed():
         mean_field = rbm.score_samples(Y, "log_sum_exp").mean()
     assert abs(mean_field - expected.mean()) > 0.3
     assert rbm.log_partition_ == rbm.log_partition("exact") == log_z
-    assert rbm.log_partition_stderr_ == 0
+    assert rbm.log_partition_error_ == 0
     with pytest.raises(ValueError, match="how must be one of"):
         rbm.log_partition("annealing")
     wide = mf.GeneralizedRBM(30, n_epochs=1, random_state=0).fit(np.repeat(Y, 3, axis=1))
@@ -95,14 +95,14 @@ def test_scores_beyond_exact_sums_are_annealed_once(tmp_path):
     assert abs(machine.log_partition("log_sum_exp") - log_z) > 0.3
     right = mf.evaluation.log_likelihood(model, states, log_z)
     np.testing.assert_allclose(machine.score_samples(states), right, atol=0.1)
-    assert 0 < machine.log_partition_stderr_ < 0.1
+    assert 0 < machine.log_partition_error_ < 0.1
     again = mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(states)
     assert again.log_partition_ == machine.log_partition_ == machine.log_partition()
     machine.save(tmp_path / "machine")
     loaded = mf.GeneralizedRBM.load(tmp_path / "machine")
     loaded.n_threads, loaded.starts_ = 1, None  # it is not estimated anew
     assert loaded.log_partition_ == machine.log_partition_
-    assert loaded.log_partition_stderr_ == machine.log_partition_stderr_
+    assert loaded.log_partition_error_ == machine.log_partition_error_
     # Another model has another log-partition.
     machine.model_ = mf.RBM(0 * model.weights, *model.layers)
     alone = sum(np.logaddexp(0, layer.field).sum() for layer in model.layers)
@@ -142,7 +142,7 @@ def test_an_uncertain_log_partition_is_told(monkeypatch):
     machine = mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(states)
     with pytest.warns(ConvergenceWarning, match="has an error of about"):
         machine.score(states)
-    assert abs(machine.log_partition_ - log_z) < 3 * machine.log_partition_stderr_
+    assert abs(machine.log_partition_ - log_z) < 3 * machine.log_partition_error_
 
 
 def test_scores_of_deep_machines_sum_hidden_layers_exactly():

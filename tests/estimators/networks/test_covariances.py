@@ -8,7 +8,7 @@ from scipy import linalg
 import fastmf as mf
 from fastmf.estimators.networks.covariances import (
     NodeCovariances,
-    coupling_covariance,
+    contrast_covariance,
     few_rows,
     raised,
     shrunk,
@@ -61,9 +61,12 @@ def test_raised_covariances_have_at_least_a_multiple_of_the_naive_variances():
     np.testing.assert_allclose(raised(A, B, 0.0, sets), A)
 
 
-def test_covariances_of_each_feature_are_blocks():
+def test_covariances_of_each_feature_are_blocks(monkeypatch):
     godambe = mf.FullyVisibleBoltzmannMachine().fit(table(300, 4))._godambe()
-    whole, blocks = (coupling_covariance(godambe, "naive", n) for n in (6, 5))
+    directions, sets, _ = godambe.objective.contrasts()
+    whole = contrast_covariance(godambe, directions, sets, "naive")
+    monkeypatch.setattr("fastmf.estimators.networks.covariances.MAX_JOINT", 5)
+    blocks = contrast_covariance(godambe, directions, sets, "naive")
     assert isinstance(blocks, NodeCovariances) and blocks.features == (0, 1, 2, 3)
     for own, block in zip(blocks.edges, blocks.blocks, strict=True):
         np.testing.assert_allclose(block, whole[np.ix_(own, own)])

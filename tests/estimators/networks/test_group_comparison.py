@@ -70,7 +70,7 @@ def test_more_than_two_groups():
 
 
 def test_nodes_of_many_couplings_have_no_omnibus(monkeypatch):
-    monkeypatch.setattr("fastmf.estimators.networks.network.MAX_JOINT", 3)
+    monkeypatch.setattr("fastmf.estimators.networks.covariances.MAX_JOINT", 3)
     a, b = machines()
     found = mf.compare_groups(a, b)
     assert np.isnan(found.omnibus.statistic)
@@ -99,8 +99,8 @@ def test_groups_of_potts_machines():
     assert found.p_value[0, 1] == pytest.approx(chi2.sf(statistic, 4)) and found.p_value[0, 0] == 1
     gauge = a.in_gauge("zero-sum")[0] - b.in_gauge("zero-sum")[0]
     np.testing.assert_allclose(found.difference, gauge, atol=1e-6)
-    errors = [machine._sandwich().naive_covariance() for machine in (a, b)]
-    objective = a._sandwich().objective
+    errors = [machine._godambe().naive_covariance() for machine in (a, b)]
+    objective = a._godambe().objective
     L = objective.contrasts()[0].toarray()
     variances = np.diag(L.T @ L @ (errors[0] + errors[1]) @ L.T @ L)
     np.testing.assert_allclose(found.std[objective.pairs] ** 2, variances[8:], rtol=1e-6)

@@ -35,7 +35,7 @@ def test_centralities_are_sums_of_couplings(machine, samples):
 
 def test_what_has_no_errors_is_refused():
     X = table(d=3)
-    inverted = mf.FullyVisibleBoltzmannMachine(solver="naive_mean_field").fit(X)
+    inverted = mf.FullyVisibleBoltzmannMachine(solver="tap_inversion").fit(X)
     for method in ("strength", "expected_influence", "predictability", "edge_inclusion"):
         with pytest.raises(ValueError, match="another solver"):
             getattr(inverted, method)()

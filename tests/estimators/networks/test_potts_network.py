@@ -49,7 +49,7 @@ def test_probabilities_of_all_graphs(scale):
     machine = machine_of_states()
     found = machine.edge_inclusion(0.3, scale, errors="naive")
     L, groups = contrasts(machine)
-    sandwich = machine._sandwich()
+    sandwich = machine._godambe()
     n = sandwich.objective.n_fields
     C = L @ sandwich.naive_covariance()[n:, n:] @ L.T
     estimate = L @ sandwich.parameters[n:]
@@ -145,7 +145,7 @@ def test_cauchy_slabs_of_all_graphs():
     machine = mf.PottsMachine(n_states=[3, 3, 4]).fit(X)
     found = machine.edge_inclusion(0.3, 0.8, slab="cauchy", errors="naive")
     L, groups = contrasts(machine)
-    sandwich = machine._sandwich()
+    sandwich = machine._godambe()
     n = sandwich.objective.n_fields
     C, estimate = L @ sandwich.naive_covariance()[n:, n:] @ L.T, L @ sandwich.parameters[n:]
     # 1 / omega is the square of a standard normal variable.

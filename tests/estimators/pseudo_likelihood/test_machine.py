@@ -1,12 +1,19 @@
-"""Machines of binary, ordinal and categorical items alike: options, scores, missing values."""
+"""Machines of binary, ordinal and categorical items alike."""
+
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
+from fastmf.estimators.pseudo_likelihood import _base
 
 X = np.random.default_rng(0).integers(0, 2, (60, 4))
+ROWS = np.random.default_rng(0).integers(0, 2, (200, 4))
 KINDS = (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine)
+PAIRWISE = KINDS[:2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -15,7 +22,6 @@ KINDS = (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine)
     [
         ("l2", -1.0, ValueError),
         ("tol", np.nan, ValueError),
-        ("existence_seconds", -1.0, ValueError),
         ("max_iter", 0, ValueError),
         ("n_threads", 0, ValueError),
         ("verbose", 2, TypeError),
@@ -40,6 +46,20 @@ def test_scores_and_draws_and_files(kind, tmp_path):
     np.testing.assert_array_equal(again.score_samples(X), machine.score_samples(X))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_with_options_that_are_no_more(kind, tmp_path):
+    machine = kind(l2=0.1).fit(X)
+    machine.save(tmp_path / "machine.npz")
+    with np.load(tmp_path / "machine.npz") as file:
+        arrays = dict(file)
+    name, options, fitted = arrays["estimator"]
+    options = json.dumps(json.loads(options) | {"existence_seconds": 10.0})
+    arrays["estimator"] = np.array([name, options, fitted])
+    np.savez(tmp_path / "earlier.npz", **arrays)
+    again = kind.load(tmp_path / "earlier.npz")
+    np.testing.assert_array_equal(again.score_samples(X), machine.score_samples(X))
+
+
 @pytest.mark.parametrize("kind", [mf.OrdinalMachine, mf.PottsMachine])
 def test_missing_values_become_the_most_probable_ones(kind):
     machine = kind(l2=0.1).fit(X)
@@ -49,3 +69,37 @@ def test_missing_values_become_the_most_probable_ones(kind):
     given = machine.conditional_proba(others).reshape(60, 4, 2).argmax(-1)
     expected = np.where(np.isnan(lacking), given, X)
     np.testing.assert_array_equal(machine.impute(lacking), expected)
+
+
+@pytest.mark.parametrize("kind", PAIRWISE)
+def test_the_solver_follows_the_number_of_parameters(kind, monkeypatch):
+    for solver, largest in (("newton", 10), ("lbfgs", 9)):
+        monkeypatch.setattr(_base, "MAX_NEWTON_PARAMETERS", largest)
+        chosen, expected = kind().fit(ROWS), kind(solver=solver).fit(ROWS)
+        assert chosen.history_.tolist() == expected.history_.tolist()
+        np.testing.assert_array_equal(chosen.couplings_, expected.couplings_)
+    monkeypatch.setattr(_base, "MAX_HESSIAN_PARAMETERS", 9)
+    with pytest.raises(ValueError, match=r"up to 9 parameters .* got 10: take solver 'lbfgs'"):
+        kind(solver="newton").fit(ROWS)
+
+
+@pytest.mark.parametrize("kind", PAIRWISE)
+def test_options_that_exclude_each_other(kind):
+    with pytest.raises(ValueError, match="rule='and' is for l1='ebic'"):
+        kind(rule="and").fit(ROWS)
+    with pytest.raises(ValueError, match="l1='cv' needs complete rows"):
+        kind(l1="cv", missing="em").fit(ROWS)
+
+
+@pytest.mark.parametrize("kind, what", [(PAIRWISE[0], "units"), (PAIRWISE[1], "items")])
+def test_warnings_name_the_first_items(kind, what, monkeypatch):
+    monkeypatch.setattr(_base, "MAX_NAMED", 2)
+    rows = pd.DataFrame(np.repeat(ROWS[:, :1], 3, axis=1), columns=["a", "b", "c"])
+    with pytest.warns(ConvergenceWarning, match=rf"\({what} a, b, \.\.\.\)"):
+        kind().fit(rows)
+
+
+@pytest.mark.parametrize("kind", PAIRWISE)
+def test_iterations_that_run_out_are_told(kind):
+    with pytest.warns(ConvergenceWarning, match=r"stopped after 1 iterations of 1 .*: raise max_"):
+        kind(max_iter=1, solver="lbfgs").fit(ROWS)

@@ -148,7 +148,7 @@ def test_mean_field_is_near_for_weak_couplings():
         ({"pseudocount": 0.5}, ValueError, "naive_mean_field"),
         ({"symmetric": False, "solver": "newton"}, ValueError, "lbfgs"),
         ({"max_iter": 0}, ValueError, "max_iter"),
-        ({"n_states": 2}, ValueError, "below its number of states"),
+        ({"n_states": 2}, ValueError, "one of 0, 1: got"),
     ],
 )
 def test_bad_options(options, error, message):
@@ -162,7 +162,7 @@ def test_bad_data():
     with pytest.raises(ValueError, match="positive for some row"):
         mf.PottsMachine().fit([[0, 1]], sample_weight=[0.0])
     machine, X = fitted(**RIDGE)
-    with pytest.raises(ValueError, match="labels of position 0"):
+    with pytest.raises(ValueError, match="in column 0 one of"):
         machine.energy(X + 1)
     with pytest.raises(ValueError, match="features"):
         machine.energy(X[:, :2])
@@ -290,7 +290,6 @@ def test_bad_questions():
             call()
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "newton"])
 @pytest.mark.parametrize(
     "X",
     [[[0]], [[0], [1], [2]], [[0, 1, 2]], [[0, -1], [1, -1]], [[-1, -1], [-1, -1]],
@@ -298,8 +297,8 @@ def test_bad_questions():
     ids=["one", "one position", "one row", "absent position", "nothing", "many states",
          "many positions"],
 )  # fmt: skip
-def test_odd_data(X, solver):
-    machine = mf.PottsMachine(solver=solver, **RIDGE).fit(X)
+def test_odd_data(X):
+    machine = mf.PottsMachine(**RIDGE).fit(X)
     assert machine.converged_
     for array in (
         *machine.in_gauge("zero-sum"),
@@ -348,15 +347,6 @@ def test_rows_of_weight_zero_are_absent(options):
     found = mf.PottsMachine(**options).fit(X, sample_weight=weights)
     fewer = mf.PottsMachine(**options).fit(X[weights > 0], sample_weight=weights[weights > 0])
     np.testing.assert_array_equal(found.couplings_, fewer.couplings_)
-
-
-def test_no_time_for_a_proof_is_told():
-    X, _ = random_rows([2] * 5, 200)
-    with pytest.warns(ConvergenceWarning, match="not decided within 0 s: raise existence_seconds"):
-        found = mf.PottsMachine(existence_seconds=0, tol=1e6).fit(X)
-    assert found.existence_.exists is None and found.converged_
-    with pytest.raises(ValueError, match="existence_seconds"):
-        mf.PottsMachine(existence_seconds=-1).fit(X)
 
 
 @pytest.mark.parametrize("n_rows", [300, 5])

@@ -46,7 +46,7 @@ def test_z_scores_are_as_good_as_standardised_rows(options):
     assert ours.mismatch_ == 0
 
 
-def test_blocks_are_those_of_the_whole(tmp_path):
+def test_blocks_are_those_of_the_whole(tmp_path, fine):
     """Orthogonal blocks in a list, in a sparse matrix, or in one of which nothing is known."""
     rng = np.random.default_rng(0)
     q = np.linalg.qr(rng.normal(size=(80, 24)))[0] * np.sqrt(80)
@@ -54,9 +54,9 @@ def test_blocks_are_those_of_the_whole(tmp_path):
     y = X[:, 2] - 0.5 * X[:, 20] + 0.7 * rng.normal(size=80)
     gram, moment = X.T @ X, X.T @ y
     blocks = [gram[k : k + 8, k : k + 8] for k in (0, 8, 16)]
-    whole = mf.SpikeSlabRegressor(tol=1e-9).fit_moments(gram, moment, y @ y, 80)
+    whole = mf.SpikeSlabRegressor().fit_moments(gram, moment, y @ y, 80)
     for matrix in (blocks, sparse.block_diag(blocks)):
-        ours = mf.SpikeSlabRegressor(tol=1e-9).fit_moments(matrix, moment, y @ y, 80)
+        ours = mf.SpikeSlabRegressor().fit_moments(matrix, moment, y @ y, 80)
         same(ours, whole, atol=1e-3)
         for mine, theirs in zip(
             *(m.predict(X, return_std=True) for m in (ours, whole)), strict=True

@@ -8,7 +8,8 @@ from scipy.stats import norm
 
 import fastmf as mf
 
-KNOWN = {"noise_variance": 0.5, "slab_variance": 1.0, "inclusion_probability": 0.2, "tol": 1e-9}
+KNOWN = {"noise_variance": 0.5, "slab_variance": 1.0, "inclusion_probability": 0.2}
+pytestmark = pytest.mark.usefixtures("fine")
 
 
 def data(kind="copies", n=40):

@@ -10,7 +10,8 @@ import fastmf as mf
 from fastmf.estimators.sparse_regression import _rows
 from fastmf.estimators.sparse_regression._rows import genotype_code
 
-KNOWN = {"noise_variance": 1.0, "slab_variance": 0.1, "inclusion_probability": 0.02, "tol": 1e-8}
+KNOWN = {"noise_variance": 1.0, "slab_variance": 0.1, "inclusion_probability": 0.02}
+pytestmark = pytest.mark.usefixtures("fine")
 
 
 def genotypes(n, p, seed=0):
@@ -90,11 +91,12 @@ def test_standardised_moments_of_rows():
 @pytest.mark.parametrize("shape", [(8000, 200), (240, 5000)])
 def test_memory_is_that_of_bytes(shape, monkeypatch):
     """Twelve iterations take as much memory as the 81 until the second shape converges."""
+    monkeypatch.setattr("fastmf.estimators.sparse_regression._spike_slab.FINAL_ITERATIONS", 12)
     monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 50_000)
     X, y = genotypes(*shape)
     y = X[:, 2] - X[:, 7] + 0.2 * np.random.default_rng(0).normal(size=len(X))
     model = mf.SpikeSlabRegressor(
-        noise_variance=0.04, slab_variance=0.3, expected_model_size=2, blocks=None, max_iter=12
+        noise_variance=0.04, slab_variance=0.3, expected_model_size=2, blocks=None
     )
     few = X[: shape[0] // 8, : shape[1] // 8]  # what is compiled does not count
     model.fit(few, y[: len(few)]).predict(few[:1], return_std=True)

@@ -8,7 +8,8 @@ from scipy import linalg
 
 import fastmf as mf
 
-KNOWN = {"noise_variance": 0.5, "slab_variance": 1.0, "inclusion_probability": 0.3, "tol": 1e-9}
+KNOWN = {"noise_variance": 0.5, "slab_variance": 1.0, "inclusion_probability": 0.3}
+pytestmark = pytest.mark.usefixtures("fine")
 
 
 def data(n=30, seed=0):

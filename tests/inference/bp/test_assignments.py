@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from bp_models import SOLVERS
 
 import fastmf as mf
 from fastmf.inference.bp import _assignments as module
@@ -38,7 +39,7 @@ def best_of_all(model, joint, field=None):
 def test_machines_with_a_small_layer_are_decoded_exactly(algorithm, n, m, prior):
     for seed in range(12):
         model = strong_machine(n, m, (1.0, 3.0, 10.0)[seed % 3], seed, prior)
-        found = mf.belief_propagation(model, algorithm=algorithm)
+        found = SOLVERS[algorithm](model)
         best = best_of_all(model, algorithm == "max")
         assert found.objective == pytest.approx(best, rel=1e-12)
         assert found.local_maximum and found.reliable
@@ -50,7 +51,7 @@ def test_rows_of_fields_and_huge_fields():
     model = strong_machine(8, 6, 3.0, 0)
     fields = 3 * np.random.default_rng(0).normal(size=(4, 8))
     fields[3, :2] = 1e20, -1e20
-    found = mf.belief_propagation(model, algorithm="max", field=fields)
+    found = mf.most_probable(model, field=fields)
     for k in range(3):
         assert found.objective[k] == pytest.approx(best_of_all(model, True, fields[k]), rel=1e-12)
     v = found.assignment[0][3]
@@ -97,7 +98,7 @@ def test_planted_states_of_large_machines_are_found(algorithm, turned):
             * rng.choice((-1, 1), (n, m), p=(0.2, 0.8))
         )
         model = mf.RBM(W, mf.Ising(1e-3 * s), mf.Ising(1e-3 * t))
-        found = mf.belief_propagation(model, algorithm=algorithm)
+        found = SOLVERS[algorithm](model)
         # Each unit's field is far to its side: a state of few other units cannot be as good.
         assert (s * (W @ t) > 0).all() and (t * (W.T @ s) > 0).all()
         np.testing.assert_array_equal(found.assignment[0], s)
@@ -109,7 +110,7 @@ def test_glassy_machines_are_decoded_as_by_exact_sums_of_a_layer(monkeypatch):
     monkeypatch.setattr(module, "MAX_LAYER", 0)
     for seed in range(6):
         model = strong_machine(80, 16, 3.0, seed)
-        found = mf.belief_propagation(model, algorithm="max")
+        found = mf.most_probable(model)
         monkeypatch.setattr(module, "MAX_LAYER", 20)
         units, v = BinaryUnits(model, (None, None)), found.assignment[0][None] > 0
         known = best_assignments(units, True, v)
@@ -124,7 +125,7 @@ def test_a_best_state_that_few_chains_find_is_not_reliable(monkeypatch):
     model = mf.RBM(rng.normal(size=(200, 150)), mf.Ising(np.zeros(200)), mf.Ising(np.zeros(150)))
     monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 2e8)
     monkeypatch.setattr(module, "MIN_ANNEALED_ROUNDS", 1)
-    found = mf.belief_propagation(model, algorithm="max", max_iter=2)
+    found = mf.most_probable(model, max_iter=2)
     assert not found.reliable
     assert "chains found it" in found.message or "more probable, by" in found.message
 
@@ -146,10 +147,10 @@ def test_poor_states_are_not_reliable(monkeypatch):
         model = strong_machine(20, 10, 3.0, seed)
         moves = module.MAX_ANNEALED_PRODUCTS
         monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 0)
-        found = mf.belief_propagation(model, algorithm="mixed")
+        found = mf.most_probable(model, sum_hidden=True)
         monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", moves)
         monkeypatch.setattr(module, "MAX_LAYER", 20)
-        best = mf.belief_propagation(model, algorithm="mixed").objective
+        best = mf.most_probable(model, sum_hidden=True).objective
         monkeypatch.setattr(module, "MAX_LAYER", 0)
         is_poor = found.objective < best - 1e-6
         poor += is_poor
@@ -163,8 +164,8 @@ def test_poor_states_are_not_reliable(monkeypatch):
 def test_large_layers_and_given_starts_are_left_alone(monkeypatch):
     model = strong_machine(12, 10, 3.0, 1)
     start = np.zeros((1, 12))
-    one = mf.belief_propagation(model, algorithm="mixed", init=start, max_iter=1)
+    one = mf.most_probable(model, sum_hidden=True, init=start, max_iter=1)
     assert one.local_maximum.all()
     monkeypatch.setattr(module, "MAX_LAYER", 0)
     monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 0)
-    assert mf.belief_propagation(model, algorithm="max").reliable is None
+    assert mf.most_probable(model).reliable is None

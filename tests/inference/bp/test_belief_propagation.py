@@ -5,11 +5,11 @@ import sys
 
 import numpy as np
 import pytest
-from bp_models import binary_rbm, loopy, tree
+from bp_models import binary_rbm, loopy, propagation, tree
 
 import fastmf as mf
 from fastmf.inference.bp import _kernel_arguments
-from fastmf.inference.bp.belief_propagation import beliefs_of_batch
+from fastmf.inference.bp.rbm import beliefs_of_batch
 
 KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
 
@@ -75,7 +75,7 @@ def test_edge_by_edge():
 def test_a_fixed_number_of_sweeps_and_fields_of_rows():
     model, rng = loopy(scale=2.0), np.random.default_rng(2)
     field = rng.normal(size=(3, 9))
-    result = mf.belief_propagation(model, field=field, max_iter=4, tol=0, history=True)
+    result = mf.belief_propagation(model, field=field, max_iter=4, tol=0)
     assert (result.n_iter == 4).all() and result.history.shape == (3, 4)
     for row in range(3):
         expected = log_odds_by_edges(model, 4, field[row])
@@ -110,7 +110,7 @@ def test_max_product_is_exact_on_trees(prior, seed):
     model = binary_rbm(tree(6, 5, rng), rng, prior)
     states = np.array(list(itertools.product(prior.support, repeat=11)))
     best = -model.energy(states[:, :6], states[:, 6:]).min()
-    result = mf.belief_propagation(model, algorithm="max")
+    result = mf.most_probable(model)
     assert result.objective == pytest.approx(best, abs=1e-10)
     assert -model.energy(*result.assignment) == pytest.approx(best, abs=1e-10)
 
@@ -124,7 +124,7 @@ def test_mixed_product_on_trees():
         model = binary_rbm(tree(6, 5, rng, scale=1.0), rng)
         values = visible @ model.visible.field
         values = values + model.hidden.log_partition(visible @ model.weights, 0.0).sum(1)
-        result = mf.belief_propagation(model, algorithm="mixed")
+        result = mf.most_probable(model, sum_hidden=True)
         v = result.assignment[0]
         own = v @ model.visible.field + model.hidden.log_partition(v @ model.weights, 0.0).sum()
         assert result.objective == pytest.approx(own, abs=1e-10)
@@ -140,8 +140,7 @@ def test_large_weights_saturate_without_harm(algorithm, dtype):
     row, column = 50 * rng.normal(size=(1, 9)), rng.normal(size=(9, 1))
     for weights in (50 * signs, np.full((1, 1), 50.0), np.zeros((3, 2)), row, column):
         model = binary_rbm(weights.clip(-50, 50), rng, dtype=dtype, scale=30.0)
-        kept = {"messages": algorithm != "mixed"}
-        result = mf.belief_propagation(model, algorithm=algorithm, max_iter=50, **kept)
+        result = propagation(model, algorithm, max_iter=50, messages=algorithm != "mixed")
         messages = () if result.messages is None else (result.messages,)
         for part in (*result.mean, *result.var, *result.b, *messages):
             assert np.isfinite(part).all() and part.dtype == dtype
@@ -166,7 +165,7 @@ def test_units_clamped_by_huge_fields(size_of_field, dtype, prior):
         states = states[((wanted == 0) | (states == np.where(wanted > 0, high, low))).all(1)]
         values = -model.energy(states[:, :6], states[:, 6:])
 
-        found = mf.belief_propagation(model, algorithm="max", field=tuple(fields))
+        found = mf.most_probable(model, field=tuple(fields))
         assert found.converged
         np.testing.assert_array_equal(np.concatenate(found.assignment), states[values.argmax()])
         found = mf.belief_propagation(model, field=tuple(fields))
@@ -199,19 +198,19 @@ def test_float32_is_close_to_float64_at_degree_1000():
 
 def test_a_warm_start_converges_at_once():
     model = loopy()
-    first = mf.belief_propagation(model, messages=True)
+    first = mf.belief_propagation(model, pairwise=True)
     again = mf.belief_propagation(model, init=first)
     assert again.n_iter <= 2
     np.testing.assert_allclose(again.mean[0], first.mean[0], atol=1e-8)
-    mixed = mf.belief_propagation(model, algorithm="mixed")
-    assert mf.belief_propagation(model, algorithm="mixed", init=mixed).n_iter <= 2
+    mixed = mf.most_probable(model, sum_hidden=True)
+    assert mf.most_probable(model, sum_hidden=True, init=mixed).n_iter <= 2
 
 
 def test_a_warm_start_beyond_the_range_of_float32():
     """Ratios of messages up to e^100 between spins with couplings of 25."""
     weights = np.full((1, 3), 25.0, np.float32)
     model = mf.RBM(weights, mf.Ising([200.0]), mf.Ising([1.0, -0.5, 2.0]))
-    first = mf.belief_propagation(model, messages=True)
+    first = mf.belief_propagation(model, pairwise=True)
     assert first.messages.dtype == "float32" and first.messages.max() > 90
     again = mf.belief_propagation(model, init=first.messages)
     assert again.converged
@@ -236,18 +235,6 @@ def test_pairs_averaged_over_rows():
     np.testing.assert_allclose(mean, each.mean(0), atol=1e-12)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_log_partition_can_be_left_out(shared, monkeypatch):
-    model = loopy(40, 35, scale=0.1)
-    if shared:
-        monkeypatch.setattr(_kernel_arguments, "SHARED_ROW_SIZE", 0)
-    without = mf.belief_propagation(model, log_partition=False)
-    whole = mf.belief_propagation(model)
-    assert without.log_partition is None is not whole.log_partition
-    for part, expected in zip(without.mean, whole.mean, strict=True):
-        np.testing.assert_array_equal(part, expected)
-
-
 @pytest.mark.parametrize("n_rows", [33, 100])
 def test_average_of_pairs_of_many_rows_is_the_same_for_all_threads(n_rows):
     model, rng = loopy(40, 35, scale=0.3), np.random.default_rng(2)
@@ -263,10 +250,10 @@ def test_average_of_pairs_of_many_rows_is_the_same_for_all_threads(n_rows):
 @pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
 def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
     model = loopy(700, 300, scale=0.03)
-    options = {"algorithm": algorithm, "max_iter": 5, "tol": 0}
-    alone = mf.belief_propagation(model, n_threads=1, **options)
+    options = {"max_iter": 5, "tol": 0}
+    alone = propagation(model, algorithm, n_threads=1, **options)
     monkeypatch.setattr(_kernel_arguments, "SHARED_ROW_SIZE", 0)
-    one, two, three = (mf.belief_propagation(model, n_threads=k, **options) for k in (1, 2, 3))
+    one, two, three = (propagation(model, algorithm, n_threads=k, **options) for k in (1, 2, 3))
     for x, y, z, expected in zip(one.mean, two.mean, three.mean, alone.mean, strict=True):
         np.testing.assert_array_equal(x, y)
         np.testing.assert_array_equal(x, z)
@@ -284,20 +271,11 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"field": np.full(9, -1e301)}, "field"),
         ({"field": (np.zeros((2, 9)), np.zeros((3, 7)))}, "rows"),
         ({"damping": 1.0}, "damping"),
-        ({"damping": 0.5, "algorithm": "mixed"}, "damping"),
         ({"max_iter": 0}, "max_iter"),
         ({"init": np.zeros((2, 2))}, "init"),
         ({"init": np.full((9, 7), np.inf)}, "init"),
         ({"pairwise": True, "algorithm": "max"}, "pairwise"),
-        ({"polish": True}, "polish"),
-        ({"n_restarts": 2}, "n_restarts"),
-        ({"n_restarts": 2, "algorithm": "max"}, "rng"),
-        ({"n_restarts": 2, "algorithm": "max", "rng": -1}, "rng must be"),
-        ({"n_restarts": 2, "algorithm": "mixed", "init": np.zeros(9)}, "n_restarts"),
-        ({"starts": np.zeros((2, 9))}, "starts"),
-        ({"starts": np.zeros((2, 8)), "algorithm": "max"}, "starts must have shape"),
-        ({"starts": np.zeros(9), "algorithm": "max"}, "starts must have shape"),
-        ({"starts": np.zeros((2, 9)), "algorithm": "max", "n_restarts": 1}, "one of them"),
+        ({"damping": 0.5, "algorithm": "max"}, "damping"),
     ],
 )
 def test_bad_input(options, error):
@@ -338,7 +316,7 @@ def test_one_undamped_sweep_confirms_what_has_converged(scale, damping):
     n_confirmed = n_damped = 0
     for seed in range(20):
         model, tol = loopy(12, 12, seed=seed, scale=scale), 1e-8
-        result = mf.belief_propagation(model, damping=damping, tol=tol, messages=True)
+        result = mf.belief_propagation(model, damping=damping, tol=tol, pairwise=True)
         if not result.converged:
             continue
         w, b, s = model.weights, [prior.field for prior in model.layers], result.messages
@@ -368,11 +346,10 @@ def test_batches_have_the_beliefs_of_the_public_function(algorithm, dtype):
     weights = rng.normal(size=(6, 4)).astype(dtype)
     model = mf.RBM(weights, mf.Bernoulli(np.zeros(6)), mf.Bernoulli(np.zeros(4)))
     fields = rng.normal(size=(5, 6)).astype(dtype), rng.normal(size=(5, 4)).astype(dtype)
-    options = {"algorithm": algorithm, "damping": 0.0, "max_iter": 20}
+    options = {"damping": 0.0, "max_iter": 20}
     pairs = {"pairwise": "mean"} if algorithm == "sum" else {}
-    found = beliefs_of_batch(model, fields, **options, **pairs)
-    polish = {} if algorithm == "sum" else {"polish": False}
-    expected = mf.belief_propagation(model, field=fields, **options, **pairs, **polish)
+    found = beliefs_of_batch(model, fields, algorithm=algorithm, **options, **pairs)
+    expected = propagation(model, algorithm, fields, **options, **pairs)
     layers = expected.mean if algorithm == "sum" else expected.assignment
     for x, other in zip((found.visible, found.hidden), layers, strict=True):
         # Log-odds are rounded to the type before they become probabilities, not after.

@@ -10,7 +10,7 @@ import fastmf as mf
 
 def test_rows_lead_where_there_are_rows():
     model = loopy()
-    options = {"history": True, "messages": True, "pairwise": True}
+    options = {"pairwise": True}
     one = mf.belief_propagation(model, **options)
     rows = mf.belief_propagation(model, field=np.zeros((2, 9)), **options)
     assert one.mean[0].shape == (9,) and rows.mean[1].shape == (2, 7)
@@ -42,25 +42,25 @@ def test_sum_product_decodes_the_more_probable_values(prior):
 
 def test_the_objective_is_the_log_partition_of_a_decoder():
     model = loopy(scale=1.5)
-    result = mf.belief_propagation(model, algorithm="max")
+    result = mf.most_probable(model)
     assert result.log_partition == result.objective
     assert result.objective == pytest.approx(-model.energy(*result.assignment), abs=1e-12)
     assert result.spectral_radius is None
 
 
 def test_the_message_says_that_an_assignment_is_polished():
-    rows = mf.belief_propagation(loopy(scale=1.5), algorithm="max", max_iter=1)
+    rows = mf.most_probable(loopy(scale=1.5), max_iter=1)
     assert not rows.converged and rows.local_maximum
     assert "no flip of one visible unit" in rows.message
-    rough = mf.belief_propagation(loopy(scale=1.5), algorithm="max", max_iter=1, polish=False)
+    rough = mf.most_probable(loopy(scale=1.5), max_iter=1, search=False)
     assert "no flip" not in rough.message
 
 
 def test_notebooks_show_what_was_decoded():
     model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    title, (summary, _) = shown(mf.belief_propagation(model, algorithm="max"))
+    title, (summary, _) = shown(mf.most_probable(model))
     rows = dict(summary)
     assert title == "Beliefs"
-    assert rows["objective"] == "6" and rows["local maxima"] == "1" and "damping" in rows
+    assert rows["score"] == "6" and rows["local maxima"] == "1" and "damping" in rows
     _, (summary, _) = shown(mf.belief_propagation(model))
     assert "objective" not in dict(summary)

@@ -72,7 +72,7 @@ def test_repeated_rows_stay_together():
 
 
 def test_models_that_are_not_binary():
-    with pytest.raises(TypeError, match="two-valued units"):
+    with pytest.raises(TypeError, match="discrete units"):
         mf.belief_propagation(
             mf.RBM(np.ones((2, 2)), mf.Gaussian(np.zeros(2), np.ones(2)), mf.Ising(np.zeros(2)))
         )
@@ -82,7 +82,7 @@ def test_models_that_are_not_binary():
     with pytest.raises(ValueError, match="weights"):
         mf.belief_propagation(loopy(scale=1e4))
     with pytest.raises(ValueError, match="field"):
-        mf.belief_propagation(loopy(dtype="float32"), algorithm="max", field=np.full(9, 1e31))
+        mf.most_probable(loopy(dtype="float32"), field=np.full(9, 1e31))
 
 
 def test_units_of_a_users_own_two_values():
@@ -100,10 +100,12 @@ def test_units_of_a_users_own_two_values():
         np.testing.assert_allclose(layer.moments(b, a)[0], mean, rtol=1e-8)
 
 
-def test_units_of_more_values_are_refused():
-    counts = mf.Binomial(np.zeros(2), 3)
+def test_units_of_more_values_make_a_graph():
+    model = mf.RBM(np.ones((2, 1)) / 3, mf.Bernoulli(np.zeros(2)), mf.Binomial(np.zeros(1), 3))
     with pytest.raises(TypeError, match=r"two-valued units.*the hidden ones are Binomial"):
-        mf.belief_propagation(mf.RBM(np.ones((2, 2)), mf.Bernoulli(np.zeros(2)), counts))
+        BinaryUnits(model, (None, None))
+    found, exact = mf.belief_propagation(model), mf.exact(model)  # as a graph
+    assert found.log_partition == pytest.approx(exact.log_partition, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bp_models import propagation
 
 import fastmf as mf
 
@@ -108,7 +109,7 @@ def check(model, fields, result, part, tol):
 @pytest.mark.parametrize("damping", [None, 0.9])
 def test_sum_product(scale, damping, dtype):
     n_converged = n_rows = 0
-    options = {"damping": damping, "messages": True, "max_iter": 300}
+    options = {"damping": damping, "pairwise": True, "max_iter": 300}
     for model, fields in machines(scale, dtype):
         result = mf.belief_propagation(model, field=tuple(fields), **options)
         n_converged += check(model, fields, result, softplus, 1e-8)
@@ -122,9 +123,9 @@ def test_sum_product(scale, damping, dtype):
 @pytest.mark.parametrize("damping", [None, 0.0, 0.5])
 def test_max_product(scale, damping, dtype):
     n_converged = 0
-    options = {"algorithm": "max", "damping": damping, "messages": True, "max_iter": 300}
+    options = {"damping": damping, "messages": True, "max_iter": 300}
     for model, fields in machines(scale, dtype):
-        result = mf.belief_propagation(model, field=tuple(fields), **options)
+        result = propagation(model, "max", tuple(fields), **options)
         n_converged += check(model, fields, result, positive, 1e-8)
     assert n_converged > 20
 
@@ -135,8 +136,8 @@ def test_mixed_product(scale, dtype):
     """Every visible unit agrees with its log-odds given all others."""
     n_converged = 0
     for model, fields in machines(scale, dtype):
-        options = {"algorithm": "mixed", "polish": False, "max_iter": 50}
-        result = mf.belief_propagation(model, field=tuple(fields), **options)
+        options = {"sum_hidden": True, "search": False, "max_iter": 50}
+        result = mf.most_probable(model, field=tuple(fields), **options)
         weights, rounding = model.weights.astype(float), 100 * np.finfo(dtype).eps * scale
         for row in np.flatnonzero(result.converged):
             v = result.b[0][row] > 0

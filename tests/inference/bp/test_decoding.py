@@ -5,13 +5,13 @@ import itertools
 
 import numpy as np
 import pytest
-from bp_models import loopy
+from bp_models import SOLVERS, loopy
 
 import fastmf as mf
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._decoding import best_of
 from fastmf.inference.bp._kernel_arguments import prepared
 from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.most_probable import best_of
 
 SCALES = 0.5, 1.0, 2.0, 4.0, 8.0
 BOTH = pytest.mark.parametrize("algorithm", ["max", "mixed"])
@@ -41,7 +41,7 @@ def values(model, algorithm):
 
 def decoded(algorithm, **options):
     """Shortfall of each machine's decoded assignment, and its result."""
-    results = [mf.belief_propagation(x, algorithm=algorithm, **options) for x in machines()]
+    results = [SOLVERS[algorithm](x, **options) for x in machines()]
     best = [values(model, algorithm)[0].max() for model in machines()]
     return np.subtract(best, [r.objective for r in results]), results
 
@@ -49,9 +49,9 @@ def decoded(algorithm, **options):
 @BOTH
 def test_how_many_of_thirty_are_decoded_exactly(algorithm):
     """By default nearly all by max-product, with restarts at most two missed by either."""
-    raw, _ = decoded(algorithm, polish=False)
+    raw, _ = decoded(algorithm, search=False)
     default, results = decoded(algorithm)
-    searched, _ = decoded(algorithm, n_restarts=20, rng=0)
+    searched, _ = decoded(algorithm, n_starts=21, rng=0)
     # Polishing starts from the raw assignment, restarts keep the best.
     assert (default <= raw + 1e-9).all() and (searched <= default + 1e-9).all()
     exact = [(short < 1e-9).sum() for short in (raw, default, searched)]
@@ -76,8 +76,8 @@ def test_polishing_ends_where_weights_differ_by_many_orders():
         weights = rng.normal(size=(40, 20)) * 10.0 ** rng.uniform(-4, 15, size=(40, 20))
         model = mf.RBM(weights, *(mf.Bernoulli(np.zeros(n)) for n in (40, 20)))
         field = rng.normal(size=(10, 40)) * 10.0 ** rng.uniform(-4, 15, size=(10, 40))
-        result = mf.belief_propagation(model, algorithm="max", field=field, max_iter=5)
-        raw = mf.belief_propagation(model, algorithm="max", field=field, max_iter=5, polish=False)
+        result = mf.most_probable(model, field=field, max_iter=5)
+        raw = mf.most_probable(model, field=field, max_iter=5, search=False)
         assert (result.objective >= raw.objective * (1 - 1e-12)).all()
         assert result.local_maximum.any()
 
@@ -89,8 +89,8 @@ def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
     n_better = 0
     for seed in range(12):
         model = loopy(seed=seed, prior=prior, scale=1.5)
-        rough = mf.belief_propagation(model, algorithm=algorithm, max_iter=2, polish=False)
-        result = mf.belief_propagation(model, algorithm=algorithm, max_iter=2)
+        rough = SOLVERS[algorithm](model, max_iter=2, search=False)
+        result = SOLVERS[algorithm](model, max_iter=2)
         assert result.local_maximum and rough.local_maximum is None
         assert "no flip of one visible unit" in result.message or result.converged
 
@@ -115,43 +115,39 @@ def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
 @BOTH
 def test_restarts_find_better_assignments_and_keep_them(algorithm):
     """With enough of them the best of all, by enumeration, in every row."""
-    prior, n_better = mf.Ising, 0
+    prior = mf.Ising
     model = loopy(8, 6, prior=prior, scale=1.5)
     field = np.random.default_rng(2).normal(size=(6, 8))
     visible = np.array(list(itertools.product((-1, 1), repeat=8)))
     on = visible @ model.weights + model.hidden.field
     values = (abs(on) if algorithm == "max" else np.logaddexp(on, -on)).sum(1)
     best = (values[:, None] + visible @ (model.visible.field + field).T).max(0)
-    options = {"field": field, "algorithm": algorithm, "max_iter": 20}
-    once = mf.belief_propagation(model, polish=False, **options)
-    result = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, **options)
+    solve, options = SOLVERS[algorithm], {"field": field, "max_iter": 20}
+    once = solve(model, search=False, **options)
+    result = solve(model, n_starts=31, rng=0, **options)
     assert result.objective.shape == (6,) and result.mean[0].shape == (6, 8)
     np.testing.assert_allclose(result.objective, best, atol=1e-10)
-    n_better = (result.objective > once.objective + 1e-9).sum()
-    assert n_better > 0
-    again = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, n_threads=1, **options)
+    assert (result.objective > once.objective + 1e-9).any()
+    again = solve(model, n_starts=31, rng=0, n_threads=1, **options)
     np.testing.assert_array_equal(again.objective, result.objective)
-    single = mf.belief_propagation(
-        model, algorithm=algorithm, n_restarts=30, rng=0, polish=True, max_iter=20
-    )
-    field = visible @ model.visible.field
-    assert single.objective == pytest.approx((values + field).max(), abs=1e-10)
+    single = solve(model, n_starts=31, rng=0, max_iter=20)
+    assert single.objective == pytest.approx((values + visible @ model.visible.field).max())
     assert single.mean[0].shape == (8,) and single.local_maximum
-    # Starts that are given are those that might have been drawn, the same for each row.
-    drawn = 2.0 * (np.random.default_rng(0).random((31, 8)) < 0.5) - 1
-    given = mf.belief_propagation(model, algorithm=algorithm, starts=drawn[1:], max_iter=20)
-    assert given.objective == single.objective
-    rows = mf.belief_propagation(model, starts=drawn[1:4], **options)
-    few = mf.belief_propagation(
-        model, starts=drawn[1:4], **(options | {"field": options["field"][4:]})
-    )
+    # Starts are the same for each row.
+    rough = {"n_starts": 3, "rng": 0, "search": False, "max_iter": 1}
+    rows = solve(model, field=field, **rough)
+    few = solve(model, field=field[4:], **rough)
     np.testing.assert_array_equal(rows.objective[4:], few.objective)
+    with pytest.raises(ValueError, match="rng"):
+        solve(model, n_starts=3)
+    with pytest.raises(ValueError, match="n_starts: not available with init"):
+        solve(model, n_starts=3, rng=0, init=np.ones(8))
 
 
 def test_sequential_mixed_product_is_a_local_search():
     """One sweep and polish: every unit then agrees with its log-odds given all others."""
     model = loopy(60, 30, scale=1.0)
-    result = mf.belief_propagation(model, algorithm="mixed", max_iter=1, polish=True)
+    result = mf.most_probable(model, sum_hidden=True, max_iter=1)
     v, w = result.assignment[0], model.weights
     for i in range(60):
         rest = np.delete(v, i) @ np.delete(w, i, 0) + model.hidden.field

@@ -2,6 +2,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from bp_models import SOLVERS
 
 import fastmf as mf
 
@@ -80,8 +81,7 @@ def test_groups_of_two_are_bernoulli_units():
     groups = mf.RBM(whole, mf.Categorical(np.stack([0 * b, b], axis=1)), c)
     binary = mf.RBM(W, mf.Bernoulli(b), c)
     for algorithm in ("sum", "max"):
-        one = mf.belief_propagation(groups, algorithm=algorithm)
-        two = mf.belief_propagation(binary, algorithm=algorithm)
+        one, two = SOLVERS[algorithm](groups), SOLVERS[algorithm](binary)
         assert one.converged == two.converged
         assert one.log_partition == pytest.approx(float(two.log_partition), rel=1e-9)
         np.testing.assert_allclose(one.mean[0][1::2], two.mean[0], atol=1e-7)
@@ -113,11 +113,11 @@ def test_means_are_derivatives_of_the_bethe_log_partition():
 
 
 @pytest.mark.parametrize("algorithm", ["max", "mixed"])
-@pytest.mark.parametrize("polish", [True, False])
-def test_objectives_are_those_of_the_assignments(algorithm, polish):
+@pytest.mark.parametrize("search", [True, False])
+def test_objectives_are_those_of_the_assignments(algorithm, search):
     for seed in range(6):
         model = loopy(1.0, seed)
-        found = mf.belief_propagation(model, algorithm=algorithm, polish=polish)
+        found = SOLVERS[algorithm](model, search=search)
         labels, weights = every_assignment(model)
         values = weights.max(1) if algorithm == "max" else np.logaddexp.reduce(weights, axis=1)
         of = {tuple(row): value for row, value in zip(labels.tolist(), values, strict=True)}
@@ -125,7 +125,7 @@ def test_objectives_are_those_of_the_assignments(algorithm, polish):
         x = model.layers[0].one_hot(found.assignment[0])
         fields = model.layers[1].field + x @ model.weights
         np.testing.assert_array_equal(found.assignment[1], fields > 0)
-        if polish:
+        if search:
             best = [
                 of[tuple(np.r_[found.assignment[0][:i], a, found.assignment[0][i + 1 :]])]
                 for i, q in enumerate(SIZES) for a in range(q)
@@ -140,9 +140,11 @@ def test_most_decoded_assignments_are_optimal(algorithm):
         model = loopy(1.0, seed)
         _, weights = every_assignment(model)
         values = weights.max(1) if algorithm == "max" else np.logaddexp.reduce(weights, axis=1)
-        found = mf.belief_propagation(model, algorithm=algorithm).objective
-        assert found <= values.max() + 1e-9
-        n_optimal += found > values.max() - 1e-9
+        found = SOLVERS[algorithm](model)
+        assert found.score <= values.max() + 1e-9
+        is_optimal = found.score > values.max() - 1e-9
+        assert found.reliable == (is_optimal if algorithm == "max" else None)
+        n_optimal += is_optimal
     assert n_optimal >= 15
 
 
@@ -155,26 +157,29 @@ def test_large_weights_and_rows_that_do_not_converge_are_told():
     assert not short.converged and "raise max_iter" in short.message
     with pytest.raises(ValueError, match="may differ by 680 at most"):
         mf.belief_propagation(loopy(600.0))
-    assert np.isfinite(mf.belief_propagation(loopy(600.0), algorithm="max").objective)
+    assert np.isfinite(mf.most_probable(loopy(600.0)).objective)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"messages": True}, {"spectral_radius": True}, {"init": np.zeros(3)},
-     {"algorithm": "max", "n_restarts": 2, "rng": 0}],
-)  # fmt: skip
-def test_options_that_need_binary_units(options):
-    with pytest.raises(ValueError, match="not available with categorical visible units"):
-        mf.belief_propagation(loopy(1.0), **options)
+def test_options_that_need_binary_units():
+    for solve in (mf.belief_propagation, mf.most_probable):
+        with pytest.raises(ValueError, match="not available with categorical visible units"):
+            solve(loopy(1.0), init=np.zeros(3))
+    with pytest.raises(ValueError, match="n_starts: available for"):
+        mf.most_probable(loopy(1.0), n_starts=3, rng=0)
 
 
-def test_hidden_units_must_be_binary():
+def test_other_hidden_units_make_a_graph():
     visible = mf.Categorical(np.zeros((2, 3)))
-    for hidden in (mf.Gaussian(np.zeros(6), 1.0), visible):
-        with pytest.raises(TypeError, match="needs two-valued hidden units"):
-            mf.belief_propagation(mf.RBM(np.zeros((6, 6)), visible, hidden))
-    with pytest.raises(TypeError, match="the hidden ones are Categorical"):
-        mf.belief_propagation(mf.RBM(np.zeros((2, 6)), mf.Bernoulli(np.zeros(2)), visible))
+    with pytest.raises(TypeError, match="needs discrete units"):
+        mf.belief_propagation(mf.RBM(np.zeros((6, 6)), visible, mf.Gaussian(np.zeros(6), 1.0)))
+    for model in (
+        mf.RBM(np.eye(6) / 2, visible, visible),
+        mf.RBM(np.eye(2, 6), mf.Bernoulli(np.zeros(2)), visible),
+    ):
+        found, exact = mf.belief_propagation(model), mf.exact(model)
+        assert abs(found.log_partition - exact.log_partition) < 1e-2
+        with pytest.raises(ValueError, match="sum_hidden"):
+            mf.most_probable(model, sum_hidden=True)
 
 
 @pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
@@ -185,7 +190,7 @@ def test_states_that_do_not_occur(algorithm):
     weights, hidden = rng.normal(size=(6, 4)), mf.Ising(rng.normal(size=4) / 3)
     machine = mf.RBM(weights, mf.Categorical(fields), hidden)
     smaller = mf.RBM(weights[kept], mf.Categorical([[0.3, 0.1], fields[1]]), hidden)
-    found, expected = (mf.belief_propagation(m, algorithm=algorithm) for m in (machine, smaller))
+    found, expected = map(SOLVERS[algorithm], (machine, smaller))
     np.testing.assert_allclose(found.mean[0], np.insert(expected.mean[0], 1, 0), atol=1e-8)
     np.testing.assert_allclose(found.mean[1], expected.mean[1], atol=1e-8)
     np.testing.assert_allclose(found.log_partition, expected.log_partition, rtol=1e-10)

@@ -1,5 +1,7 @@
 """Sum-product of RBMs from several starts, against enumeration."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ def ferromagnet(coupling=0.2, field=0.0, dtype=np.float64):
 def test_two_phases_are_both_counted(dtype):
     model = ferromagnet(dtype=dtype)
     exact = mf.exact(model)
-    found = mf.belief_propagation(model, n_starts=10, rng=0, pairwise=True)
+    found = mf.mixture(mf.belief_propagation, model, 10, pairwise=True)
     one = found.solutions.log_partition
     assert len(one) == 2
     assert found.log_partition == pytest.approx(one[0] + np.log(2), abs=1e-4)
@@ -32,14 +34,14 @@ def test_two_phases_are_both_counted(dtype):
 
 
 def test_the_unstable_point_without_preference_is_no_solution():
-    found = mf.belief_propagation(ferromagnet(), n_starts=10, rng=0)
+    found = mf.mixture(mf.belief_propagation, ferromagnet(), 10)
     assert (abs(found.solutions.visible) > 0.8).all()
     assert mf.belief_propagation(ferromagnet()).log_partition < found.log_partition - 3
 
 
 def test_weak_couplings_have_one_solution_as_without_starts():
     model = ferromagnet(0.02, 0.3)
-    found, one = (mf.belief_propagation(model, **kw) for kw in ({"n_starts": 6, "rng": 0}, {}))
+    found, one = mf.mixture(mf.belief_propagation, model, 6), mf.belief_propagation(model)
     np.testing.assert_allclose(found.mean[0], one.mean[0], atol=1e-7)
     assert found.log_partition == pytest.approx(one.log_partition, abs=1e-7)
     assert found.solutions.members.tolist() == [0] * 6
@@ -48,7 +50,7 @@ def test_weak_couplings_have_one_solution_as_without_starts():
 
 def test_rows_have_solutions_of_their_own():
     field = np.array([[0.0] * 10, [0.05] * 10, [2.0] * 10])
-    found = mf.belief_propagation(ferromagnet(), field=field, n_starts=8, rng=0)
+    found = mf.mixture(mf.belief_propagation, ferromagnet(), 8, field=field)
     for row in range(3):
         shifted = mf.RBM(np.full((10, 10), 0.2), mf.Ising(field[row]), mf.Ising(np.zeros(10)))
         exact = mf.exact(shifted)
@@ -65,8 +67,11 @@ def test_strong_couplings_of_bernoulli_units():
         layers = (mf.Bernoulli(rng.normal(size=10) - w.sum(k) / 2) for k in (1, 0))
         model = mf.RBM(w, *layers)
         exact = np.concatenate(mf.exact(model).mean)
-        for kept, options in ((errors, {"n_starts": 20, "rng": 0}), (before, {})):
-            found = mf.belief_propagation(model, **options)
+        for kept, solve in (
+            (errors, partial(mf.mixture, mf.belief_propagation)),
+            (before, mf.belief_propagation),
+        ):
+            found = solve(model)
             kept.append(abs(np.concatenate(found.mean) - exact).mean())
             if found.reliable:
                 reliable.append(kept[-1])
@@ -79,12 +84,10 @@ def test_strong_couplings_of_bernoulli_units():
     )
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"algorithm": "max"}, {"messages": True}, {"init": np.zeros((10, 10))}, {"n_starts": 0}],
-)
-def test_what_several_starts_do_not_have_is_refused(options):
+def test_bad_options_of_mixtures():
+    with pytest.raises(ValueError, match="init"):
+        mf.mixture(mf.belief_propagation, ferromagnet(), 4, init=np.zeros((10, 10)))
     with pytest.raises(ValueError, match="n_starts"):
-        mf.belief_propagation(ferromagnet(), **({"n_starts": 4, "rng": 0} | options))
-    with pytest.raises(ValueError, match="rng"):
+        mf.mixture(mf.belief_propagation, ferromagnet(), 0)
+    with pytest.raises(TypeError, match="n_starts"):
         mf.belief_propagation(ferromagnet(), n_starts=4)

@@ -67,7 +67,7 @@ def test_no_minimum_has_none_and_forests_have_zero():
     chain = np.diag([1.0, 2.0], 1)
     tree = mf.BoltzmannMachine(chain + chain.T, mf.Ising(np.ones(3)))
     assert mf.belief_propagation(tree).loop_correction == 0
-    assert mf.belief_propagation(tree, algorithm="max").loop_correction is None
+    assert mf.most_probable(tree).loop_correction is None
     edges = np.array([(0, 1), (1, 2), (0, 2)])
     assert np.isnan(loop_correction(np.ones(3, int), edges, np.ones(3)))
 
@@ -100,5 +100,5 @@ def test_rows_and_several_starts():
     assert found.loop_correction.shape == (2,)
     alone = mf.belief_propagation(graph.machine(), field=fields[1])
     assert np.isclose(found.loop_correction[1], alone.loop_correction)
-    several = mf.belief_propagation(graph.machine(), field=fields[1], n_starts=4, rng=0)
+    several = mf.mixture(mf.belief_propagation, graph.machine(), 4, field=fields[1])
     assert np.isclose(several.loop_correction, alone.loop_correction, rtol=1e-5)

@@ -23,11 +23,11 @@ def test_spectral_radius():
             if second == source and first != target:
                 matrix[a, b] = strength[i, j]
     expected = abs(np.linalg.eigvals(matrix)).max()
-    result = mf.belief_propagation(model, spectral_radius=True)
+    result = mf.belief_propagation(model)
     assert result.spectral_radius >= expected - 1e-9
     assert result.spectral_radius == pytest.approx(expected, rel=1e-3)
     zero = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
-    assert mf.belief_propagation(zero, spectral_radius=True).spectral_radius < 1
+    assert mf.belief_propagation(zero).spectral_radius < 1
 
 
 @pytest.mark.parametrize("max_iter", [1, 3, 200])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.bp.solutions import Ends, fixed_points, random_probabilities
+from fastmf.inference.bp.solutions import EndsOfStarts, fixed_points, random_probabilities
 
 
 def solve(messages, last):
@@ -11,7 +11,7 @@ def solve(messages, last):
     x = np.where(messages == 0, 0, np.sign(messages))
     beliefs = (1 + x) / 2
     values = np.log(2 + x[:, 0])
-    return Ends(beliefs, values, abs(messages[:, 0]) < 5, np.zeros(len(x)), x, last)
+    return EndsOfStarts(beliefs, values, abs(messages[:, 0]) < 5, np.zeros(len(x)), x, last)
 
 
 def test_stable_fixed_points_are_weighted_by_their_log_partitions():
@@ -23,7 +23,7 @@ def test_stable_fixed_points_are_weighted_by_their_log_partitions():
     p = 0.75 / (1 + np.exp(-2)) + 0.25 / (1 + np.exp(2))
     assert mixture.average_log_odds(log_odds)[0, 0] == pytest.approx(np.log(p / (1 - p)))
     assert mixture.members.tolist()[1:] == [0, 1, 0, -1]
-    assert mixture.stable and mixture.ends.found is True
+    assert mixture.stable and mixture.ends.result is True
 
 
 def test_a_row_without_fixed_points_is_that_of_the_first_start():

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from bp_models import loopy
+from bp_models import SOLVERS, loopy, propagation
 
 import fastmf as mf
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._options import BPOptions
-from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts
+from fastmf.inference.bp.rbm import checked_fields, checked_init, messages_of
 
 UNITS = BinaryUnits(loopy(prior=mf.Ising), (None, None))
 
@@ -19,30 +18,30 @@ def test_rows_of_fields(shape, n_rows):
 
 
 @pytest.mark.parametrize(
-    "init, algorithm, error, match",
+    "init, shape, error, match",
     [
-        (np.zeros((2, 2)), "sum", ValueError, r"init must have shape \(9, 7\) or"),
-        (np.zeros((9, 7)), "mixed", ValueError, r"init must have shape \(9,\) or"),
-        (np.zeros((0, 9, 7)), "sum", ValueError, "at least one row"),
-        (np.full((9, 7), np.nan), "max", ValueError, "finite"),
-        (np.full((9, 7), "x"), "sum", TypeError, "real numbers"),
-        (np.zeros((2, 9, 7)), "sum", ValueError, "rows differ: field 3, init 2"),
+        (np.zeros((2, 2)), (9, 7), ValueError, r"init must have shape \(9, 7\) or"),
+        (np.zeros((9, 7)), (9,), ValueError, r"init must have shape \(9,\) or"),
+        (np.zeros((0, 9, 7)), (9, 7), ValueError, "at least one row"),
+        (np.full((9, 7), np.nan), (9, 7), ValueError, "finite"),
+        (np.full((9, 7), "x"), (9, 7), TypeError, "real numbers"),
+        (np.zeros((2, 9, 7)), (9, 7), ValueError, "rows differ: field 3, init 2"),
     ],
 )
-def test_bad_init(init, algorithm, error, match):
+def test_bad_init(init, shape, error, match):
     with pytest.raises(error, match=match):
-        checked_init(init, algorithm, UNITS, 3)
+        checked_init(init, shape, 3)
 
 
 def test_an_earlier_result_as_init():
     result = mf.belief_propagation(UNITS.model, max_iter=3)
-    with pytest.raises(ValueError, match="messages=True"):
-        checked_init(result, "sum", UNITS, None)
-    result = mf.belief_propagation(UNITS.model, max_iter=3, messages=True)
-    init, n_rows = checked_init(result, "sum", UNITS, None)
-    assert init is result.messages and n_rows is None
-    init, _ = checked_init(result, "mixed", UNITS, None)
-    np.testing.assert_array_equal(init, result.assignment[0] > 0)
+    with pytest.raises(ValueError, match="pairwise=True"):
+        mf.belief_propagation(UNITS.model, init=result)
+    result = mf.belief_propagation(UNITS.model, max_iter=3, pairwise=True)
+    assert messages_of(result) is result.messages
+    best = mf.most_probable(UNITS.model, sum_hidden=True)
+    again = mf.most_probable(UNITS.model, sum_hidden=True, init=best, search=False, max_iter=1)
+    assert again.score >= best.score - 1e-12
 
 
 def test_initial_messages_are_clipped_to_their_range():
@@ -54,21 +53,6 @@ def test_initial_messages_are_clipped_to_their_range():
     found = mf.belief_propagation(UNITS.model, init=large, **options)
     for x, y in zip(found.mean, clipped.mean, strict=True):
         np.testing.assert_array_equal(x, y)
-
-
-def test_restarts_and_starts():
-    options = BPOptions(algorithm="max", n_restarts=2)
-    assert checked_restarts(options, None, UNITS, 0, False) == (2, None)
-    with pytest.raises(ValueError, match="rng"):
-        checked_restarts(options, None, UNITS, None, False)
-    with pytest.raises(ValueError, match="n_restarts and starts need"):
-        checked_restarts(options, None, UNITS, 0, True)
-    with pytest.raises(ValueError, match="one of them"):
-        checked_restarts(options, np.ones((1, 9)), UNITS, 0, False)
-    starts = np.where(np.random.default_rng(0).random((3, 9)) < 0.5, -1.0, 1.0)
-    n_restarts, found = checked_restarts(BPOptions(algorithm="max"), starts, UNITS, None, False)
-    assert n_restarts == 3
-    np.testing.assert_array_equal(found, starts == 1)
 
 
 # --- the start does not depend on the coding ------------------------------------------------------
@@ -129,7 +113,7 @@ def test_a_ferromagnet_follows_its_field(size, temperature, field, dtype, tol):
         exact = mf.exact(model)
         assert (np.sign(np.round(exact.mean[0], 12)) == np.sign(field)).all()
     for algorithm in ("max", "mixed") if field else ():
-        found = mf.belief_propagation(model, algorithm=algorithm, polish=False)
+        found = SOLVERS[algorithm](model, search=False)
         assert all((x == np.sign(field)).all() for x in found.assignment)
 
 
@@ -143,15 +127,12 @@ def multistable(seed, n=10, m=8):
 @pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
 def test_results_do_not_depend_on_the_coding(algorithm):
     """Negated spins have negated means, and units in {0, 1} those of the spins."""
-    n_converged, options = (
-        0,
-        {"algorithm": algorithm, "polish": None if algorithm == "sum" else False},
-    )
+    n_converged = 0
     for seed in range(30):
         model, rng = multistable(seed), np.random.default_rng(seed)
-        spins = mf.belief_propagation(model, **options)
+        spins = propagation(model, algorithm)
         bits, constant = as_bernoulli(model)
-        bits = mf.belief_propagation(bits, **options)
+        bits = propagation(bits, algorithm)
         assert spins.converged == bits.converged
         if not spins.converged:
             continue
@@ -162,7 +143,7 @@ def test_results_do_not_depend_on_the_coding(algorithm):
         for fractions in FLIPS.values():
             parts = zip(fractions, model.weights.shape, strict=True)
             signs = [np.where(rng.random(n) < fraction, -1, 1) for fraction, n in parts]
-            mirror = mf.belief_propagation(flipped(model, signs), **options)
+            mirror = propagation(flipped(model, signs), algorithm)
             assert mirror.converged and mirror.n_iter == spins.n_iter
             for x, y, s in zip(spins.mean, mirror.mean, signs, strict=True):
                 np.testing.assert_allclose(x, s * y, atol=1e-6)
@@ -177,8 +158,7 @@ def test_categories_of_two_states_start_as_two_valued_units():
         weights[1::2] = bits.weights
         groups = mf.RBM(weights, visible, bits.hidden)
         for algorithm in ("sum", "max"):
-            options = {"algorithm": algorithm, "max_iter": 7, "tol": 0}
-            one, other = (mf.belief_propagation(x, **options) for x in (bits, groups))
+            one, other = (SOLVERS[algorithm](x, max_iter=7) for x in (bits, groups))
             np.testing.assert_allclose(one.mean[0], other.mean[0][1::2], atol=1e-8)
             np.testing.assert_allclose(one.mean[1], other.mean[1], atol=1e-8)
 
@@ -188,10 +168,11 @@ def test_rows_start_alike_however_messages_are_kept():
     model, rng = multistable(3), np.random.default_rng(3)
     field = 0.1 * rng.normal(size=(5, 10))
     for algorithm in ("sum", "max"):
-        options = {"algorithm": algorithm, "field": field, "max_iter": 6, "tol": 0}
-        kept = mf.belief_propagation(model, messages=True, **options)
-        rows = mf.belief_propagation(model, n_threads=1, **options)
-        given = mf.belief_propagation(model, init=2 * model.weights, **options)
-        for x, y, z in zip(kept.mean, rows.mean, given.mean, strict=True):
+        options = {"field": field, "max_iter": 6, "tol": 0}
+        each = propagation(model, algorithm, messages=True, **options)
+        rows = propagation(model, algorithm, n_threads=1, **options)
+        for x, y in zip(each.mean, rows.mean, strict=True):
             np.testing.assert_array_equal(x, y)
-            np.testing.assert_allclose(x, z, atol=1e-9)
+    given = mf.belief_propagation(model, init=2 * model.weights, **options)
+    for x, y in zip(mf.belief_propagation(model, **options).mean, given.mean, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-9)

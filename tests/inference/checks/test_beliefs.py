@@ -56,7 +56,7 @@ def test_uniqueness_is_proved_where_couplings_are_weak():
     assert mf.belief_propagation(random_machine(0.05)).unique is True
     strong = mf.belief_propagation(random_machine(2.0))
     assert strong.unique is None
-    weak = mf.belief_propagation(random_machine(0.05), spectral_radius=True)
+    weak = mf.belief_propagation(random_machine(0.05))
     assert weak.unique and weak.spectral_radius < 1
     tree = mf.RBM(np.full((1, 5), 3.0), mf.Ising(np.zeros(1)), mf.Ising(np.zeros(5)))
     assert mf.belief_propagation(tree).unique
@@ -81,15 +81,14 @@ def test_categorical_units_are_compared_with_exact_sums():
 
 def test_results_without_checks_say_none():
     model = random_machine(0.1)
-    decoded = mf.belief_propagation(model, algorithm="max", polish=False)
+    decoded = mf.most_probable(model, search=False)
     assert decoded.reliable is None and decoded.unique is None
-    assert mf.belief_propagation(model, log_partition=False).reliable is None
     found = pickle.loads(pickle.dumps(mf.belief_propagation(model)))
     assert found.reliable is None and found.unique is None
 
 
 def test_rows_and_mixtures_have_the_same_loop_corrections():
     model = random_machine(0.3)
-    rows = mf.belief_propagation(model, field=np.zeros((2, 10)), n_starts=5, rng=0)
-    alone = mf.belief_propagation(model, n_starts=5, rng=0)
+    rows = mf.mixture(mf.belief_propagation, model, 5, field=np.zeros((2, 10)))
+    alone = mf.mixture(mf.belief_propagation, model, 5)
     assert np.allclose(rows.loop_correction, alone.loop_correction, equal_nan=True)

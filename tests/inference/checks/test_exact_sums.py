@@ -199,7 +199,7 @@ def test_mixtures_of_starts_and_rows_of_fields():
     two_phases = mf.BoltzmannMachine(0.5 * (1 - np.eye(10)), mf.Ising(np.full(10, 0.05)))
     field = np.zeros((3, 10))
     field[1], field[2] = -0.1, 3.0
-    found = mf.tap(two_phases, field=field, n_starts=10, rng=0)
+    found = mf.mixture(mf.tap, two_phases, 10, field=field)
     alone = mf.tap(two_phases, field=field)
     for k in range(3):
         exact = mf.exact(two_phases, field=field[k])

@@ -114,8 +114,8 @@ def test_a_start_chooses_one_of_two_phases(solve):
 def test_mixtures_of_phases_are_reliable():
     model = curie_weiss(12, 4.0)
     for answer in (
-        mf.tap(model, n_starts=10, rng=0),
-        mf.belief_propagation(model, n_starts=10, rng=0),
+        mf.mixture(mf.tap, model, 10),
+        mf.mixture(mf.belief_propagation, model, 10),
     ):
         assert error(model, answer, 2.0) < 0.5 and answer.reliable
 
@@ -163,9 +163,9 @@ def test_rows_of_fields_are_judged_each_alone():
 @pytest.mark.usefixtures("no_exact_sums")
 def test_units_that_are_not_discrete_are_compared_with_adaptive_tap():
     weights = np.random.default_rng(0).normal(size=(9, 3))
-    gaussian = mf.Gaussian(np.zeros(3), np.full(3, 4.0))
-    for strength, right in ((0.5, True), (4.0, False)):
-        model = mf.RBM(strength * weights, mf.Ising(np.full(9, 0.1)), gaussian)
+    bounded = mf.TruncatedGaussian(np.zeros(3), np.full(3, 4.0), -3.0, 3.0)
+    for strength, right in ((0.5, True), (1.0, False)):
+        model = mf.RBM(strength * weights, mf.Ising(np.full(9, 0.1)), bounded)
         answer = mf.tap(model)
         exact = mf.exact(model)
         assert answer.converged

@@ -4,14 +4,13 @@ import itertools
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
 import fastmf as mf
 from fastmf.inference.ep.block_partition import (
     FoundBlocks,
     blocks_of,
+    cut_blocks,
     joined_blocks,
-    may_stay_whole,
     sharing_blocks,
 )
 from fastmf.inference.ep.correlated import MAX_FEATURES
@@ -114,15 +113,12 @@ def test_blocks_start_from_the_sites_with_which_they_were_found():
     np.testing.assert_allclose(warm.inclusion_probability, by_enumeration(model), atol=0.01)
 
 
-@pytest.mark.parametrize(
-    "converged, full, stays",
-    [
-        (True, [0.1, 0.4], True),
-        (True, [0.1, 0.6], False),
-        (False, [0.1], False),
-        (True, None, True),
-    ],
-)
-def test_which_results_are_of_use_with_their_blocks_whole(converged, full, stays):
-    result = SimpleNamespace(converged=converged, full_probability=full)
-    assert may_stay_whole(result) == stays
+def test_a_block_whose_largest_patterns_hold_much_of_the_weight_is_cut():
+    X = two_places().X
+    members = [np.array([0, 1, 2, 3]), np.array([4, 5])]
+    result = SimpleNamespace(
+        block_sites=tuple((units, None) for units in members), full_probability=[0.6, 0.1]
+    )
+    assert [units.tolist() for units in cut_blocks(X, members, result)] == [[0, 1, 2], [4, 5]]
+    result.full_probability = [0.1, 0.1]
+    assert cut_blocks(X, members, result) is None

@@ -5,9 +5,7 @@ import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
-from fastmf.inference.ep import curvature, double_loop, inner_loop, schedules
-from fastmf.inference.ep.expectation_propagation import start_of
-from fastmf.inference.ep.sites import problem_of
+from fastmf.inference.ep import curvature, schedules
 
 SCHEDULES = tuple(schedules.SCHEDULES)
 
@@ -26,7 +24,8 @@ def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton, fro
             result = mf.expectation_propagation(model, schedule="convergent", history=True)
         assert result.converged
         assert len(result.energies) > 3
-        assert (np.diff(result.energies) <= 1e-9).all()
+        # To what the inner problem is solved.
+        assert (np.diff(result.energies) <= 1e-8).all()
         assert result.energies[0] > result.energies[-1] + 0.1
         energies.append(result.energies[-1])
         np.testing.assert_allclose(-result.log_partition, result.energies[-1], rtol=1e-8)
@@ -64,7 +63,7 @@ def test_what_is_returned_under_a_bound_is_what_was_minimised():
     held = 0
     for least in (-0.5, 0.0, 0.01):
         result = mf.expectation_propagation(
-            model, schedule="convergent", site_precision_min=least, history=True
+            model, schedule="convergent", site_precision_min=least, history=True, max_iter=30
         )
         np.testing.assert_allclose(-result.log_partition, result.energies[-1], rtol=1e-9)
         assert min(result.a.min(), result.sites[1].min()) >= least - 1e-12
@@ -80,31 +79,3 @@ def test_bounded_energy_never_rises_where_the_inner_problem_is_hard():
     result = mf.expectation_propagation(model, **options)
     assert result.n_iter > 2
     assert (np.diff(result.energies) <= 1e-8).all()
-
-
-def energy_at(task, state, moments):
-    """E of the double loop at marginals of these moments, the inner problem solved to rounding."""
-    inner = inner_loop.maximise(task, inner_loop.natural(moments), state.site, 1e-12, 1e-14)
-    return double_loop._energy(inner, moments), inner
-
-
-@pytest.mark.parametrize("max_joint", [200, 2])
-def test_the_predicted_decrease_is_the_derivative_of_the_energy(monkeypatch, max_joint):
-    """Where all units are taken together, and where most are taken one by one."""
-    model, _ = problem(12, 8)
-    monkeypatch.setattr(curvature, "MAX_JOINT_UNITS", max_joint)
-    if max_joint == 2:
-        monkeypatch.setattr(curvature, "MAX_NEWTON_UNITS", 0)
-    task = problem_of(model)
-    state = start_of(task)
-    moments = state.gaussian * [[1.1], [0.9]]
-    _, inner = energy_at(task, state, moments)
-    assert len(curvature.active_units(task, inner)) == min(max_joint, 8)
-    step, sites, predicted = double_loop.outer_step(task, inner, moments)
-    h = 1e-4
-    ends = [energy_at(task, state, double_loop.moved(moments, step, s * h)) for s in (1, -1)]
-    assert predicted > 1e-3
-    np.testing.assert_allclose((ends[1][0] - ends[0][0]) / (2 * h), predicted, rtol=1e-4)
-    if max_joint > 2:
-        change = (ends[0][1].site - ends[1][1].site) / (2 * h)
-        np.testing.assert_allclose(change, sites, rtol=1e-3, atol=1e-3 * abs(sites).max())

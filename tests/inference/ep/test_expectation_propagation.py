@@ -1,5 +1,4 @@
 import itertools
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +6,6 @@ import pytest
 from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
-from fastmf.inference.ep.block_schedules import solve_with_blocks
 from fastmf.inference.ep.model_sums import summed_patterns
 from fastmf.inference.gaussian import low_rank
 
@@ -187,30 +185,6 @@ def test_the_scale_of_coefficients_does_not_matter(schedule, scale):
     assert found.converged
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-5)
     np.testing.assert_allclose(found.mean / scale, expected.mean, atol=1e-3)
-
-
-def test_blocks_are_not_cut_where_the_parts_do_not_converge(monkeypatch):
-    module = "fastmf.inference.ep.expectation_propagation."
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 6))
-    y = X[:, 2] + rng.normal(size=40)
-    prior = mf.GaussBernoulli(np.zeros(6), np.ones(6), np.full(6, -1.0))
-    model = mf.SparseLinearModel(X, y, 1.0, prior)
-    expected = mf.expectation_propagation(model, blocks=np.zeros(6))
-
-    def solve(model, members, *arguments):
-        found = solve_with_blocks(model, members, *arguments)
-        return found if len(members) == 1 else replace(found, converged=False)
-
-    monkeypatch.setattr(module + "solve_with_blocks", solve)
-    monkeypatch.setattr(module + "full_blocks", lambda found: [u for u, _ in found.block_sites])
-    halves = [np.arange(3), np.arange(3, 6)]
-    monkeypatch.setattr(module + "without_full_blocks", lambda *_: halves)
-    found = mf.expectation_propagation(model, blocks="auto", schedule="auto")
-    assert found.converged and len(found.block_sites) == 1
-    np.testing.assert_allclose(
-        found.inclusion_probability, expected.inclusion_probability, atol=1e-8
-    )
 
 
 @pytest.mark.parametrize("seed", [18, 33])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.ep.extrapolation import KEPT_STEPS, AndersonExtrapolation
+from fastmf.inference.ep.parallel import KEPT_STEPS, AndersonExtrapolation
 
 
 @pytest.mark.parametrize("rates", [[0.5], [0.5, -0.7], [0.8, -1.2, 0.3]])

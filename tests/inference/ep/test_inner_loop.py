@@ -1,4 +1,4 @@
-"""The inner problem of the double loop: its gradient, and its two solvers."""
+"""The inner problem of the double loop: its gradient, and its solvers without and with bounds."""
 
 import numpy as np
 import pytest
@@ -33,12 +33,12 @@ def test_the_gradient_is_the_derivative(task):
 
 @pytest.mark.parametrize("max_newton, max_joint", [(150, 200), (0, 200), (0, 2)])
 def test_at_the_maximum_both_sides_have_the_same_moments(monkeypatch, task, max_newton, max_joint):
-    """By Newton's steps, and by L-BFGS with and without a curvature of all units."""
+    """With the curvature of all units together, and with that of most units alone."""
     marginal, site = inner_problem(task)
-    best = inner_loop.maximise(task, marginal, site, 1e-12, 1e-14)
+    best = inner_loop.maximise(task, marginal, site, 1e-12)
     monkeypatch.setattr(curvature, "MAX_NEWTON_UNITS", max_newton)
     monkeypatch.setattr(curvature, "MAX_JOINT_UNITS", max_joint)
-    point = inner_loop.maximise(task, marginal, site, 1e-9, 1e-14)
+    point = inner_loop.maximise(task, marginal, site, 1e-9)
     assert point.mismatch() <= 1e-9
     np.testing.assert_allclose(point.site, best.site, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(point.cavity + point.site, marginal)
@@ -46,13 +46,13 @@ def test_at_the_maximum_both_sides_have_the_same_moments(monkeypatch, task, max_
 
 def test_a_bound_that_holds_no_site_changes_nothing(task):
     marginal, site = inner_problem(task)
-    free = inner_loop.maximise(task, marginal, site, 1e-10, 1e-14)
+    free = inner_loop.maximise(task, marginal, site, 1e-10)
     lowest = min(free.site[1].min(), free.cavity[1].min()) - 1
     bounded = task._replace(min_site_precision=lowest)
-    point = inner_loop.bounded_maximise(bounded, marginal, site, 1e-10, 1e-14)
+    point = inner_loop.bounded_maximise(bounded, marginal, site, 1e-10)
     assert point.value == pytest.approx(free.value, rel=1e-10)
     held = task._replace(min_site_precision=lowest + 2)
-    point = inner_loop.bounded_maximise(held, marginal, site, 1e-10, 1e-14)
+    point = inner_loop.bounded_maximise(held, marginal, site, 1e-10)
     assert point.value < free.value
     assert min(point.site[1].min(), point.cavity[1].min()) >= held.min_site_precision - 1e-12
 

@@ -1,4 +1,4 @@
-"""The parallel schedule: damping, the end, one problem and many."""
+"""The parallel schedule: steps, damping, the end."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,10 @@ from kernel_cases.regression import problem
 import fastmf as mf
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 from fastmf.inference.ep import parallel
+from fastmf.inference.ep.block_sites import block_problem
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.sites import EPTrace, problem_of
+from fastmf.inference.gaussian.blocks import Blocks
 
 
 @pytest.fixture
@@ -18,8 +20,8 @@ def task():
 
 def swept(task, damping, state=None, **options):
     trace = EPTrace(False)
-    sweeps = parallel.parallel_sweeps(task, state or start_of(task), damping, trace, **options)
-    return *parallel.run_one(task, sweeps), trace
+    state = state or start_of(task)
+    return *parallel.parallel_sweeps(task, state, damping, trace, **options), trace
 
 
 def test_a_step_is_damped(task):
@@ -40,22 +42,23 @@ def test_it_ends_at_a_fixed_point(task, damping):
     assert trace.residuals[-1] == state.residual()
 
 
-def test_near_its_end_it_takes_fewer_iterations_than_with_the_same_damping_alone():
+def test_extrapolation_takes_fewer_iterations_to_the_same_fixed_point():
     model, _ = problem(60, 200, 5)
     task = problem_of(model, tol=1e-10)
-    ends = [swept(task, damping) for damping in (None, parallel.FIRST_DAMPING)]
+    ends = [swept(task, damping) for damping in (None, 0.1)]
     assert all(end[1] == CONVERGED for end in ends)
     np.testing.assert_allclose(ends[0][0].tilted, ends[1][0].tilted, atol=1e-8)
     fast, slow = (end[3].residuals for end in ends)
-    far = [r for r in slow if r > 0.1]
-    assert fast[: len(far)] == far and len(fast) < len(slow)
+    assert len(fast) < len(slow)
 
 
-def test_where_dampings_do_not_help_it_ends_early_at_the_best_state():
+@pytest.mark.parametrize("patience", [3, 16])
+def test_without_a_new_low_it_ends_early_at_the_best_state(patience):
     task = problem_of(problem(10, 25, 2, noise=0.005, inclusion_probability=0.2)[0])
-    state, outcome, _, trace = swept(task, None, max_raises=0)
-    assert outcome == OUT_OF_ITERATIONS and len(trace.residuals) < 100
+    state, outcome, _, trace = swept(task, None, patience=patience)
+    assert outcome == OUT_OF_ITERATIONS and len(trace.residuals) < 300
     assert state.residual() == min(trace.residuals)
+    assert np.argmin(trace.residuals) == len(trace.residuals) - 2 - patience
 
 
 def test_without_a_proper_step_it_ends(task, monkeypatch):
@@ -65,29 +68,11 @@ def test_without_a_proper_step_it_ends(task, monkeypatch):
     assert outcome == IMPROPER and state is start and len(trace.residuals) == 1
 
 
-def test_a_batch_is_what_its_problems_are_alone():
-    rng = np.random.default_rng(0)
-    model = mf.RBM(rng.normal(size=(9, 5)) / 3, *(mf.Bernoulli(np.zeros(n)) for n in (9, 5)))
-    task = problem_of(model)
-    tasks = [task._replace(side=task.side.tilted(rng.normal(size=(2, 14)) ** 2)) for _ in range(15)]
-
-    def sweeps(one):
-        mean, precision = np.zeros(14), np.full(14, 2.0)
-        state = yield from parallel.proper_start(np.stack([mean, precision]), mean)
-        return (yield from parallel.parallel_sweeps(one, state, 0.1, EPTrace(False)))
-
-    ends = parallel.run_batch(tasks, [sweeps(one) for one in tasks])
-    for one, (state, outcome, _) in zip(tasks, ends, strict=True):
-        alone, same, _ = parallel.run_one(one, sweeps(one))
-        assert outcome == same == CONVERGED
-        np.testing.assert_allclose(state.tilted, alone.tilted, atol=1e-7)
-
-
 def test_a_start_is_made_proper_around_its_means():
     coupling = np.array([[0.0, 5.0], [5.0, 0.0]])
     task = problem_of(mf.BoltzmannMachine(coupling, mf.Ising(np.zeros(2))))
     site, mean = np.ones((2, 2)), np.array([0.5, -0.5])
-    state = parallel.run_one(task, parallel.proper_start(site, mean))
+    state = parallel.proper_start(task, site, mean)
     added = state.site - site
     assert (added[1] > 0).all() and (state.site[1] > 5).all()
     np.testing.assert_allclose(added[0], added[1] * mean)
@@ -99,32 +84,68 @@ def test_a_model_without_a_proper_gaussian_is_an_error(task, monkeypatch):
         start_of(task)
 
 
-def lengths_of_steps(residuals):
-    """Lengths of the steps of an adaptive run in which the residuals are these."""
+def test_a_step_after_which_the_residual_is_much_larger_is_shortened(task, monkeypatch):
+    start, lengths = start_of(task), []
+    change = np.linalg.norm(start.proposal - start.site)
 
-    class State:
-        site, proposal = np.zeros(1), np.ones(1)
-        gaussian, tilted = np.ones((2, 1)), np.full((2, 1), 9.0)  # too far for extrapolation
+    def worse(self, site):
+        lengths.append(np.linalg.norm(site - start.site) / change)
+        return start._replace(tilted=start.tilted + 100)
 
-        def __init__(self, residual):
-            self.residual, self.agrees = lambda: residual, lambda tol: residual <= tol
-
-    states = iter(map(State, residuals))
-    task = problem_of(problem(20, 10)[0])._replace(max_iter=len(residuals))
-    sweeps = parallel.parallel_sweeps(task, next(states), None, EPTrace(False))
-    lengths = [float(next(sweeps)[0])]
-    lengths += [float(sweeps.send(state)[0]) for state in [*states][:-1]]
-    return lengths
+    monkeypatch.setattr(type(task), "state_of", worse)
+    assert swept(task, None, start)[1] == IMPROPER
+    np.testing.assert_allclose(lengths, 0.9 * 0.4 ** np.arange(parallel.MAX_REJECTED))
 
 
-def test_damping_rises_where_the_residual_does_not_fall_and_sinks_again_where_it_does():
-    patience = parallel.DAMPING_PATIENCE
-    flat, falling = [1.0] * (patience + 1), list(0.97 ** np.arange(1, 4 * patience))
-    lengths = lengths_of_steps(flat + falling)
-    assert lengths[:patience] == [0.9] * patience
-    assert lengths[patience] == pytest.approx(0.45)
-    raised = [length < 0.89 for length in lengths]
-    assert 1 < sum(raised) <= 2 * patience and not raised[-1]
-    # What had to be raised again is not lowered as soon as before.
-    twice = [length < 0.89 for length in lengths_of_steps(2 * (flat + falling))]
-    assert sum(twice[len(raised) :]) > sum(raised)
+def block_data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 12)) + rng.normal(size=(60, 1))
+    y = X[:, :3].sum(1) + rng.normal(size=60)
+    return X, y, mf.GaussBernoulli(np.zeros(12), np.ones(12), np.full(12, -2.0))
+
+
+def block_task(n_included):
+    X, y, prior = block_data()
+    model = mf.SparseLinearModel(X, y, 1.0, prior)
+    blocks = Blocks([np.arange(8), np.arange(8, 12)], 12)
+    return block_problem(model, blocks, (-np.inf, 1e-9, 300, 1), n_included)
+
+
+def block_start(task):
+    blocks = task.blocks
+    elements = np.concatenate([np.eye(len(units)).ravel() for units in blocks.members])
+    return task.state_of(np.concatenate([np.zeros(blocks.n_units), elements]))
+
+
+@pytest.mark.parametrize("damping", [None, 0.5])
+def test_blocks_share_the_schedule(damping):
+    given = block_task([4, 8])
+    state, outcome, _, trace = swept(given, damping, block_start(given))
+    assert outcome == CONVERGED and len(trace.residuals) <= 300
+    np.testing.assert_allclose(state.gaussian, state.tilted.moments, atol=1e-8)
+
+
+def test_patterns_grow_where_they_are_full():
+    """Three effects: of the blocks, only that of the first eight features needs all patterns."""
+    X, y, prior = block_data()
+    model = mf.SparseLinearModel(X, y, 1.0, prior)
+    labels = np.repeat([0, 1], [8, 4])
+    found = mf.expectation_propagation(model, blocks=labels)
+    assert found.converged and found.most_included.tolist() == [4, 8]
+    full = block_task([4, 8])
+    state, _, _, _ = swept(full, None, block_start(full))
+    np.testing.assert_allclose(found.mean, full.blocks.parts(state.gaussian)[0], atol=1e-7)
+
+
+def test_a_state_of_larger_patterns_keeps_its_gaussian():
+    given = block_task([4, 1])
+    state = given.state_of(0.7 * block_start(given).site)
+    deeper = given._replace(patterns=given.patterns._replace(largest=np.array([4, 8])))
+    found, anew = deeper.retilted(state), deeper.state_of(state.site)
+    assert found.problem is deeper and found.log_partition == anew.log_partition
+    for name in ("site", "gaussian", "cavity", "proposal"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(anew, name))
+    for own, other in zip(found.tilted, anew.tilted, strict=True):
+        np.testing.assert_array_equal(own, other)
+    # Larger patterns matter here: this is not the state from before.
+    assert abs(found.tilted.moments - state.tilted.moments).max() > 1e-3

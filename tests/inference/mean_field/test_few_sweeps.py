@@ -5,6 +5,8 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.mean_field.few_sweeps import few_sweeps, repeated
+from fastmf.inference.mean_field.tap import TapOptions
+from fastmf.kernels.mean_field.arguments import Tilt
 
 N, N_ROWS = 37, 70
 
@@ -30,8 +32,10 @@ def test_they_are_those_of_tap(name, order, n_sweeps):
     mean, var = rng.normal(size=(N_ROWS, N)) / 3, rng.random((N_ROWS, N)) / 4
     tilt = rng.normal(size=(N_ROWS, N)) / 2, rng.random(N) / 5
     machine = mf.BoltzmannMachine(J, prior)
-    given = {"field": tilt[0], "precision": tilt[1][None], "order": order, "max_iter": n_sweeps}
-    found = few_sweeps(machine, (mean, var), n_threads=2, **given)
+    state = np.array([mean, var, np.zeros_like(mean), np.zeros_like(mean)])
+    options = TapOptions(order=order, max_iter=n_sweeps, n_threads=2)
+    given = Tilt(tilt[0], np.tile(tilt[1], (N_ROWS, 1)), np.zeros((1, N), bool))
+    record, _ = few_sweeps(machine, state, given, options)
     expected = mf.tap(
         machine,
         (mean, var),
@@ -44,18 +48,18 @@ def test_they_are_those_of_tap(name, order, n_sweeps):
         acceleration=False,
         log_partition=False,
     )
-    for name in ("mean", "var", "b", "a"):
-        parts = getattr(found, name), getattr(expected, name)
-        np.testing.assert_allclose(*parts, rtol=1e-10, atol=1e-12)
+    for name, part in zip(("mean", "var", "b", "a"), record.state, strict=True):
+        np.testing.assert_allclose(part, getattr(expected, name), rtol=1e-10, atol=1e-12)
 
 
 def test_many_sweeps_reach_a_fixed_point():
     J, prior = couplings(0.05, np.float32), mf.Ising(np.linspace(-1, 1, N, dtype=np.float32))
-    machine, start = mf.BoltzmannMachine(J, prior), np.zeros((2, N_ROWS, N), np.float32)
+    machine, start = mf.BoltzmannMachine(J, prior), np.zeros((4, N_ROWS, N), np.float32)
     none = np.zeros((1, N), np.float32)
-    found = few_sweeps(machine, start, field=none, precision=none, order=2, max_iter=50)
+    tilt = Tilt(none, none, none.astype(bool))
+    record, _ = few_sweeps(machine, start, tilt, TapOptions(max_iter=50))
     expected = np.tile(mf.tap(machine).mean, (N_ROWS, 1))
-    np.testing.assert_allclose(found.mean, expected, atol=1e-6)
+    np.testing.assert_allclose(record.state[0], expected, atol=1e-6)
 
 
 def test_copies_of_units_are_next_to_each_other():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from group_models import MODELS, every_order
 from kernel_cases.case import Size
 from kernel_cases.machines import boltzmann_machine, rbm
 
@@ -10,6 +11,8 @@ from fastmf.inference.mean_field import free_energy
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.models._layered import Layered
+from tests.inference.mean_field.test_sparse_sweeps import MACHINES as SPARSE
 
 # More units than one panel holds and more rows than one task, in no round numbers.
 SIZE = Size(60, 31, 50)
@@ -100,7 +103,7 @@ def explicit(model, layout, state, order, tilt):
 @pytest.mark.parametrize("kind", MACHINES)
 def test_it_is_the_formula(kind, order, tilts, dtype):
     given = arguments(kind, order, dtype, **tilts)
-    values = log_partition_of_rows(*given)
+    values = log_partition_of_rows(*given[1:])
     expected = explicit(*given)
     close = {"float64": 1e-9, "float32": 1e-3}[dtype]
     assert values.dtype == np.float64
@@ -112,17 +115,17 @@ def test_it_is_the_formula(kind, order, tilts, dtype):
 @pytest.mark.parametrize("rows", [[0], [0, 1, 2, 3, 4], [6, 1, 8]])
 def test_company_does_not_matter(kind, rows, dtype):
     whole = arguments(kind, 3, dtype, **TILTS["tilted and clamped"])
-    model, layout, state, order, tilt = whole
+    _, layout, state, order, tilt = whole
     tilt = Tilt(*(part[rows] for part in tilt))
-    alone = log_partition_of_rows(model, layout, state[:, rows], order, tilt)
-    np.testing.assert_array_equal(alone, log_partition_of_rows(*whole)[rows])
+    alone = log_partition_of_rows(layout, state[:, rows], order, tilt)
+    np.testing.assert_array_equal(alone, log_partition_of_rows(*whole[1:])[rows])
 
 
 @pytest.mark.parametrize("tilts", [TILTS["tilted and clamped"], TILTS["tilted alike"]])
 def test_threads_and_blocks_of_rows_do_not_matter(tilts, monkeypatch):
     def run(n_threads):
         given = arguments("rbm", 3, **tilts)
-        return log_partition_of_rows(*given, n_threads=n_threads)
+        return log_partition_of_rows(*given[1:], n_threads=n_threads)
 
     monkeypatch.setattr(free_energy, "workers_for", lambda n_tasks, work, n_threads: n_threads or 1)
     one = run(1)
@@ -133,8 +136,8 @@ def test_threads_and_blocks_of_rows_do_not_matter(tilts, monkeypatch):
 
 
 def test_no_rows_have_no_values():
-    model, layout, state, order, tilt = arguments("rbm", 2)
-    assert log_partition_of_rows(model, layout, state[:, :0], order, tilt).shape == (0,)
+    _, layout, state, order, tilt = arguments("rbm", 2)
+    assert log_partition_of_rows(layout, state[:, :0], order, tilt).shape == (0,)
 
 
 def test_third_order_of_layers_in_parts():
@@ -149,3 +152,56 @@ def test_third_order_of_layers_in_parts():
     assert found.converged
     assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-12)
     np.testing.assert_allclose(found.mean[0], expected.mean[0], atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["spins", "groups", "mixed"])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_sparse_couplings_at_any_means(kind, order):
+    if order == 3 and kind != "spins":
+        pytest.skip("not offered")
+    rng = np.random.default_rng(0)
+    dense, machine = SPARSE[kind]()
+    n = machine.n_units
+    mean, var = machine.prior.moments(rng.normal(size=(3, n)), 0.1)
+    fields = 0.3 * rng.normal(size=(3, n)), rng.uniform(0, 0.1, (1, n)), np.zeros((1, n), bool)
+    layout, state = layout_of(dense, order, "blocked"), np.stack([mean, var])
+    expected = log_partition_of_rows(layout, state, order, Tilt(*fields))
+    layout = layout_of(machine, order, "blocked")
+    tilt = Tilt(*(part[:, layout.units] for part in fields))
+    found = log_partition_of_rows(layout, state[..., layout.units], order, tilt)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_trees_are_exact_to_second_order():
+    """The error of the second order is of third order in the couplings."""
+    errors = []
+    for scale in (0.1, 0.05):
+        _, machine = SPARSE["spins"](scale, 3, 14)
+        errors.append(abs(mf.tap(machine).log_partition - mf.exact(machine).log_partition))
+    assert errors[1] < errors[0] / 6
+
+
+@every_order
+def test_error_of_groups_falls_with_the_couplings(name, order):
+    model = MODELS[name]
+
+    def scaled(scale):
+        couplings = tuple(scale * w for w in model.couplings)
+        return model.rebuilt(couplings, model.layers)
+
+    if not isinstance(model, Layered):
+
+        def scaled(scale):
+            return mf.BoltzmannMachine(scale * model.couplings, model.prior)
+
+    errors = []
+    for scale in (0.1, 0.05):
+        smaller = scaled(scale)
+        found = mf.tap(smaller, order=order, tol=1e-14, max_iter=3000).log_partition
+        errors.append(abs(found - mf.exact(smaller, averages=False).log_partition))
+    assert np.log2(errors[0] / errors[1]) > order + 0.6
+
+
+def test_naive_mean_field_is_a_lower_bound():
+    for model in MODELS.values():
+        assert mf.tap(model, order=1).log_partition < mf.exact(model).log_partition

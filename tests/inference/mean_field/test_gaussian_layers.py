@@ -1,15 +1,13 @@
 """Gaussian units integrated out: compared with enumeration and with closed forms."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
-from fastmf.inference.mean_field.gaussian_layers import (
-    Integrated,
-    averages,
-    integrated_of,
-    log_partition_at,
-)
-from fastmf.inference.mean_field.tap import tap, tap_of_means
+from fastmf.inference.mean_field.gaussian_layers import averages, collapsed_tap
+from fastmf.inference.mean_field.solutions import _log_partition_at
+from fastmf.inference.mean_field.tap import tap
 from fastmf.models import DBM, RBM, exact
 from fastmf.models._layered import is_integrated
 from fastmf.priors import (
@@ -63,7 +61,7 @@ def test_which_machines_are_integrated():
 def test_one_hidden_unit_is_exact_however_strong_its_couplings():
     """Two clusters 20 standard deviations apart: the units that are left are a single one."""
     model = RBM(20 * np.ones((4, 1)), Gaussian(np.full(4, -10.0), 1.0), Bernoulli([0.3]))
-    found, right = tap(model), exact(model)
+    found, right = collapsed_tap(model), exact(model)
     assert found.converged
     np.testing.assert_allclose(found.log_partition, right.log_partition, rtol=1e-12)
     for name in ("mean", "var"):
@@ -77,7 +75,9 @@ def test_errors_are_of_the_order_of_the_expansion(order):
     errors = []
     for scale in (0.5, 0.25, 0.125):
         model = RBM(scale * WEIGHTS, GAUSSIAN, BINARY)
-        errors.append(abs(tap(model, order=order, tol=1e-13).log_partition - exact(model)[0]))
+        errors.append(
+            abs(collapsed_tap(model, order=order, tol=1e-13).log_partition - exact(model)[0])
+        )
     slopes = np.log2(np.array(errors[:-1]) / errors[1:]) / 2
     # Third order in couplings of hidden units; triangles are left out of it.
     assert (slopes > min(order, 2) + 0.6).all()
@@ -97,27 +97,22 @@ SEVERAL = {
 
 def enumerated(model):
     """log Z by enumeration of all units but the Gaussian ones, whose integral is closed."""
-    integrated = Integrated(model)
-    field = integrated.fields[integrated.gaussian]
-    alone = integrated.times_covariance(field)
-    machine, extra = integrated.machine, integrated.diagonal
-    from itertools import product
-
+    integrated = model.integrate_gaussians()
+    machine, precision = integrated.machine, integrated.precision
     values = [
         (0.0, 1.0) if isinstance(part, Bernoulli) else (-1.0, 1.0)
         for part in getattr(machine.prior, "parts", (machine.prior,))
         for _ in part.field
     ]
     states = np.array(list(product(*values)))
-    logs = -machine.energy(states) + states**2 @ extra / 2 + states @ (field @ integrated.means)
-    constant = alone @ field / 2 - integrated.half_log_determinant
-    return np.logaddexp.reduce(logs) + constant
+    logs = -machine.energy(states) + states @ integrated.field - states**2 @ precision / 2
+    return np.logaddexp.reduce(logs) + integrated.log_partition
 
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_gaussian_units_anywhere(name):
     model = SEVERAL[name]
-    found = tap(model, tol=1e-12)
+    found = collapsed_tap(model, tol=1e-12)
     assert found.converged
     assert found.log_partition == pytest.approx(enumerated(model), abs=3e-3)
     if name in ("binary", "below"):
@@ -129,7 +124,7 @@ def test_gaussian_units_anywhere(name):
         for one, other in zip(prior.moments(b, a), (mean, var), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
     tilts = [[part[None] for part in parts] for parts in (found.b, found.a)]
-    assert log_partition_at(model, *tilts, 2)[0] == pytest.approx(found.log_partition, abs=1e-9)
+    assert _log_partition_at(model, *tilts, 2)[0] == pytest.approx(found.log_partition, abs=1e-9)
 
 
 @pytest.mark.parametrize("n_layers", [2, 3])
@@ -138,7 +133,7 @@ def test_gaussian_units_alone_are_exact(n_layers):
     layers = (GAUSSIAN, TOP, Gaussian(FIELD[:3], 2.0))[:n_layers]
     model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
     log_z, mean, covariance = closed_form(model)
-    found = tap(model)
+    found = collapsed_tap(model)
     assert found.converged and found.log_partition == pytest.approx(log_z, abs=1e-12)
     even = [k for k in range(n_layers) if k % 2 == 0]
     order = even + [k for k in range(n_layers) if k % 2]
@@ -148,7 +143,7 @@ def test_gaussian_units_alone_are_exact(n_layers):
 
 
 def test_a_machine_of_gaussian_units_that_does_not_exist_is_said_to_diverge():
-    found = tap(RBM(9 * WEIGHTS, GAUSSIAN, TOP))
+    found = collapsed_tap(RBM(9 * WEIGHTS, GAUSSIAN, TOP))
     assert not found.converged and found.log_partition == -np.inf
     assert found.message.startswith("diverged")
     assert all(np.isfinite(part).all() for part in (*found.mean, *found.var))
@@ -160,7 +155,7 @@ def test_fields_precisions_and_clamps_are_those_of_another_machine(name):
     model, rng = SEVERAL[name], np.random.default_rng(3)
     first = model.layers[0]
     field, precision = rng.normal(size=(4, 5)), rng.uniform(0, 1, (4, 5))
-    found = tap(model, field=field, precision=precision, tol=1e-12)
+    found = collapsed_tap(model, field=field, precision=precision, tol=1e-12)
     for row in range(4):
         parts, start = [], 0
         for part in getattr(first, "parts", (first,)):
@@ -171,13 +166,13 @@ def test_fields_precisions_and_clamps_are_those_of_another_machine(name):
                 new = new._replace(precision=part.precision + precision[row, here])
             parts.append(new)
         prior = parts[0] if len(parts) == 1 else Concatenated(*parts)
-        other = tap(model.rebuilt(model.couplings, (prior, *model.layers[1:])), tol=1e-12)
+        other = collapsed_tap(model.rebuilt(model.couplings, (prior, *model.layers[1:])), tol=1e-12)
         constant = precision[row, :2].sum() / 2 if name == "mixed" else 0  # spins: x^2 = 1
         assert found.log_partition[row] == pytest.approx(other.log_partition - constant, abs=1e-9)
         np.testing.assert_allclose(found.mean[0][row], other.mean[0], rtol=1e-8)
     X = np.full((3, 5), np.nan)
     X[0, 2], X[1, 3:], X[2] = 0.7, [0.2, -0.4], first.sample(np.zeros(5), 0.0, rng)
-    found = tap(model, clamp=X, tol=1e-12)
+    found = collapsed_tap(model, clamp=X, tol=1e-12)
     np.testing.assert_array_equal(found.mean[0][~np.isnan(X)], X[~np.isnan(X)])
     # All clamped: the sum over the hidden units, which of an RBM is exact.
     if name != "deep":
@@ -190,7 +185,9 @@ def test_fields_precisions_and_clamps_are_those_of_another_machine(name):
         (np.delete(model.couplings[0], 2, 0), *model.couplings[1:]),
         (_without(first, 2), *model.layers[1:]),
     )
-    other = tap(rest, field=(None, 0.7 * model.couplings[0][2], *[None] * (len(model.sizes) - 2)))
+    other = collapsed_tap(
+        rest, field=(None, 0.7 * model.couplings[0][2], *[None] * (len(model.sizes) - 2))
+    )
     assert found.log_partition[0] == pytest.approx(other.log_partition - energy, abs=1e-6)
 
 
@@ -203,13 +200,13 @@ def _without(prior, unit):
 
 def test_averages_are_derivatives_of_the_log_partition():
     model = SEVERAL["binary"]
-    found = tap(model, np.zeros((1, 5)), tol=1e-13)
+    found = collapsed_tap(model, np.zeros((1, 5)), tol=1e-13)
     covariances, squares = averages(model, found, 2)
     pairs = np.outer(found.mean[0][0], found.mean[1][0]) + covariances[0]
 
     def log_z(weights, precision):
         changed = RBM(weights, Gaussian(FIELD, precision), BINARY)
-        return tap(changed, tol=1e-13).log_partition
+        return collapsed_tap(changed, tol=1e-13).log_partition
 
     for place in ((0, 0), (3, 2)):
         step = np.zeros((5, 3))
@@ -225,25 +222,25 @@ def test_averages_are_derivatives_of_the_log_partition():
 
 def test_starts_lead_to_their_clusters():
     clusters = RBM(np.full((3, 1), 12.0), Gaussian(np.full(3, -6.0), 1.0), Bernoulli([0.0]))
-    found = tap(clusters, np.array([[12.0] * 3, [0.0] * 3]))
+    found = collapsed_tap(clusters, np.array([[12.0] * 3, [0.0] * 3]))
     # With one unit left there is one solution; two units tell the clusters apart.
     assert abs(found.mean[0] - 0).max() < 12.1
     twins = RBM(np.full((3, 2), 6.0), Gaussian(np.full(3, -6.0), 1.0), Bernoulli([0.0, 0.0]))
-    found = tap(twins, np.array([[6.0] * 3, [-6.0] * 3]))
+    found = collapsed_tap(twins, np.array([[6.0] * 3, [-6.0] * 3]))
     assert (found.mean[0][0] > 5).all() and (found.mean[0][1] < -5).all()
 
 
 def test_means_alone_and_float32_and_history():
     model = SEVERAL["binary"]
-    whole, means = tap(model, np.zeros((2, 5))), tap_of_means(model, np.zeros((2, 5)))
+    whole, means = (collapsed_tap(model, np.zeros((2, 5)), variances=v) for v in (True, False))
     np.testing.assert_array_equal(means.mean[0], whole.mean[0])
     np.testing.assert_array_equal(means.log_partition, whole.log_partition)
     assert not means.var[0].any() and whole.var[0].all()
     single = RBM(model.weights.astype(np.float32), *model.layers)
-    found = tap(single, np.zeros((2, 5), np.float32), history=True)
+    found = collapsed_tap(single, np.zeros((2, 5), np.float32), history=True)
     assert found.mean[0].dtype == np.float32 and found.history.shape[0] == 2
     np.testing.assert_allclose(found.mean[0], whole.mean[0], rtol=1e-4)
-    assert integrated_of(model) is integrated_of(model)
+    assert model.integrate_gaussians() is model.integrate_gaussians()
 
 
 @pytest.mark.parametrize(("dtype", "weight"), [(np.float64, 1e200), (np.float32, 1e25)])
@@ -251,4 +248,43 @@ def test_weights_whose_products_are_no_numbers_are_refused(dtype, weight):
     weights = np.full((3, 2), weight, dtype)
     layers = Gaussian(np.zeros(3), np.ones(3)), Bernoulli(np.zeros(2))
     with pytest.raises(ValueError, match="model has weights so large"):
-        tap(RBM(weights, *layers))
+        collapsed_tap(RBM(weights, *layers))
+
+
+@pytest.mark.parametrize("name", ["binary", "below", "mixed", "deep"])
+def test_the_public_method_gives_the_moments_of_all_units(name):
+    model = SEVERAL[name]
+    rest, right = model.integrate_gaussians(), collapsed_tap(model, tol=1e-12)
+    options = {"tol": 1e-12, "schedule": "sequential"}
+    result = tap(rest.machine, field=rest.field, precision=rest.precision, **options)
+    log_partition = result.log_partition + rest.log_partition
+    assert log_partition == pytest.approx(right.log_partition, abs=1e-10)
+    for parts, expected in zip(
+        rest.moments(result.mean, result.var), (right.mean, right.var), strict=True
+    ):
+        for part, other in zip(parts, expected, strict=True):
+            np.testing.assert_allclose(part, other, rtol=1e-7, atol=1e-9)
+    rows = rest.moments(np.tile(result.mean, (3, 1)), np.tile(result.var, (3, 1)))
+    np.testing.assert_allclose(rows[1][0], np.tile(right.var[0], (3, 1)), rtol=1e-7)
+
+
+def test_no_other_units_and_categorical_ones():
+    rest = RBM(0.3 * WEIGHTS, GAUSSIAN, TOP).integrate_gaussians()
+    assert rest.machine is None
+    model = RBM(0.3 * WEIGHTS, GAUSSIAN, TOP)
+    assert rest.log_partition == pytest.approx(closed_form(model)[0], abs=1e-12)
+    with pytest.raises(TypeError, match="categorical units"):
+        RBM(WEIGHTS, GAUSSIAN, Categorical([np.zeros(3)])).integrate_gaussians()
+
+
+def test_tap_itself_iterates_the_equations_for_gaussian_units():
+    """Tramel et al. (2018), Eqs. 33-35, with the variances of the Gaussian units."""
+    model = RBM(0.2 * WEIGHTS, GAUSSIAN, BINARY)
+    result = tap(model, tol=1e-13)
+    (m, m_h), (v, v_h) = result.mean, result.var
+    a = -np.square(model.weights) @ v_h
+    b = model.weights @ m_h + a * m
+    np.testing.assert_allclose(m, (FIELD + b) / (PRECISION + a), rtol=1e-9)
+    np.testing.assert_allclose(v, 1 / (PRECISION + a), rtol=1e-9)
+    assert abs(result.log_partition - exact(model).log_partition) < 0.01
+    assert result.log_partition != collapsed_tap(model, tol=1e-13).log_partition

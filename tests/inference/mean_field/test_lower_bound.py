@@ -9,15 +9,18 @@ import pytest
 import fastmf as mf
 from fastmf.inference.mean_field import lower_bound as module
 from fastmf.inference.mean_field.lower_bound import (
+    bounded_products,
     lacking,
     log_overlaps,
     log_sum_of_weights,
     lower_bound,
     mixture_bound,
+    naive_bound,
+    random_starts,
+    sides_of,
     starts_at,
     without_gaussian_units,
 )
-from fastmf.inference.mean_field.naive_bound import naive_bound, sides_of
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.priors._protocol import as_dtype, n_units
 from fastmf.priors.concatenated import concatenate
@@ -219,3 +222,37 @@ def _zeros(model):
 def test_a_machine_that_cannot_be_normalised_has_a_bound_or_none():
     wild = mf.RBM([[3.0]], mf.Gaussian([0.0], 1.0), mf.Gaussian([0.0], 1.0))
     assert lower_bound(wild).value < np.inf
+
+
+def test_bound_is_average_energy_and_entropy_of_the_product():
+    rng = np.random.default_rng(0)
+    couplings = rng.normal(size=(4, 4))
+    couplings = np.triu(couplings, 1) + np.triu(couplings, 1).T
+    model = mf.BoltzmannMachine(couplings, mf.Ising(rng.normal(size=4)))
+    b, field, clamped = rng.normal(size=(1, 4)), rng.normal(size=(1, 4)), np.zeros((1, 4), bool)
+    clamped[0, 2] = True
+    states = 2.0 * (np.arange(16)[:, None] >> np.arange(4) & 1) - 1
+    states = states[states[:, 2] == -1]
+    free = ~clamped[0]
+    log_q = (states * (model.prior.field + b))[:, free].sum(1)
+    log_q -= np.log(2 * np.cosh(model.prior.field + b)[0, free]).sum()
+    q = np.exp(log_q)
+    right = q @ (states @ field[0] - model.energy(states) - log_q)
+    tilt = Tilt(field, np.zeros((1, 4)), clamped)
+    bound, size = naive_bound(sides_of(model), b, tilt, np.full((1, 4), -1.0))
+    assert np.isclose(q.sum(), 1) and np.isclose(bound[0], right)
+    assert size[0] >= abs(bound[0])
+
+
+def test_bound_of_a_solution_is_its_log_partition():
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(6, 4)), rng.normal(size=(4, 3))
+    layers = mf.Bernoulli(rng.normal(size=6)), mf.Ising(np.zeros(4)), mf.Bernoulli(np.zeros(3))
+    model = mf.DBM(weights, layers)
+    zeros = np.zeros((1, 13))
+    starts = random_starts(model, 5, 0)
+    assert starts.shape == (6, 6)
+    tilt = Tilt(zeros, zeros, zeros.astype(bool))
+    _, b, bounds, sizes = bounded_products(mf.tap, model, starts, tilt, zeros)
+    right = mf.tap(model, (starts, 0 * starts), order=1).log_partition
+    assert np.allclose(bounds[:-1], right) and b.shape == (7, 13) and (sizes >= abs(bounds)).all()

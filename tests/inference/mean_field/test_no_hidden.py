@@ -31,4 +31,4 @@ def test_what_is_given_for_each_layer():
 
 
 def test_the_signature_stays():
-    assert {"order", "clamp", "rng"} <= set(inspect.signature(mf.tap).parameters)
+    assert {"order", "clamp", "n_threads"} <= set(inspect.signature(mf.tap).parameters)

@@ -155,10 +155,11 @@ def test_strong_couplings_are_damped_or_said_not_to_converge():
     weights = 8 * rng.normal(size=(20, 20)) / np.sqrt(20)
     field = -weights.sum(1) / 2, -weights.sum(0) / 2
     model = mf.RBM(weights, mf.Bernoulli(field[0]), mf.Bernoulli(field[1]))
-    found = mf.relaxed_bp(model, 10, rng=0, max_iter=500)
+    starts = rng.integers(0, 2, (10, 20)).astype(float)
+    found = mf.relaxed_bp(model, starts, max_iter=500)
     assert np.isfinite(found.log_partition).all()
     assert all(np.isfinite(m).all() for m in found.mean)
-    undamped = mf.relaxed_bp(model, 10, rng=0, max_iter=500, damping=0.0)
+    undamped = mf.relaxed_bp(model, starts, max_iter=500, damping=0.0)
     assert found.converged.sum() >= undamped.converged.sum()
     short = mf.relaxed_bp(model, max_iter=2)
     assert not short.converged

@@ -12,8 +12,8 @@ MODEL = mf.RBM(np.ones((3, 2)), mf.Bernoulli([0.0, 1.0, -1.0]), mf.Bernoulli([0.
 LAYOUT = Layout(MODEL, 2, "blocked")
 
 
-def started(init=None, field=None, precision=None, clamp=None, rng=None):
-    return start_and_tilt(MODEL, LAYOUT, init, field, precision, clamp, rng)
+def started(init=None, field=None, precision=None, clamp=None):
+    return start_and_tilt(MODEL, LAYOUT, init, field, precision, clamp)
 
 
 def test_without_a_start_units_are_uncoupled():

@@ -1,6 +1,5 @@
 import itertools
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +7,7 @@ from html_tables import shown
 
 import fastmf as mf
 from fastmf.evaluation import solutions
+from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.solutions import (
     _log_partition_at,
     distinct,
@@ -22,7 +22,9 @@ def some_solutions(means, log_partition):
     log_partition = np.array(log_partition, dtype=float)
     converged = np.ones(len(means), bool)
     both, var = (means, means), (means - means**2,) * 2
-    return SimpleNamespace(mean=both, var=var, log_partition=log_partition, converged=converged)
+    n_iter, residual = np.ones(len(means), int), np.zeros(len(means))
+    ends = log_partition, converged, n_iter, residual, converged.astype(str)
+    return FixedPoint(both, var, both, var, *ends)
 
 
 def one_by_one(means, order, tol):

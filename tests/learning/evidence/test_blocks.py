@@ -1,24 +1,18 @@
 """Blocks of correlated features in tasks."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import fastmf as mf
 from fastmf._common.stored_columns import StoredColumns
-from fastmf.inference.ep.block_partition import FoundBlocks
 from fastmf.learning.evidence import Classification, Hyperparameters, Loci, Regression
 from fastmf.learning.evidence.blocks import (
     has_blocks,
-    have_ended,
     labels_of_task,
-    most_of_use,
     quiet_parameters,
     same_blocks,
     with_blocks,
     with_grams,
-    with_sharing_blocks,
 )
 
 
@@ -109,38 +103,3 @@ def test_blocks_differ_if_they_are_joined_or_have_larger_patterns():
     )
     assert same_blocks([one, none], [one, none])
     assert not same_blocks([one], [other])
-
-
-def test_only_found_blocks_are_joined_for_an_effect_that_they_share():
-    X = np.random.default_rng(0).normal(size=(60, 5))
-    X[:, 1] = X[:, 0] + 0.5 * X[:, 1]
-    part = Regression(X, X[:, 0] + X[:, 1], np.zeros(5, int))
-    included = np.array([0.6, 0.5, 0, 0, 0])
-    open_effect = SimpleNamespace(inclusion_probability=included, converged=True)
-    found = part._replace(blocks=FoundBlocks(np.array([0, 1, 0, 1, 2]), 2))
-    joined = with_sharing_blocks(found, open_effect)
-    assert labels_of_task(joined).tolist() == [0, 0, 0, 0, 1]
-    assert joined.blocks.max_joins == 0
-    assert with_sharing_blocks(part._replace(blocks=np.arange(5)), open_effect) is None
-    open_effect.converged = False
-    assert with_sharing_blocks(found, open_effect) is None
-
-
-def test_of_several_ends_a_converged_and_a_finite_one_are_of_most_use():
-    def end(converged, log_evidence, full):
-        result = SimpleNamespace(converged=converged, log_evidence=log_evidence)
-        result.full_probability = np.array([full])
-        return None, None, (result,)
-
-    good, crowded = end(True, -3.0, 0.1), end(True, -9.0, 0.9)
-    moving, lost = end(False, -5.0, 0.1), end(False, -np.inf, 0.9)
-    assert [have_ended(one[2]) for one in (good, crowded, moving, lost)] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert not have_ended(end(True, -np.inf, 0.1)[2])
-    assert most_of_use([good, crowded, lost, moving]) is good
-    assert most_of_use([crowded, moving, lost]) is moving
-    assert most_of_use([lost, end(False, -np.inf, 0.1)])[2][0].full_probability == 0.1

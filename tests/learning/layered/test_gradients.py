@@ -4,8 +4,8 @@ from scipy.sparse import csr_array
 from units_to_learn import HIDDEN, RNG, VISIBLE, entry, moved, names
 
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.gradients import gradient
 from fastmf.models import RBM
 from fastmf.priors._protocol import parameter_names, parts_of
@@ -37,7 +37,7 @@ def test_gradient_is_the_derivative_through_reconverged_fixed_points(order, visi
     def solve(model):
         if order == "adaptive":
             return adaptive_tap(model, starts, tol=1e-13)
-        return tap(model, starts, order=order, tol=1e-14, max_iter=3000)
+        return collapsed_tap(model, starts, order=order, tol=1e-14, max_iter=3000)
 
     def average_log_likelihood(model):
         return log_likelihood(model, X, solve(model).log_partition.mean()).mean()
@@ -69,7 +69,7 @@ def test_gradient_vanishes_in_expectation_under_the_model():
     states = (np.arange(32)[:, None] >> np.arange(5) & 1).astype(float)
     p = np.exp(log_likelihood(model, states, 0.0))
     data = states[np.random.default_rng(3).choice(32, 200_000, p=p / p.sum())]
-    solutions = tap(model, states[:2], tol=1e-12)
+    solutions = collapsed_tap(model, states[:2], tol=1e-12)
     assert abs(gradient(model, data, solutions).couplings[0]).max() < 5e-3
 
 

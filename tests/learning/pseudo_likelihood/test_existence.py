@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
+from fastmf.learning.pseudo_likelihood import existence
 from fastmf.learning.pseudo_likelihood.resampling import with_replacement
 
 SIZES = [3, 2, 4]
@@ -176,10 +177,20 @@ def test_proofs_for_machines_too_large_for_a_programme(n, d, scale, monkeypatch)
     assert mf.FullyVisibleBoltzmannMachine().fit(X).existence_.exists is True
 
 
+def test_what_is_too_large_for_a_programme_and_for_a_proof_is_undecided(monkeypatch):
+    objective = (
+        mf.FullyVisibleBoltzmannMachine().fit(rare_table(np.random.default_rng(7)))._objective
+    )
+    assert existence.decided(objective).exists
+    monkeypatch.setattr(existence, "_MAX_PROGRAMME_NUMBERS", 0)
+    found = existence.decided(objective)
+    assert found.exists is None and "too many rows and units" in found.message
+
+
 def test_a_solver_that_stopped_early_is_no_obstacle():
     X = np.random.default_rng(0).integers(0, 2, (300, 6))
     with pytest.warns(ConvergenceWarning, match="stopped after 1 iterations"):
-        machine = mf.FullyVisibleBoltzmannMachine(max_iter=1, init="independent", tol=1e-12).fit(X)
+        machine = mf.FullyVisibleBoltzmannMachine(max_iter=1, tol=1e-12).fit(X)
     assert machine.existence_.exists is True
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 from fastmf.learning.pseudo_likelihood import fit
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 
 def problem(n=60, d=4):

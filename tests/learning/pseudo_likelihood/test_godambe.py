@@ -5,10 +5,8 @@ from scipy import stats
 from separated_units import features
 
 from fastmf.inference.sampling.spins import all_states, probabilities
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.firth import firth_scoring
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
 from fastmf.learning.pseudo_likelihood.godambe import (
     CouplingTests,
     Godambe,
@@ -17,6 +15,7 @@ from fastmf.learning.pseudo_likelihood.godambe import (
     wald_tests,
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -25,7 +24,7 @@ def test_two_units_have_the_errors_of_a_contingency_table():
     """For two units pseudo-likelihood is likelihood: J is a quarter of the log-odds ratio."""
     cells = np.array([30.0, 12.0, 25.0, 50.0])
     objective = PseudoLikelihood(WeightedRows(all_states(2), cells))
-    parameters = newton(objective, starting_point(objective, "independent")).parameters
+    parameters = newton(objective, objective.independent()).parameters
     signs = np.prod(all_states(2), axis=1)
     assert parameters[2] == pytest.approx(signs @ np.log(cells) / 4, rel=1e-10)
     contrasts = np.vstack([all_states(2).T, signs]) / 4
@@ -71,7 +70,7 @@ def test_errors_of_a_few_parameters_are_those_of_the_whole_covariance(l2):
     states = np.where(rng.random((900, 12)) < 0.4, -1.0, 1.0)
     states[:, 1:] *= np.where(rng.random((900, 11)) < 0.4, states[:, :-1] * states[:, 1:], 1)
     objective = PseudoLikelihood(WeightedRows(states, rng.random(900) + 0.1), l2)
-    parameters = newton(objective, starting_point(objective, "independent")).parameters
+    parameters = newton(objective, objective.independent()).parameters
     indices = np.array([0, 7, 12, 40, 77])
     godambe = Godambe(objective, parameters)
     expected = np.sqrt(godambe.covariance().diagonal()[indices])
@@ -88,7 +87,7 @@ def test_errors_are_the_sandwich_about_the_mean_score(how, weighted):
     weights = rng.integers(1, 4, 25).astype(float) if weighted else np.ones(25)
     l2 = 0.1 if how == "ridge" else 0.0
     objective = PseudoLikelihood(WeightedRows(states, weights), l2)
-    start = starting_point(objective, "independent")
+    start = objective.independent()
     parameters = {
         "firth": lambda: firth_scoring(objective, start),
         "short of the maximum": lambda: newton(objective, start, max_iter=1),
@@ -143,7 +142,7 @@ def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independ
     """For two units the log-pseudo-likelihood is that of x given y and of y given x."""
     cells = 1e4 * np.array([[0.3, 0.2], [0.3 + 1e-3, 0.2 - 1e-3]])
     objective = PseudoLikelihood(WeightedRows(all_states(2), cells.reshape(-1)))
-    parameters = newton(objective, starting_point(objective, "independent")).parameters
+    parameters = newton(objective, objective.independent()).parameters
     found = Godambe(objective, parameters).likelihood_ratio_test([[0, 1]])
     expected = cells.sum(0) * cells.sum(1)[:, None] / cells.sum()
     likelihood_ratio = 2 * (cells * np.log(cells / expected)).sum()
@@ -168,7 +167,7 @@ def test_size_of_the_ratio_test_under_the_hypothesis(everything):
         objective = PseudoLikelihood(
             WeightedRows(all_states(5), rng.multinomial(600, probability) + 1e-9)
         )
-        parameters = newton(objective, starting_point(objective, "independent")).parameters
+        parameters = newton(objective, objective.independent()).parameters
         found = Godambe(objective, parameters).likelihood_ratio_test(pairs)
         p_values.append(found.p_value)
         naive.append(stats.chi2.sf(found.statistic, len(pairs)))

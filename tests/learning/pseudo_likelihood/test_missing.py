@@ -7,13 +7,13 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.missing import (
     Completions,
     IncompleteGodambe,
     n_completions,
 )
+from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 SIZES = np.array([2, 3, 2])
 ROWS = np.array([[0, 2, 1], [1, -1, 0], [-1, -1, 1], [0, 2, 1], [-1, 1, 1]])

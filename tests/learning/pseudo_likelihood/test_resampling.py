@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -14,6 +13,7 @@ from fastmf.learning.pseudo_likelihood.resampling import (
     with_replacement,
     without,
 )
+from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 
 def objective(weights=None):

@@ -5,38 +5,42 @@ from dataclasses import replace
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, INFEASIBLE
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.bp.graphs.elimination import eliminated_units
+from fastmf.inference.bp.graphs.propagation import propagate_units
 from fastmf.inference.bp.graphs.results import all_right, graph_beliefs
 from fastmf.inference.bp.graphs.solutions import Solved
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import replaced, with_check
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
-from fastmf.models._quick_elimination import is_small
+from fastmf.models._graph_sums import is_small
 
 # Entries of the tables of all rows together up to which sums are exact.
 MAX_TABLE_ENTRIES = 2**28
 
 
-def automatic(options, units, n_rows, solve):
+@one_blas_thread()
+def automatic(options, model, field, clamp, init=None):
     """The `GraphBeliefs` of algorithm="auto"."""
-    options = replace(options, algorithm="sum", n_starts=None)
+    units = GraphUnits(model, field, clamp)
     if not units.is_forest:
-        found = _exact(options, units, n_rows or 1)
-        if found is not None:
-            return _certain(graph_beliefs(options, units, found, None, n_rows is None))
-    one = solve(options)
+        exact = _exact(units, units.n_rows or 1)
+        if exact is not None:
+            return _certain(graph_beliefs(options, units, exact, None, units.n_rows is None))
+    one = propagate_units(options, units)
     if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
         return one
     sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
-    rng = 0 if options.rng is None else options.rng
-    several = solve(replace(options, n_starts=N_CHECKED_STARTS, rng=rng, max_iter=sweeps))
+    options = replace(options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=sweeps, messages=False)
+    several = propagate_units(options, units)
     if not np.any(several.converged & ~np.atleast_1d(one.reliable)):
         return one
     several.__dict__["method"] = "several starts"
     return several
 
 
-def _exact(options, units, n_rows):
+def _exact(units, n_rows):
     """The `Solved` rows by elimination; None if their tables are large."""
     rows, plans = [], {}
     if not is_small(units.graph):
@@ -54,9 +58,9 @@ def _exact(options, units, n_rows):
     return Solved(record, beliefs, values, pairs, None, None, None, None)
 
 
-def _certain(found):
+def _certain(result):
     """The same beliefs, which need no check."""
-    message = np.where(found.converged, "exact, by elimination", found.message)
-    found = replaced(found, method="elimination", message=message[()])
-    found.__dict__["_loops"] = lambda found: np.zeros(np.size(found.converged))
-    return with_check(found, all_right)
+    message = np.where(result.converged, "exact, by elimination", result.message)
+    result = replaced(result, method="elimination", message=message[()])
+    result.__dict__["_loops"] = lambda result: np.zeros(np.size(result.converged))
+    return with_check(result, all_right)

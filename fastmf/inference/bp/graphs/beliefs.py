@@ -23,8 +23,8 @@ class GraphBeliefs(Beliefs):
     messages : array of shape (n_messages,) or (n_rows, n_messages), optional
         Logarithms, to start from with `init`.
     pairwise : array of shape (n_edges,), (n_values,) or with rows, optional
-        Expected products <x_i x_j> of two-valued units. For others probabilities of the pairs of
-        states, a table of n_states[i] * n_states[j] numbers for each edge: see `table`.
+        Expected products <x_i x_j> of two-valued units. For other units, probabilities of the pairs
+        of states, a table of n_states[i] * n_states[j] numbers for each edge: see `table`.
     n_states : int array of shape (n_units,)
         Number of states of each unit.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.models._elimination import Tables
-from fastmf.models._quick_elimination import eliminated, is_small
+from fastmf.models._graph_sums import eliminated, is_small
 
 
 class Eliminated(NamedTuple):
@@ -27,14 +27,14 @@ class Eliminated(NamedTuple):
 
 def eliminated_units(units, max_entries, plans):
     """The `Eliminated` sums of a graph with one row."""
-    found = eliminated(_tables(units), max_entries, plans)
-    if found is None:
+    result = eliminated(_tables(units), max_entries, plans)
+    if result is None:
         return None
-    if found.units is None:
+    if result.units is None:
         sizes = units.first_state[-1], units.tables[0][-1]
         return Eliminated(-np.inf, *map(np.zeros, sizes))
-    units, pairs = (_joined(parts) for parts in (found.units, found.pairs))
-    return Eliminated(found.log_partition, units, pairs)
+    units, pairs = (_joined(parts) for parts in (result.units, result.pairs))
+    return Eliminated(result.log_partition, units, pairs)
 
 
 class BestState(NamedTuple):
@@ -51,10 +51,10 @@ def best_states(units, rows, max_entries):
         return None
     for row in rows:
         tables = _tables(units.row(row))
-        found = eliminated(tables, max_entries / len(rows), plans, mode=True)
-        if found is None:
+        result = eliminated(tables, max_entries / len(rows), plans, mode=True)
+        if result is None:
             return None
-        labels = np.zeros(len(tables.fields), np.int64) if found.units is None else found.units
+        labels = np.zeros(len(tables.fields), np.int64) if result.units is None else result.units
         terms = [logs[label] for logs, label in zip(tables.fields, labels, strict=True)]
         ends = zip(tables.couplings, labels[tables.edges].tolist(), strict=True)
         out.append(

@@ -1,179 +1,85 @@
 """Sweeps of belief propagation on a graph until all rows have ended."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fastmf._outcomes import CONFIRMING, CONVERGED, CYCLING, INFEASIBLE, RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.bp import convergence
-from fastmf.kernels.bp.arguments import MAX_DAMPING
-from fastmf.kernels.bp.graph_arguments import GRAPH_BLOCK_UNITS, GraphState
+from fastmf.inference.bp._kernel_arguments import record_of
+from fastmf.kernels.bp.arguments import DAMPING_WINDOW, MAX_DAMPING
+from fastmf.kernels.bp.convergence import assess_rows
+from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
 from fastmf.kernels.bp.graph_schedules import graph_sweep
 
+# Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
+# undamped, but slowly where couplings are strong.
+TREE_PATIENCE = 128
 
-class SweepSettings(NamedTuple):
-    """Options of the iteration.
 
-    Parameters
-    ----------
-    schedule : {"parallel", "sequential"}
-    exact : bool
-        Whether two sweeps are exact: those of a forest.
-    tol, rounding_error : float
-        Largest change of a row that has converged, and change that rounding may cause.
-    max_iter : int
-    damping : float or None
-        None: rows are damped when their residuals no longer fall.
-    history : int
-        Number of residuals to keep.
-    patience : int
-        Sweeps without a new smallest residual after which damping is raised.
-    gives_up : bool
-        Whether rows end that have no new smallest residual at the largest damping.
-    n_threads : int or None
+def first_state(options, problem, messages, n_beliefs, max_states, *, is_forest):
+    """The `GraphState` before the first sweep."""
+    n_rows = len(messages)
+    return GraphState(
+        messages=messages,
+        beliefs=np.ones((n_rows, n_beliefs)),
+        damping=np.zeros(n_rows),
+        residual=np.zeros(n_rows),
+        receivers=FOLLOWING if is_forest else ALL,
+        scratch=np.zeros((_workers(options, problem, n_rows), 3, max_states)),
+    )
+
+
+def _workers(options, problem, n_rows):
+    return workers_for(max(n_rows, 1), n_rows * len(problem.edges) * 10, options.n_threads)
+
+
+def sweep_to_the_end(options, settings, send, problem, state, after=None):
+    """Sweep from the last unit to the first and back until all rows have ended; their record.
+
+    `send` is the address of the function that sends messages; after(state, n) is called after
+    sweep n, and with n = 0 at the end.
     """
+    record, rows = record_of(len(state.messages), options), np.arange(len(state.messages))
 
-    schedule: str
-    exact: bool
-    tol: float
-    rounding_error: float
-    max_iter: int
-    damping: float | None
-    history: int
-    patience: int
-    gives_up: bool
-    n_threads: int | None
-
-    def convergence(self):
-        """When rows end, and are damped."""
-        return convergence.ConvergenceSettings(
-            self.tol, self.rounding_error, self.max_iter, self.damping is None
-        )
-
-
-class SweepRecord(convergence.ConvergenceRecord):
-    """How the rows go on."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of_rows(cls, n_rows, settings):
-        """The record of rows before their first sweep."""
-        return cls(
-            status=np.full(n_rows, RUNNING),
-            n_iter=np.zeros(n_rows, np.int64),
-            residual=np.full(n_rows, np.inf),
-            damping=np.full(n_rows, settings.damping or 0.0),
-            min_residual=np.full(n_rows, np.inf),
-            n_stalled=np.zeros(n_rows, np.int64),
-            limit=np.full(n_rows, np.inf),
-            history=np.zeros((n_rows, settings.history) if settings.history else (0, 0)),
-        )
-
-    def assess(self, rows, change, damping, settings):
-        """Status and damping of rows after a sweep with such a largest change and damping."""
-        strongest = (damping == MAX_DAMPING) & (self.damping[rows] == MAX_DAMPING)
-        convergence.assess_rows(
-            settings.convergence(), self, rows, change, damping, settings.patience,
-            np.zeros(1, np.int64),
-        )  # fmt: skip
-        if settings.gives_up:
-            # Their damping would have been raised: what counts sweeps has been set back.
-            stalled = (self.status[rows] == RUNNING) & (self.min_residual[rows] == np.inf)
-            self.status[rows[strongest & stalled]] = CYCLING
-
-
-class Sweeps:
-    """Messages of rows and the kernels that change them.
-
-    Parameters
-    ----------
-    send : int
-        Address of the function that sends messages.
-    problem : BinaryProblem or StatesProblem
-    messages : float64 array of shape (n_rows, n_slots or n_entries)
-        Changed in place.
-    n_beliefs, max_states : int
-        Numbers of a row's beliefs, and of the states of a unit.
-    settings : SweepSettings
-    """
-
-    def __init__(self, send, problem, messages, n_beliefs, max_states, settings):
-        self.send, self.problem, self.settings = send, problem, settings
-        n_rows, n_units = len(messages), len(problem.starts) - 1
-        self.n_slots = len(problem.edges)
-        by_blocks = settings.schedule == "parallel"
-        self.n_blocks = -(-n_units // GRAPH_BLOCK_UNITS) if by_blocks else 1
-        self.n_workers = self._workers(n_rows)
-        self.state = GraphState(
-            old=messages,
-            new=messages,
-            beliefs=np.ones((n_rows, n_beliefs)),
-            damping=np.zeros(n_rows),
-            residual=np.zeros((n_rows, 1)),
-            one_way=settings.exact,
-            scratch=np.zeros((max(self.n_workers, 1), 3, max_states)),
-        )
-
-    def _workers(self, n_rows):
-        n_tasks, work = n_rows * self.n_blocks, n_rows * self.n_slots * 10
-        return workers_for(max(n_tasks, 1), work, self.settings.n_threads)
-
-    def sweep(self, state, rows, step):
-        """One sweep of some rows; returns the largest change of each."""
-        arguments = self.send, self.problem, state, rows, step, np.zeros(2, np.int64)
-        n_workers = min(self._workers(len(rows)), self.n_workers)
+    def sweep(state, rows, step):
+        arguments = send, problem, state, rows, step, np.zeros(2, np.int64)
+        n_workers = min(_workers(options, problem, len(rows)), len(state.scratch))
         in_parallel(graph_sweep, arguments, n_workers)
-        return state.residual[rows].max(1, initial=0.0)
+        return state.residual[rows]
 
-    def run(self, after=None):
-        """Sweep until all rows have ended; returns the `SweepRecord`."""
-        state, settings, n_rows = self.state, self.settings, len(self.state.old)
-        record, rows = SweepRecord.of_rows(n_rows, settings), np.arange(n_rows)
-        # From the last unit to the first and back: exact for the components that are trees.
-        for step in (-1, 1)[: 2 if settings.exact else settings.max_iter]:
-            change = self.sweep(state, rows, step)
-            if settings.exact:
-                record.n_iter[:] += 1
-            else:
-                record.assess(rows, change, np.zeros(len(rows)), settings)
+    is_forest = state.receivers == FOLLOWING
+    if is_forest:  # two sweeps are exact
+        for step in (-1, 1):
+            change = sweep(state, rows, step)
             record.status[rows[change == np.inf]] = INFEASIBLE
-            rows = np.flatnonzero(record.status <= RUNNING)
-        if settings.exact:
-            record.residual[:] = 0
-            record.status[record.status == RUNNING] = CONVERGED
-            if after is not None:
-                after(state, 0)
-            return record
-        if len(rows) and settings.schedule == "parallel":
-            state = state._replace(new=state.old.copy(), residual=np.zeros((n_rows, self.n_blocks)))
-        step, n_done = -1, 0
-        while len(rows):
-            damping = np.where(record.status[rows] == CONFIRMING, 0.0, record.damping[rows])
-            state.damping[rows] = damping
-            change = self.sweep(state, rows, step)
-            n_done += 1
-            if after is not None:
-                after(state, n_done)
-            record.assess(rows, change, damping, settings)
-            if state.old is not state.new:
-                state = state._replace(old=state.new, new=state.old)
-                ended = rows[record.status[rows] > RUNNING]
-                state.new[ended] = state.old[ended]
-            step = -step
-            rows = np.flatnonzero(record.status <= RUNNING)
-        self._set_beliefs()
-        if after is not None:
-            after(self.state, 0)
-        return record
+            record.n_iter[:] += 1
+            rows = np.flatnonzero(record.status == RUNNING)
+        record.status[rows] = CONVERGED
+    step, n_done = -1, 0
+    while not is_forest and len(rows):
+        damping = np.where(record.status[rows] == CONFIRMING, 0.0, record.damping[rows])
+        # The first two sweeps are undamped, so that components that are trees are exact.
+        state.damping[rows] = damping if n_done > 1 else 0.0
+        change = sweep(state, rows, step)
+        assess(options, settings, record, rows, change, state.damping[rows])
+        n_done += 1
+        if after is not None and n_done > 2:
+            after(state, n_done - 2)
+        step = -step
+        rows = np.flatnonzero(record.status <= RUNNING)
+    if not is_forest:  # beliefs of the last messages
+        sweep(state._replace(receivers=NO_RECEIVERS), np.arange(len(state.messages)), 1)
+    if after is not None:
+        after(state, 0)
+    return record
 
-    def _set_beliefs(self):
-        """Beliefs of the messages of all rows, without a change of these."""
-        n_rows = len(self.state.old)
-        state = self.state._replace(
-            new=np.empty_like(self.state.old),
-            residual=np.zeros((n_rows, self.n_blocks)),
-            damping=np.zeros(n_rows),
-        )
-        self.sweep(state, np.arange(n_rows), 1)
+
+def assess(options, settings, record, rows, change, damping):
+    """Set status and damping of rows after a sweep with such largest changes and damping."""
+    strongest = (damping == MAX_DAMPING) & (record.damping[rows] == MAX_DAMPING)
+    patience = TREE_PATIENCE if options.algorithm == "tree_reweighted" else DAMPING_WINDOW
+    assess_rows(settings, record, rows, change, damping, patience, np.zeros(1, np.int64))
+    if options.decodes and options.search:
+        # Moves of forests find better states than more sweeps. Rows whose damping would have been
+        # raised have stalled: their smallest residual has been set back.
+        stalled = (record.status[rows] == RUNNING) & (record.min_residual[rows] == np.inf)
+        record.status[rows[strongest & stalled]] = CYCLING

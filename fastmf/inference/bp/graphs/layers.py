@@ -1,7 +1,7 @@
 """Two layers of units as a graph: what the kernels of RBMs do not have.
 
-These are clamped units, other schedules, tree-reweighted belief propagation, and pair beliefs of
-categorical visible units.
+These are clamped units, units of several values, tree-reweighted belief propagation, and pair
+beliefs of categorical visible units.
 """
 
 from dataclasses import fields as fields_of
@@ -16,28 +16,32 @@ from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.fixed_point import ending_of
 from fastmf.models import BoltzmannMachine
-from fastmf.priors._groups import as_states, column_is_group, column_sizes, only_groups
+from fastmf.priors import Categorical
+from fastmf.priors._groups import as_states, column_sizes, only_groups
+from fastmf.priors._protocol import has_log_prob
+from fastmf.priors._queries import two_values
 from fastmf.priors.concatenated import concatenate
 
 
 def needs_graph(options, model, clamp):
-    """Whether the kernels of RBMs lack what the options ask for."""
-    of_groups = options.pairwise and column_is_group(model.visible).any()
-    asked = clamp is not None or options.schedule is not None or of_groups
-    return bool(asked or options.algorithm in ("tree_reweighted", "auto"))
+    """Whether the kernels of RBMs lack the units, or what the options ask for."""
+    visible, hidden = model.layers
+    of_groups = isinstance(visible, Categorical)
+    has_kernel = all(
+        two_values(layer) and has_log_prob(layer)
+        for layer in ([] if of_groups else [visible]) + [hidden]
+    )
+    return clamp is not None or not has_kernel or bool(of_groups and options.pairwise)
 
 
-def propagate_on_layers(options, model, field, clamp, init):
-    """The `Beliefs` of an RBM, by belief propagation on its graph."""
-    if init is not None or options.messages:
-        raise ValueError(
-            "init and messages: not available here, where the RBM is solved as a graph."
-        )
-    n, machine = len(model.weights), machine_of_layers(model.weights, model.layers)
-    joined = [_joined(name, value, model) for name, value in (("field", field), ("clamp", clamp))]
-    pairwise = options.pairwise
-    options = replace(options, pairwise=bool(pairwise))
-    found = propagate_on_graph(options, machine, *joined, None)
+def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate_on_graph):
+    """The `Beliefs` of an RBM, by a solver of its graph."""
+    if init is not None:
+        raise ValueError("init: not available where the RBM is solved as a graph.")
+    n, pairwise = len(model.weights), options.pairwise
+    machine, *tilts = graph_of_layers(model, field, clamp)
+    options = replace(options, pairwise=bool(pairwise), messages=False)
+    result = solve(options, machine, *tilts)
     columns = len(column_sizes(model.visible))
 
     def split(x, at=n):
@@ -48,27 +52,34 @@ def propagate_on_layers(options, model, field, clamp, init):
         )
 
     names = [field.name for field in fields_of(Beliefs) if field.name != "message"]
-    parts = {name: getattr(found, name) for name in names} | {"message": ending_of(found)}
+    parts = {name: getattr(result, name) for name in names} | {"message": ending_of(result)}
     parts |= {name: split(parts[name]) for name in ("mean", "var", "b", "a")}
-    visible, hidden = np.split(found.assignment, [columns], axis=-1)
+    visible, hidden = np.split(result.assignment, [columns], axis=-1)
     if only_groups(model.visible):
         visible = visible.astype(np.int64)
     parts["assignment"] = visible, hidden
     if pairwise:
-        products = _products(machine, found, parts["mean"])
+        products = _products(machine, result, parts["mean"])
         if pairwise == "mean" and products.ndim == 3:
             products = products.mean(0)
         parts["pairwise"] = products.astype(model.dtype)
-    if found.solutions is not None:
-        several = found.solutions if found.mean.ndim > 1 else [found.solutions]
+    if result.solutions is not None:
+        several = result.solutions if result.mean.ndim > 1 else [result.solutions]
         several = [x._replace(visible=x.visible[:, :n], hidden=x.visible[:, n:]) for x in several]
-        parts["solutions"] = several if found.mean.ndim > 1 else several[0]
+        parts["solutions"] = several if result.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
-    # Checks that are still to be made, and what is known from those that have been.
-    for name in ("_check", "_known_reasons", "_radius", "_loops", "_loop_terms"):
-        if name in found.__dict__:
-            beliefs.__dict__[name] = found.__dict__[name]
+    # Checks that are still to be made, and results of earlier ones.
+    names = "_check", "_known_reasons", "_radius", "_spectral_radius", "_loops", "_loop_terms"
+    for name in names:
+        if name in result.__dict__:
+            beliefs.__dict__[name] = result.__dict__[name]
     return beliefs
+
+
+def graph_of_layers(model, field=None, clamp=None):
+    """An RBM as a BoltzmannMachine, and fields and clamps of its units."""
+    machine = machine_of_layers(model.weights, model.layers)
+    return machine, _joined("field", field, model), _joined("clamp", clamp, model)
 
 
 def machine_of_layers(weights, layers):
@@ -98,11 +109,11 @@ def _joined(name, value, model):
     return np.concatenate(parts, axis=-1)
 
 
-def _products(machine, found, means):
+def _products(machine, result, means):
     """Expected products <v_i h_j>, of the model's visible and hidden units."""
     visible, hidden = (part.astype(np.float64) for part in means)
     out, n = visible[..., :, None] * hidden[..., None, :], visible.shape[-1]
-    edges, pairs = found.edges, found.pairwise
+    edges, pairs = result.edges, result.pairwise
     if pairs.shape[-1] == len(edges):
         out[..., edges[:, 0], edges[:, 1] - len(column_sizes(machine.prior)) + hidden.shape[-1]] = (
             pairs
@@ -110,7 +121,7 @@ def _products(machine, found, means):
         return out
     units = GraphUnits(machine)
     unit, value, _ = units.states
-    sizes = found.n_states[edges]
+    sizes = result.n_states[edges]
     first = np.append(0, np.cumsum(sizes.prod(1)))
     edge = np.repeat(np.arange(len(edges)), sizes.prod(1))
     a, b = np.divmod(np.arange(first[-1]) - first[edge], sizes[edge, 1])

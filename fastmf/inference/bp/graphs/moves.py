@@ -1,6 +1,6 @@
 """Moves of many units at once towards more probable assignments of a graph with cycles.
 
-The most probable states of random units that have no cycle among themselves, given all others, are
+The most probable states of random units without a cycle, given all other units, are
 found by dynamic programming (Hamze and de Freitas 2004 sample in this way): first with Gumbel noise
 in the fields, which falls to 0 (perturb and maximise, Papandreou and Yuille 2011), then without.
 """
@@ -10,10 +10,11 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 
-# Moves of each row, at first at a temperature that falls to 0; those without a gain after which it
-# is left; and the first temperature, relative to the exponents of a unit with its neighbours.
+# Moves of each row, at first at a temperature that falls to 0; the number without a gain after
+# which it is left; and the first temperature, relative to the exponents of a unit with its
+# neighbours.
 N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 500, 440, 40, 0.26
-# Slots of all rows together up to which there are so many moves, fewer of more, and none; and of
+# Slots of all rows together up to which all moves are made, and any moves; and slots of
 # the rows of a check, which wants a state that weighs much.
 MAX_SLOTS_OF_ALL, MAX_SLOTS, MAX_CHECKED_SLOTS, N_CHECKED_ROWS = 50_000, 1_000_000, 5_000, 4
 
@@ -56,16 +57,16 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
             now, values, noise = labels.copy(), objective.copy(), np.zeros_like(noise)
         if not cold:
             noise = hot * (1 - k / n_annealed) * rng.gumbel(size=noise.shape)
-        found, new, order = now.copy(), np.empty(n_rows), rng.permutation(n_units)
-        arguments = problem, order, noise, found, new, memory, np.zeros(2, np.int64)
+        result, new, order = now.copy(), np.empty(n_rows), rng.permutation(n_units)
+        arguments = problem, order, noise, result, new, memory, np.zeros(2, np.int64)
         in_parallel(forest_move, arguments, n_workers)
         # Equal ones are taken, too: they lead on.
         taken = np.isfinite(new) & ((new >= values) | (not cold))
-        now[taken], values[taken] = found[taken], new[taken]
+        now[taken], values[taken] = result[taken], new[taken]
         margin = np.where(np.isfinite(objective), 1e-11 * (1 + abs(objective)), 0)
         better = values > objective + margin
-        kept = values >= objective
-        labels[kept], objective[kept] = now[kept], values[kept]
+        no_worse = values >= objective
+        labels[no_worse], objective[no_worse] = now[no_worse], values[no_worse]
         n_in_vain = 0 if better.any() or not cold else n_in_vain + 1
         if n_in_vain == N_IN_VAIN:
             return

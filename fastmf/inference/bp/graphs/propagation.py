@@ -13,13 +13,17 @@ from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._cycles import mark_cycles
-from fastmf.inference.bp._kernel_arguments import ROUNDINGS
-from fastmf.inference.bp.graphs.automatic import automatic
+from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_settings
 from fastmf.inference.bp.graphs.elimination import best_states
-from fastmf.inference.bp.graphs.iteration import Sweeps, SweepSettings
+from fastmf.inference.bp.graphs.iteration import first_state, sweep_to_the_end
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.results import graph_beliefs
-from fastmf.inference.bp.graphs.solutions import Solved, joined, propagate_from_starts
+from fastmf.inference.bp.graphs.solutions import (
+    Solved,
+    joined,
+    messages_at,
+    propagate_from_starts,
+)
 from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
 from fastmf.inference.bp.graphs.tree_bound import tree_bound
 from fastmf.inference.bp.graphs.trees import random_trees
@@ -27,64 +31,46 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
-from fastmf.kernels.bp.arguments import DAMPING_WINDOW
-from fastmf.models._quick_elimination import MAX_ENTRIES
+from fastmf.models._graph_sums import MAX_ENTRIES
 
 # Bytes of the messages of rows that are solved together.
 MAX_BYTES = 2**28
 # Probabilities of pairs up to which they are kept for checks of sum-product.
 MAX_PAIRS = 2**21
-# Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
-# undamped, but slowly where couplings are strong.
-PATIENCE = 128
 # Sweeps of max-product after each of which an assignment is decoded; then one in so many, and the
 # last.
 N_DECODED = 32
 
 
 @one_blas_thread()
-def propagate_on_graph(options, model, field, clamp, init):
+def propagate_on_graph(options, model, field, clamp, init=None):
     """The `GraphBeliefs` of a `BoltzmannMachine`."""
-    _refuse(options)
-    units = GraphUnits(model, field, clamp)
-    if options.algorithm == "auto":
-        return _automatic(options, units, init)
-    return _propagate(options, units, init)
+    return propagate_units(options, GraphUnits(model, field, clamp), init)
 
 
-def _automatic(options, units, init):
-    if init is not None or options.n_starts is not None:
-        raise ValueError("init and n_starts: not available with algorithm='auto'.")
-    return automatic(options, units, units.n_rows, lambda o: _propagate(o, units, None))
-
-
-def _propagate(options, units, init):
+def propagate_units(options, units, init=None):
     """The `GraphBeliefs` of checked units."""
-    is_binary = options.algorithm == "sum" and units.binary is not None
-    init = checked_messages(init, units)
-    n_rows = units.n_rows
-    if init is not None and init.ndim == 2:
-        n_rows = _common(n_rows, len(init))
+    n_rows, probability, several = units.n_rows, None, None
+    if init is not None:
+        init = checked_messages(messages_at(init, units) if options.decodes else init, units)
+        n_rows = _common(n_rows, len(init)) if init.ndim == 2 else n_rows
     if options.n_starts is not None:
         solved, several = propagate_from_starts(options, units, n_rows or 1, _solver)
-        return graph_beliefs(options, units, solved, None, n_rows is None, several)
-    if is_binary:
-        solved, probability = _in_chunks(options, units, n_rows or 1, init, None), None
     elif options.algorithm == "tree_reweighted":
-        solved, probability = tree_reweighted(options, units, n_rows or 1, init)
+        solved, probability = solve_trees(options, units, n_rows or 1, init)
     else:
-        solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
+        solved = _in_chunks(options, units, n_rows or 1, init)
     mixed = partial(_mixed, options)
-    return graph_beliefs(options, units, solved, probability, n_rows is None, mixed=mixed)
+    return graph_beliefs(options, units, solved, probability, n_rows is None, several, mixed)
 
 
 def _mixed(options, model, field=None, clamp=None):
     """The `GraphBeliefs` of mixtures of fixed points, with which one start is compared."""
     options = replace(
         options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, pairwise=False,
-        messages=False, history=False, damping=None, spectral_radius=False,
+        messages=False, damping=None,
     )  # fmt: skip
-    return propagate_on_graph(options, model, field, clamp, None)
+    return propagate_on_graph(options, model, field, clamp)
 
 
 def _common(n_rows, n_starts):
@@ -93,16 +79,7 @@ def _common(n_rows, n_starts):
     return max(n_rows or 1, n_starts)
 
 
-def _refuse(options):
-    if options.algorithm == "mixed":
-        raise ValueError("algorithm='mixed' needs an RBM, whose hidden units are summed out.")
-    if options.n_restarts:
-        raise ValueError(
-            "n_restarts: not available on graphs, nor for an RBM with clamp or schedule."
-        )
-
-
-def tree_reweighted(options, units, n_rows, init):
+def solve_trees(options, units, n_rows, init):
     """Tree-reweighted belief propagation, its bound, and the probabilities of edges."""
     trees = random_trees(units.graph.edges, len(units.graph.n_states))
     problem = units.problem(trees.probability)
@@ -116,14 +93,15 @@ def tree_reweighted(options, units, n_rows, init):
 
 
 def _solver(options, units, problem=None):
-    """Solver of rows of two-valued units or, with a problem or without odds, of states."""
-    if problem is None and units.binary is not None:
+    """Solver of rows of two-valued units, or of states (by the given problem)."""
+    if options.algorithm == "sum" and units.binary is not None:
         return _GraphSpins(options, units)
     return _GraphStates(options, units, units.problem() if problem is None else problem)
 
 
-def _in_chunks(options, units, n_rows, init, problem):
-    """Solve rows, so many at a time that their messages fit in memory."""
+def _in_chunks(options, units, n_rows, init, problem=None):
+    """Solve rows in chunks whose messages fit in memory."""
+    options = replace(options, history=bool(options.history_length(n_rows)))
     kind = _solver(options, units, problem)
     size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))
     parts = []
@@ -144,39 +122,25 @@ class _GraphRows:
         self.checks_pairs = units.binary is None and options.algorithm == "sum"
         eps = np.finfo(np.float64).eps
         rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
-        self.rounding = float(rounding)
+        self.settings = convergence_settings(options, float(rounding))
 
     def swept(self, send, problem, messages, n_beliefs, max_states, after=None):
-        """Sweeps that have run, and their record; `after` is called after some of them."""
-        options = self.options
-        settings = SweepSettings(
-            schedule=options.schedule or "sequential",
-            exact=self.units.is_forest,
-            tol=float(max(options.tol, self.rounding)) if options.tol else -1.0,
-            rounding_error=self.rounding if options.tol else -1.0,
-            max_iter=options.max_iter,
-            damping=options.damping,
-            history=options.history_length(len(messages)),
-            patience=PATIENCE if options.algorithm == "tree_reweighted" else DAMPING_WINDOW,
-            # Moves of forests find better states than more sweeps.
-            gives_up=options.algorithm == "max" and options.polishes,
-            n_threads=options.n_threads,
-        )
-        sweeps = Sweeps(send, problem, messages, n_beliefs, max_states, settings)
-        record = sweeps.run(None if after is None else partial(after, sweeps, problem))
-        if record.history.size:
-            mark_cycles(record)
-        return sweeps, record
+        """State and record of rows that have ended; `after` is called after some sweeps."""
+        options, is_forest = self.options, self.units.is_forest
+        state = first_state(options, problem, messages, n_beliefs, max_states, is_forest=is_forest)
+        after = None if after is None else partial(after, problem)
+        record = sweep_to_the_end(options, self.settings, send, problem, state, after)
+        mark_cycles(record, options.tol)
+        return state, record
 
-    def terms(self, kernel, sweeps, problem, n_values):
+    def terms(self, kernel, state, problem, n_values):
         """Sum of the terms of the log-partition of each row, and the pair beliefs."""
-        n_rows, n_units = len(sweeps.state.old), len(problem.starts) - 1
+        n_rows, n_units = len(state.messages), len(problem.starts) - 1
         terms = np.zeros((n_rows, n_units))
         keeps = self.options.pairwise or (self.checks_pairs and n_rows * n_values <= MAX_PAIRS)
         pairs = np.zeros((n_rows if keeps else 0, n_values))
-        in_parallel(
-            kernel, (problem, sweeps.state, terms, pairs, np.zeros(2, np.int64)), sweeps.n_workers
-        )
+        arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
+        in_parallel(kernel, arguments, len(state.scratch))
         return terms.sum(1), pairs if keeps else None
 
 
@@ -200,11 +164,11 @@ class _GraphSpins(_GraphRows):
         problem = self.problem._replace(odds=odds, clamped=clamped)
         messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
         n_units = odds.shape[1]
-        sweeps, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
+        state, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
         n_edges = len(self.units.graph.edges)
-        values, pairs = self.terms(graph_binary.binary_terms, sweeps, problem, n_edges)
-        beliefs = np.empty_like(sweeps.state.beliefs)
-        beliefs[:, self.units.layout.order] = sweeps.state.beliefs
+        values, pairs = self.terms(graph_binary.binary_terms, state, problem, n_edges)
+        beliefs = np.empty_like(state.beliefs)
+        beliefs[:, self.units.layout.order] = state.beliefs
         logs = np.log(messages) if self.options.messages else None
         return Solved(record._asdict(), beliefs, values + constant, pairs, logs, None, None, None)
 
@@ -225,28 +189,28 @@ class _GraphStates(_GraphRows):
         messages = first_messages(init, units, problem, (len(rows), self.n_messages))
         send = graph_states.send_address()
         max_states = int(units.graph.n_states.max())
-        decodes = options.algorithm == "max"
+        decodes = options.decodes
         best = _Assignments(options, len(rows), units.layout.order) if decodes else None
-        sweeps, record = self.swept(
+        state, record = self.swept(
             send, problem, messages, field.shape[1], max_states, best and best.decode
         )
         values = pairs = None
         if not decodes:
             n_values = len(problem.tables)
-            values, pairs = self.terms(graph_states.states_terms, sweeps, problem, n_values)
+            values, pairs = self.terms(graph_states.states_terms, state, problem, n_values)
             values[record.status == INFEASIBLE] = -np.inf
-        beliefs = units.beliefs(sweeps.state.beliefs)
+        beliefs = units.beliefs(state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
-        kept = messages if options.messages else None
-        decoded, is_best = (None, None, None) if best is None else best.found(), None
-        if best is not None and options.polishes:
+        returned = messages if options.messages else None
+        decoded, is_best = (None, None, None) if best is None else best.result(), None
+        if best is not None and options.search:
             is_best = self._take_best(rows, decoded)
             unsettled = ~is_converged(record.status)
             if not units.is_forest:
                 unsettled |= _has_ties(units, beliefs)
             unsettled &= ~is_best & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
-        return Solved(record._asdict(), beliefs, values, pairs, kept, *decoded, is_best)
+        return Solved(record._asdict(), beliefs, values, pairs, returned, *decoded, is_best)
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
@@ -281,21 +245,21 @@ class _Assignments:
         self.labels = np.zeros((n_rows, len(order)), np.int64)
         self.optimal, self.objective = np.zeros(n_rows, bool), np.full(n_rows, -np.inf)
 
-    def decode(self, sweeps, problem, state, n_done):
+    def decode(self, problem, state, n_done):
         """Decode the beliefs of a state; after many sweeps, of one in some only."""
         if n_done > N_DECODED and n_done % N_DECODED:
             return
         labels = np.zeros_like(self.labels)
         optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)
-        n_rows, moves = len(labels), self.options.polishes
+        n_rows, moves = len(labels), self.options.search
         n_workers = workers_for(n_rows, 20 * n_rows * len(problem.edges), self.options.n_threads)
         arguments = problem, state, moves, labels, optimal, objective, np.zeros(2, np.int64)
-        in_parallel(graph_decoding.decode_graph, arguments, min(n_workers, sweeps.n_workers))
+        in_parallel(graph_decoding.decode_graph, arguments, min(n_workers, len(state.scratch)))
         better = objective > self.objective
         self.labels[better], self.objective[better] = labels[better], objective[better]
         self.optimal[better] = optimal[better]
 
-    def found(self):
+    def result(self):
         """Assignments in the given order of units, local maxima or not, and their exponents."""
         labels = np.empty_like(self.labels)
         labels[:, self.order] = self.labels

@@ -12,7 +12,7 @@ def spectral_radius(units):
     """Upper bound of the spectral radius of Mooij and Kappen (2007), Corollary 3; 0 on a forest.
 
     Between directed edges the matrix is A_(i->j),(k->i) = tanh(strength_ij) for k != j: |K| of
-    two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of others.
+    two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of other units.
     """
     if units.is_forest:
         return 0.0
@@ -40,11 +40,11 @@ def _strengths(units):
     sizes = units.graph.n_states[units.graph.edges]
     strengths = np.zeros(len(sizes))
     for shape in np.unique(sizes, axis=0):
-        here = np.flatnonzero((sizes == shape).all(1))
-        block = tables[first[here][:, None] + np.arange(shape.prod())].reshape(-1, *shape)
+        index = np.flatnonzero((sizes == shape).all(1))
+        block = tables[first[index][:, None] + np.arange(shape.prod())].reshape(-1, *shape)
         with np.errstate(invalid="ignore"):
             # J(a, b) - J(c, b) - (J(a, d) - J(c, d)) is largest at two columns' extremes.
             rows = block[:, :, None, :] - block[:, None, :, :]
             extent = rows.max(3) - rows.min(3)
-        strengths[here] = np.nan_to_num(extent, nan=np.inf).max((1, 2)) / 4
+        strengths[index] = np.nan_to_num(extent, nan=np.inf).max((1, 2)) / 4
     return strengths

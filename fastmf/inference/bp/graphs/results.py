@@ -1,6 +1,7 @@
 """From rows that have ended to the `GraphBeliefs` that users get."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,19 +10,19 @@ from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.elimination import best_states
-from fastmf.inference.bp.graphs.loops import LoopTerms
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.loop_series import GraphLoops
 from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.models._quick_elimination import MAX_ENTRIES
+from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
-MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take polish=None"
+MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take search=True"
 NO_STATE = "no state is possible"
 UNSURPASSED = "; no assignment is more probable, by elimination"
 
@@ -44,11 +45,8 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         return x[0] if single else x
 
     log_partition = solved.log_partition if solved.objective is None else solved.objective
-    if not options.log_partition and solved.objective is None:
-        log_partition = None
-    kept = None if solved.messages is None else returned_messages(solved.messages, units)
-    radius = partial(spectral_radius, units)
-    found = GraphBeliefs(
+    returned = None if solved.messages is None else returned_messages(solved.messages, units)
+    result = GraphBeliefs(
         mean=row(mean, True),
         var=row(var, True),
         b=row(b, True),
@@ -58,33 +56,32 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         n_iter=row(record["n_iter"]),
         residual=row(record["residual"]),
         message=row(message),
-        history=row(_trace(record) if options.history else None),
+        history=row(trace_of(SimpleNamespace(**record)) if "history" in record else None),
         assignment=row(units.values_of(labels)),
-        objective=row(solved.objective),
-        local_maximum=row(solved.optimal if options.polishes else None),
-        messages=row(kept),
+        score=row(solved.objective),
+        local_maximum=row(solved.optimal if options.search else None),
+        messages=row(returned),
         pairwise=np.asarray(pairs, dtype) if options.pairwise == "mean" else row(pairs, True),
         damping=row(record["damping"]),
-        spectral_radius=radius() if options.spectral_radius else None,
         edges=units.graph.edges,
         edge_probability=probability,
         n_states=units.graph.n_states,
     )
     if options.algorithm == "sum":
-        found.__dict__["_radius"] = radius
+        result.__dict__["_radius"] = partial(spectral_radius, units)
         if several is None:
             points, stable = state_beliefs(units, solved)[:, None], None
             of_pairs = None if solved.pairs is None else solved.pairs[:, None]
         else:
             points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
-            with_solutions(found, several.solutions, single)
-        found.__dict__["_loops"] = LoopTerms(units, points, of_pairs)
+            with_solutions(result, several.solutions, single)
+        result.__dict__["_loops"] = GraphLoops(units, points, of_pairs)
         if units.is_forest:  # exact
-            return with_check(found, all_right)
-        return with_check(found, Question(units.model, _tilt_of(units), True, mixed, stable))
+            return with_check(result, all_right)
+        return with_check(result, Question(units.model, _tilt_of(units), True, mixed, stable))
     if options.algorithm == "max":
-        return with_check(found, ModeCheck(units, solved.is_best))
-    return found
+        return with_check(result, ModeCheck(units, solved.is_best))
+    return result
 
 
 class ModeCheck(NamedTuple):
@@ -93,9 +90,9 @@ class ModeCheck(NamedTuple):
     units: object
     is_best: np.ndarray | None
 
-    def __call__(self, found):
+    def __call__(self, result):
         """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
-        objective = np.atleast_1d(found.objective)
+        objective = np.atleast_1d(result.score)
         best = objective
         if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
             states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
@@ -130,7 +127,7 @@ def fixed_points_of(units, solved):
 
 
 def state_beliefs(units, solved):
-    """Probabilities of all states, also of those of two-valued units."""
+    """Probabilities of all states, two for each two-valued unit."""
     if solved.beliefs.shape[1] != len(units.graph.n_states):
         return solved.beliefs
     p, q = _probabilities(units, solved)
@@ -152,7 +149,7 @@ def _messages(options, solved):
     """How rows have ended, in words, and whether they have converged."""
     status = solved.record["status"]
     converged, message = is_converged(status), messages_of(status)
-    if solved.optimal is not None and options.polishes:
+    if solved.optimal is not None and options.search:
         message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
     if solved.is_best is not None:
         message = np.where(solved.is_best & ~converged, np.char.add(message, UNSURPASSED), message)
@@ -160,13 +157,6 @@ def _messages(options, solved):
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none
     return message, converged
-
-
-def _trace(record):
-    class Record:
-        n_iter, history = record["n_iter"], record["history"]
-
-    return trace_of(Record)
 
 
 def _units(units, solved):
@@ -177,16 +167,16 @@ def _units(units, solved):
         (low, high), (p, q) = pair, _probabilities(units, solved)
         scale = high - low
         log_odds = np.log(solved.beliefs)
-        own = log_odds / scale - _field_of(prior)
-        return low * q + high * p, scale**2 * p * q, own, (p > q).astype(np.int64)
+        tilt = log_odds / scale - _field_of(prior)
+        return low * q + high * p, scale**2 * p * q, tilt, (p > q).astype(np.int64)
     mean, var = units.moments(solved.beliefs)
     labels = np.zeros((len(mean), n_vertices), np.int64)
     starts = units.first_state
     widths = np.unique(units.graph.n_states)
     for width in widths:
-        here = np.flatnonzero(units.graph.n_states == width)
-        states = starts[here][:, None] + np.arange(width)
-        labels[:, here] = solved.beliefs[:, states].argmax(2)
+        index = np.flatnonzero(units.graph.n_states == width)
+        states = starts[index][:, None] + np.arange(width)
+        labels[:, index] = solved.beliefs[:, states].argmax(2)
     return mean, var, _tilts(units, solved.beliefs), labels
 
 

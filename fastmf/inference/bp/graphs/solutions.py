@@ -11,18 +11,19 @@ from fastmf._outcomes import is_converged
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.results import fixed_points_of
 from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.graphs.units import checked_clamp
 from fastmf.inference.bp.layer_solutions import COLD, N_SWEEPS
 from fastmf.inference.bp.solutions import (
     MIN_START_PROBABILITY,
-    Ends,
+    EndsOfStarts,
     fixed_points,
     random_probabilities,
 )
 from fastmf.priors._queries import two_values
 
-# Largest size of exponents from which states of starts are found, in the place of those of -inf.
+# Largest size of exponents from which states of starts are found, in the place of -inf.
 FORBIDDEN = 1e3
-# Slots of all rows together up to which annealed states are as good as those of max-product.
+# Slots of all rows together up to which annealed states are as good as max-product.
 MAX_START_SLOTS = 10_000
 
 
@@ -32,7 +33,7 @@ class Solved(NamedTuple):
     Parameters
     ----------
     record : dict of arrays
-        Arrays of a `SweepRecord`.
+        Arrays of a `ConvergenceRecord`.
     beliefs : array of shape (n_rows, n_units or n_states)
         Odds of two-valued units, or probabilities of states; as given.
     log_partition : array of shape (n_rows,) or None
@@ -78,7 +79,7 @@ class Several(NamedTuple):
     pairs : list of arrays of shape (n_solutions, n_edges or n_values)
         Probabilities of pairs, if they are computed.
     stable : list of bool
-        Whether the row has a stable fixed point; otherwise it is that of the first start.
+        Whether the row has a stable fixed point; otherwise it is the end of the first start.
     """
 
     solutions: list
@@ -87,22 +88,22 @@ class Several(NamedTuple):
     stable: list
 
 
-def propagate_from_starts(options, units, n_rows, solver, beliefs=None):
+def propagate_from_starts(options, units, n_rows, solver):
     """Rows of mixtures of fixed points."""
     rng = check.generator(options.rng)
     last = replace(options, n_starts=None, messages=True)
     first = replace(last, pairwise=False)
     parts, several = [], Several([], [], [], [])
     for row in range(n_rows):
-        here = units.row(row)
+        row_units = units.row(row)
 
-        def solve(messages, is_last, here=here):
-            kind = solver(last if is_last else first, here)
-            return _ends(here, kind.solve(np.zeros(len(messages), int), messages))
+        def solve(messages, is_last, row_units=row_units):
+            kind = solver(last if is_last else first, row_units)
+            return _ends(row_units, kind.solve(np.zeros(len(messages), int), messages))
 
-        mixture = fixed_points(solve, _starts(here, options.n_starts, rng, beliefs), rng)
-        solved, means = mixture.ends.found
-        parts.append(_mixed(mixture, solved, here.binary is not None))
+        mixture = fixed_points(solve, _starts(row_units, options.n_starts, rng), rng)
+        solved, means = mixture.ends.result
+        parts.append(_mixed(mixture, solved, row_units.binary is not None))
         several.solutions.append(mixture.solutions(means))
         several.beliefs.append(mixture.ends.beliefs[mixture.rows])
         several.stable.append(mixture.stable)
@@ -113,13 +114,13 @@ def propagate_from_starts(options, units, n_rows, solver, beliefs=None):
 
 def _ends(units, solved):
     beliefs, means = fixed_points_of(units, solved)
-    return Ends(
+    return EndsOfStarts(
         beliefs=beliefs,
         log_partition=solved.log_partition,
         converged=is_converged(solved.record["status"]),
         damping=solved.record["damping"],
         messages=returned_messages(solved.messages, units),
-        found=(solved, means),
+        result=(solved, means),
     )
 
 
@@ -138,8 +139,8 @@ def _mixed(mixture, solved, is_binary):
     return Solved(record, beliefs, np.array([value]), pairs, None, None, None, None)
 
 
-def _starts(units, n_starts, rng, more=None):
-    """Log-messages of the given number of starts, those without preference first, and of more."""
+def _starts(units, n_starts, rng):
+    """Log-messages of the given number of starts, the first without preference."""
     unit, value, weight = units.states
     field = np.clip((weight + value * units.field[:, unit])[0], -FORBIDDEN, FORBIDDEN)
     p = _random_beliefs(units, n_starts - 1, rng)
@@ -155,8 +156,6 @@ def _starts(units, n_starts, rng, more=None):
     p[random] += (uniform - p[random]) * rng.random((random.sum(), 1))
     cold = np.flatnonzero(kinds == 2)[-1:]
     p[cold] = _annealed(units, p[cold])
-    if more is not None:
-        p = np.concatenate([p, more])
     messages = messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
     messages = returned_messages(messages, units)
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
@@ -186,6 +185,21 @@ def _random_beliefs(units, n, rng):
     noise = rng.random((n, len(labels))) + preferred[:, labels]
     top = np.maximum.reduceat(noise, units.first_state[:-1], axis=1)
     return (noise == np.repeat(top, sizes, axis=1)).astype(np.float64)
+
+
+def messages_at(init, units):
+    """Log-messages of units in the states of an assignment, or of the one of an earlier result."""
+    init = getattr(init, "assignment", init)
+    prior = units.model.prior
+    values = np.atleast_2d(checked_clamp(prior, init, "init"))
+    if np.isnan(values).any():
+        raise ValueError("init must give a value to each unit, got NaN.")
+    unit, value, _ = units.states
+    beliefs = (values[:, unit] == value).astype(np.float64)
+    messages = returned_messages(
+        messages_of(units, np.maximum(beliefs, MIN_START_PROBABILITY)), units
+    )
+    return messages[0] if np.ndim(init) == 1 else messages
 
 
 def messages_of(units, beliefs):

@@ -1,7 +1,7 @@
 """Messages on a graph to start from, and as they are returned.
 
-Messages of two-valued units are returned as log-odds, those of others as logarithms of all states
-of the receiver, the largest of them 0; those of an edge in the order of the kernels.
+Messages between two-valued units are returned as log-odds, other messages as logarithms of all
+states of the receiver, the largest of them 0, in the order of the kernels.
 """
 
 import numpy as np
@@ -14,12 +14,10 @@ SMALLEST_START = -600.0
 
 
 def checked_messages(init, units):
-    """Checked log-messages to start from, or None."""
-    if init is None:
-        return None
+    """Checked log-messages to start from."""
     if isinstance(init, GraphBeliefs):
         if init.messages is None:
-            raise ValueError("init must have messages: ask for them with messages=True.")
+            raise ValueError("init must have messages: ask for them with pairwise=True.")
         init = init.messages
     init = np.asarray(init)
     if init.dtype.kind not in "fiub":
@@ -39,7 +37,7 @@ def checked_messages(init, units):
 
 
 def first_messages(init, units, problem, shape):
-    """Messages of the kernels to start from: the given ones, or those without preference."""
+    """Messages of the kernels to start from: the given ones, or messages without preference."""
     if init is None:
         return np.zeros(shape) if problem is not None else np.ones(shape)
     if problem is None:

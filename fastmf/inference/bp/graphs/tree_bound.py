@@ -1,12 +1,12 @@
 """Upper bound of log-partitions by spanning trees, at any messages.
 
 log Z is convex in the parameters, so that it is at most the average of log Z_T over random trees T
-whose average parameters are those of the graph. With edge probabilities rho and any log-messages u,
-trees of the parameters
+whose average parameters are the parameters of the graph. With edge probabilities rho and any
+log-messages u, trees of the parameters
 
     h_i = f_i + sum_k rho_ki u_ki          J_ij / rho_ij - u_ij - u_ji
 
-have that average. Their entropies are sums of those of roots and of children given their parents,
+have that average. Their entropies are sums over roots and over children given their parents,
 which are concave, so that by Lagrange's duality (Globerson & Jaakkola 2007), with the probabilities
 r_i that i is a root and rho_k|i that k is a child of i,
 
@@ -14,7 +14,7 @@ r_i that i is a root and rho_k|i that k is a child of i,
     S_ki = log sum_a exp(h_k(a) - u_ik(a) + J_ki / rho_ki).
 
 It holds for all messages. Where they have converged S - u does not depend on x, and the bound is
-that of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005).
+the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005).
 """
 
 import numpy as np

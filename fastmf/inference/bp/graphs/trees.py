@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-# Up to so many vertices the probabilities of uniform spanning trees are computed exactly.
+# Vertices up to which the probabilities of uniform spanning trees are computed exactly.
 MAX_DENSE_VERTICES = 2000
 # Random orders of the vertices of larger graphs: see `_ordered`.
 N_ORDERS = 8
@@ -40,8 +40,8 @@ def random_trees(edges, n_vertices):
     """Random `Trees` in which the probability of every edge is above 0.
 
     Uniform spanning trees have an edge with its effective resistance (Kirchhoff). In larger graphs,
-    but for complete ones, vertices choose their parents among those that come before them in one
-    of `N_ORDERS` random orders.
+    but for complete ones, vertices choose their parents among the vertices that come before them in
+    one of `N_ORDERS` random orders.
     """
     n_components, component = _components(edges, n_vertices)
     if len(edges) == n_vertices - n_components:
@@ -110,6 +110,6 @@ def _uniform(edges, n_vertices, component):
     laplacian[np.diag_indices(n_vertices)] = -laplacian.sum(1)
     # One on each pair of a component: the null space of the Laplacian, and no other change.
     inverse = np.linalg.inv(laplacian + (component[:, None] == component))
-    own, both = inverse.diagonal(), inverse[first, second]
-    child = np.stack([own[first] - both, own[second] - both], 1)
+    diagonal, both = inverse.diagonal(), inverse[first, second]
+    child = np.stack([diagonal[first] - both, diagonal[second] - both], 1)
     return Trees(np.clip(child, 1e-12, 1), 1 / np.bincount(component)[component])

@@ -66,11 +66,11 @@ class GraphUnits:
         for part in parts_of(model.prior):
             if not has_log_prob(part) or (support(part) is None and not has_groups(part)):
                 raise TypeError(
-                    "belief propagation on a graph needs discrete units, got "
+                    "belief propagation needs discrete units, got "
                     f"{type(part).__name__}; fastmf.tap takes units of all kinds."
                 )
         field = check.rows("field", field, n, np.float64)
-        clamp = _checked_clamp(model.prior, clamp)
+        clamp = checked_clamp(model.prior, clamp)
         self.n_rows = check.common_rows([("field", field), ("clamp", clamp)])
         self.field = np.atleast_2d(np.zeros(n) if field is None else field)
         self.clamp = None if clamp is None else np.atleast_2d(clamp)
@@ -111,17 +111,17 @@ class GraphUnits:
             return None
         layout, (low, high) = self.layout, pair
         middle, scale = (low + high) / 2, high - low
-        own, constant = (x.astype(np.float64) for x in binary_field(self.model.prior))
-        field, values = own + self.field, self.graph.values
-        sums = sums_at_ends(self.graph.edges, values, len(own)) if middle else 0.0
-        sizes = sums_at_ends(self.graph.edges, abs(values), len(own)) * scale**2 / 2
+        prior_field, constant = (x.astype(np.float64) for x in binary_field(self.model.prior))
+        field, values = prior_field + self.field, self.graph.values
+        sums = sums_at_ends(self.graph.edges, values, len(prior_field)) if middle else 0.0
+        sizes = sums_at_ends(self.graph.edges, abs(values), len(prior_field)) * scale**2 / 2
         with np.errstate(over="ignore", invalid="ignore"):  # such sums are too large
             log_odds = scale * (field + middle * sums)
         largest = float((abs(log_odds) + sizes).max())
         if not max(largest, 2 * sizes.max()) < MAX_LOG_PRODUCT:
             return None
         constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
-        clamped = np.zeros((0, len(own)), np.int8)
+        clamped = np.zeros((0, len(prior_field)), np.int8)
         if self.clamp is not None:
             clamped = np.where(np.isnan(self.clamp), FREE, self.clamp > middle).astype(np.int8)
         problem = BinaryProblem(
@@ -269,10 +269,10 @@ class GraphUnits:
         return np.where(column_is_group(self.model.prior), labels, values)
 
 
-def _checked_clamp(prior, clamp):
+def checked_clamp(prior, clamp, name="clamp"):
     """Values of clamped units, flat, NaN where free; None where there are none."""
-    clamp = as_states("clamp", prior, clamp)
-    clamp = check.rows("clamp", clamp, n_units(prior), np.float64, missing=True)
+    clamp = as_states(name, prior, clamp)
+    clamp = check.rows(name, clamp, n_units(prior), np.float64, missing=True)
     if clamp is None or np.isnan(clamp).all():
         return clamp
     held = ~np.isnan(clamp)
@@ -285,7 +285,7 @@ def _checked_clamp(prior, clamp):
 
 
 def _layout(edges, n_vertices):
-    """The `GraphLayout` of edges between so many vertices."""
+    """The `GraphLayout` of edges between numbered vertices."""
     n_edges = len(edges)
     if n_edges >= 2**30:
         raise ValueError(f"a graph must have fewer than 2^30 edges, got {n_edges}.")
@@ -310,6 +310,6 @@ def sums_at_ends(edges, values, n):
 
 
 def _ranges(starts, sizes):
-    """The integers from each start on, so many of each, one after another."""
+    """Concatenated ranges of integers with these starts and sizes."""
     first = np.cumsum(sizes) - sizes
     return np.repeat(starts - first, sizes) + np.arange(sizes.sum())

@@ -54,6 +54,7 @@ class SeparateCoordinates:
         return out / self.scale
 
 
+# L-BFGS takes a third of the time with them for 200 correlated units.
 class Coordinates(SeparateCoordinates):
     """Coordinates in which units may also be strongly correlated.
 

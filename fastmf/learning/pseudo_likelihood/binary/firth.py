@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, ScaledCholesky, scaled_cholesky
+from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION, Existence
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
 from fastmf.learning.pseudo_likelihood.newton import (
     MAX_NEWTON_ITER,
@@ -140,3 +141,13 @@ def firth_scoring(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
         if rounded or predicted_rise <= tol**2:
             return Fit(point.parameters, history, True)
     return Fit(point.parameters, history, False)
+
+
+def unique_with_firth(objective):
+    """Decide whether the maximum is unique: the Hessian must not be singular."""
+    # sech^2 is positive everywhere: its values make no difference to the rank.
+    values = np.linalg.eigvalsh(objective.hessian(np.zeros(objective.n_parameters)))
+    return Existence(True) if values[0] > values[-1] / MAX_CONDITION else Existence(
+        False, (), "the maximum is not unique: units depend on each other linearly; leave some out "
+        "or give a ridge penalty l2",
+    )  # fmt: skip

@@ -11,7 +11,7 @@ to one (Nguyen & Wood 2016, Eq. 2.1):
 Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, in lexicographic
 order.
 
-Fits of available cases (`fastmf.learning.pseudo_likelihood.available`) leave out some terms (i, j).
+Fits of available cases (`fastmf.learning.pseudo_likelihood.rows`) leave out some terms (i, j).
 Their x_ij is set to 0 where it stands for the unit itself: the residual is then 0, and the value
 is -ln 2, which is taken off. Missing values are 0 where they stand for neighbours, too, but only
 in terms that are left out.
@@ -25,15 +25,11 @@ from fastmf._threads.workers import computed_once, for_each, in_parallel, worker
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
-from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
-from fastmf.learning.pseudo_likelihood.existence import Items, look
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, CompositeLikelihood
-from fastmf.special import sigmoid, softplus
+from fastmf.learning.pseudo_likelihood.existence import Items
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
 
 # Such blocks that threads share.
 _SHARED_BLOCKS = 8
-# Numbers up to which NumPy evaluates once in less time (7 ms) than compiled code is loaded.
-_MAX_NUMPY_NUMBERS = 1 << 18
 # Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
 _MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
 
@@ -111,9 +107,11 @@ class PseudoLikelihood(CompositeLikelihood):
         """Parameters of pairs of units: couplings, or the field where both are the same."""
         return self.index[first, np.where(first == second, 0, second + 1)]
 
-    def independent(self):
-        """Parameters of uncoupled units."""
-        return starting_point(self, "independent")
+    def independent(self, n_rows=TOLERANCE_ROWS):
+        """Return the parameters of uncoupled units, with half a row more of each value."""
+        parameters = np.zeros(self.n_parameters)
+        parameters[: self.n_units] = np.arctanh(n_rows / (n_rows + 1) * self.mean)
+        return parameters
 
     def coordinates(self, separate):
         """`Coordinates`, or `SeparateCoordinates`."""
@@ -127,14 +125,10 @@ class PseudoLikelihood(CompositeLikelihood):
         size = at_once * max(256, BLOCK_NUMBERS // self.n_units)
         return [slice(i, i + size) for i in range(0, n_rows, size)]
 
-    def residuals(self, couplings, field, rows=slice(None), once=False):
+    def residuals(self, couplings, field, rows=slice(None)):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.rows.own[rows], self.weights[rows]
         products = self._products(self.rows.states[rows], couplings)
-        if once and products.size <= _MAX_NUMPY_NUMBERS:
-            t = -2 * states * (products + field)
-            value = -weights * softplus(t).sum(1)
-            return 2 * weights[:, None] * states * sigmoid(t), self._of_available(value, rows)
         value = np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
@@ -186,21 +180,21 @@ class PseudoLikelihood(CompositeLikelihood):
     def _n_workers(self, n_tasks, rows):
         return workers_for(n_tasks, rows.size * self.n_units, self.n_threads)
 
-    def value_and_gradient(self, parameters, once=False):
+    def value_and_gradient(self, parameters):
         """Penalised value and its gradient: two matrix products."""
-        latest = self._evaluate(parameters, once)
+        latest = self._evaluate(parameters)
         return latest.value, latest.gradient.copy()
 
-    def _evaluate(self, parameters, once=False):
+    def _evaluate(self, parameters):
         """Value, gradient and residuals; those of the latest parameters are kept."""
         if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
             return self._latest
         couplings, field = self.unpacked(parameters)
         value, field_gradient = 0.0, np.zeros(self.n_units)
         coupling_gradient = np.zeros((self.n_units, self.n_units))
-        kept = self.rows.states.size <= _MAX_KEPT_NUMBERS
-        for block in [slice(None)] if kept else self.row_blocks(at_once=_SHARED_BLOCKS):
-            residuals, values = self.residuals(couplings, field, block, once)
+        small = self.rows.states.size <= _MAX_KEPT_NUMBERS
+        for block in [slice(None)] if small else self.row_blocks(at_once=_SHARED_BLOCKS):
+            residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
             field_gradient += np.ones(len(residuals)) @ residuals
             coupling_gradient += self._sum_of_products(self.rows.states[block], residuals)
@@ -208,7 +202,7 @@ class PseudoLikelihood(CompositeLikelihood):
         gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
         gradient -= self.l2 * parameters
         self._latest = _Evaluation(
-            np.array(parameters), value, gradient, residuals if kept else None
+            np.array(parameters), value, gradient, residuals if small else None
         )
         return self._latest
 
@@ -230,16 +224,15 @@ class PseudoLikelihood(CompositeLikelihood):
         return Items(labels, targets, tables, tables, coupled, free, "units", remedies)
 
     def look(self, parameters):
-        """`Look` at parameters."""
+        """Return the smallest residual w p_b, and whether all margins are positive."""
         smallest, largest = np.inf, 0.0
-        self._evaluate(parameters, once=True)
         for rows in self.row_blocks():
             there = self.rows.own[rows] != 0
             # 2 (1 - p) of each value, times its weight.
             residuals = abs(self._residuals_at(parameters, rows))
             smallest = min(smallest, residuals.min(initial=np.inf, where=there) / 2)
             largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
-        return look(self, parameters, smallest, largest < 1)
+        return smallest, largest < 1
 
     # --- second derivatives ---------------------------------------------------------------------
 
@@ -268,31 +261,16 @@ class PseudoLikelihood(CompositeLikelihood):
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        hessian = self.hessian_from_sech2(self.weighted_sech2(parameters))
-        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
-            hessian.flags.writeable = False
-            self._hessian = np.array(parameters), hessian
-        return hessian
-
-    def hessian_from_sech2(self, weighted_sech2):
-        """The same for given weight * sech^2 eta, (n_rows, n_units)."""
-        return self._hessian_from_sums(self._product_sums(weighted_sech2))
-
-    def common_hessian(self, curvature):
-        """The same if sech^2 eta_j were `curvature[j]` in all rows: moments are enough."""
-        mean = np.append(1.0, self.mean)
-        moments = np.outer(mean, mean)
-        moments[1:, 1:] = self.second
-        return self._hessian_from_sums(moments[:, :, None] * curvature)
-
-    def _hessian_from_sums(self, sums):
-        """Negative Hessian from sums of w_i s_ij z_ik z_il, (n_units + 1, n_units + 1, n_units)."""
+        sums = self._product_sums(self.weighted_sech2(parameters))
         hessian = np.zeros((self.n_parameters, self.n_parameters))
         in_hessian, in_sums = self._hessian_indices
         hessian.reshape(-1)[in_hessian] = sums.reshape(-1)[in_sums]
         fields = sums[0, 0]
         couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
         np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.l2)
+        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
+            hessian.flags.writeable = False
+            self._hessian = np.array(parameters), hessian
         return hessian
 
     def weighted_sech2(self, parameters, rows=slice(None)):
@@ -329,8 +307,8 @@ class PseudoLikelihood(CompositeLikelihood):
         with_one = np.hstack([np.ones((len(states), 1)), states])
         out = np.empty(states.shape)
         for j in range(self.n_units):
-            kept = self.index[j] >= 0
-            features, indices = with_one[:, kept], self.index[j][kept]
+            small = self.index[j] >= 0
+            features, indices = with_one[:, small], self.index[j][small]
             out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
         return out
 
@@ -395,8 +373,8 @@ class PseudoLikelihood(CompositeLikelihood):
         out = np.zeros((self.n_units, self.n_parameters))
         for j in range(self.n_units):
             out[j, j] = by_field[j]
-            others = np.flatnonzero(self.index[j][1:] >= 0)
-            out[j, self.index[j][1 + others]] = by_couplings[j, others]
+            neighbours = np.flatnonzero(self.index[j][1:] >= 0)
+            out[j, self.index[j][1 + neighbours]] = by_couplings[j, neighbours]
         return out
 
     def reweighted(self, weights):

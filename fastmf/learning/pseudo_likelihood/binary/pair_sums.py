@@ -5,8 +5,8 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 
-# Rows from which tables of four units by four, with 256 entries, take less time than smaller ones.
-_MIN_ROWS_OF_FOUR = 1000
+# Units of a tuple: tables of pairs of tuples have 256 entries.
+_SIZE = 4
 # Numbers in the tables that are computed at a time.
 _MAX_TABLE_NUMBERS = 1 << 23
 
@@ -28,7 +28,7 @@ class ProductSums:
     def __init__(self, states, n_threads=None):
         n_rows, self.n_units = states.shape
         self.n_threads = n_threads
-        self.size = size = 4 if n_rows >= _MIN_ROWS_OF_FOUR else 3
+        size = _SIZE
         n_tuples = max(2, -(-self.n_units // size))
         bits = np.zeros((n_rows, n_tuples * size), np.uint8)
         bits[:, : self.n_units] = states > 0
@@ -45,7 +45,7 @@ class ProductSums:
 
     def __call__(self, values):
         """The sums."""
-        n_columns, size = values.shape[1], self.size
+        n_columns, size = values.shape[1], _SIZE
         n_tuples, n_codes = len(self.codes), 2**size
         columns = 1 + np.arange(n_tuples * size).reshape(n_tuples, size)
         out = np.empty((1 + n_tuples * size, 1 + n_tuples * size, n_columns))
@@ -57,15 +57,17 @@ class ProductSums:
             queue = np.zeros(1, np.int64)
             arguments = self.codes, n_codes, first, second, values, queue, sums
             in_parallel(pl_kernels.pair_tables, arguments, n_workers)
-            found = (self._cross_products @ sums).reshape(-1, size, size, n_columns)
+            products = (self._cross_products @ sums).reshape(-1, size, size, n_columns)
             g, h = columns[first][:, :, None], columns[second][:, None, :]
-            out[g, h] = found
-            out[h, g] = found
-            whole = sums[: np.count_nonzero(first == 0)]
-            if len(whole):
-                both = np.zeros((len(whole), 1 + 2 * size), np.int64)
+            out[g, h] = products
+            out[h, g] = products
+            with_first = sums[: np.count_nonzero(first == 0)]
+            if len(with_first):
+                both = np.zeros((len(with_first), 1 + 2 * size), np.int64)
                 both[:, 1 : 1 + size] = columns[0]
-                both[:, 1 + size :] = columns[second[: len(whole)]]
-                found = (self._all_products @ whole).reshape(*both.shape, both.shape[1], n_columns)
-                out[both[:, :, None], both[:, None, :]] = found
+                both[:, 1 + size :] = columns[second[: len(with_first)]]
+                products = (self._all_products @ with_first).reshape(
+                    *both.shape, both.shape[1], n_columns
+                )
+                out[both[:, :, None], both[:, None, :]] = products
         return out[: self.n_units + 1, : self.n_units + 1]

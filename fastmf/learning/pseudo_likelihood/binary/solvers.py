@@ -10,7 +10,7 @@ from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
 MAX_ASCENT_ITER = 10_000
 
 
-def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
+def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
     """Maximum by Nguyen & Wood's coordinate updates, from each of several starts."""
     pairs = [objective.unpacked(start) for start in starts]
     couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
@@ -22,12 +22,12 @@ def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ASCENT_I
         objective.mean, objective.second, float(objective.total),
     )  # fmt: skip
     settings = BSLMSettings(
-        float(step), float(l1), float(objective.l2),
-        float(tol) * float(objective.total) / TOLERANCE_ROWS, int(max_iter),
+        float(l1), float(objective.l2), float(tol) * float(objective.total) / TOLERANCE_ROWS,
+        int(max_iter),
         *pl_kernels.bslm_addresses(),
     )  # fmt: skip
     work = len(starts) * 100 * objective.rows.states.size * objective.n_units
-    n_workers = workers_for(len(starts), work, objective.n_threads)
+    n_workers = workers_for(len(starts), work, objective.n_threads, max_iter)
     workspaces = bslm_workspaces(n_workers, *data.states.shape)
     queue = np.zeros(2, np.int64)
     arguments = data, settings, workspaces, queue, couplings, field, history, n_iter
@@ -38,15 +38,15 @@ def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ASCENT_I
     ]
 
 
-def gradient_ascent(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
-    """Gradient ascent: all coordinates at once by step / n_units times the updates of BSLM.
+def gradient_ascent(objective, start, *, tol=1e-5, max_iter=MAX_ASCENT_ITER):
+    """Gradient ascent: all coordinates at once by 1 / n_units times the updates of BSLM.
 
     The curvature of all coordinates together is at most `n_units` times the bounds that BSLM uses
-    for each, so that with `step` below two the value never decreases.
+    for each, so that the value never decreases.
     """
     d, parameters, history = objective.n_units, np.array(start), []
-    rates = np.full(len(parameters), step / (d * (2 + objective.l2)))
-    rates[:d] = step / (d * (1 + objective.l2))
+    rates = np.full(len(parameters), 1 / (d * (2 + objective.l2)))
+    rates[:d] = 1 / (d * (1 + objective.l2))
     value, gradient = objective.value_and_gradient(parameters)
     for _ in range(max_iter):
         parameters = parameters + rates * gradient

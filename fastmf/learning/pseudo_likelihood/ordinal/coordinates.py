@@ -45,12 +45,12 @@ class ItemCoordinates:
     def of_item(self, i):
         """Derivatives of the parameters of an item's regression on the others by coordinates."""
         _, fields, _ = self._objective.thresholds.of_item(i)
-        others = np.flatnonzero(self._objective.index[i] >= 0)
-        scale, n = self.scale[self._objective.index[i, others]], len(fields)
-        out = np.zeros((n + len(others), n + len(others)))
+        neighbours = np.flatnonzero(self._objective.index[i] >= 0)
+        scale, n = self.scale[self._objective.index[i, neighbours]], len(fields)
+        out = np.zeros((n + len(neighbours), n + len(neighbours)))
         out[:n, :n] = linalg.inv(self._factor[np.ix_(fields, fields)]).T
         slope = self._objective.thresholds.slope[fields]
-        out[:n, n:] = -np.outer(slope, self._mean[others] / scale)
+        out[:n, n:] = -np.outer(slope, self._mean[neighbours] / scale)
         out[n:, n:] = np.diag(1 / scale)
         return out
 

@@ -19,7 +19,7 @@ import numpy as np
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
-from fastmf.learning.pseudo_likelihood.existence import Items, look
+from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
 
@@ -90,12 +90,12 @@ class OrdinalLikelihood(CompositeLikelihood):
     def indices_of(self, first, second):
         """Parameters of pairs of items: their coupling, or all of the thresholds of one item."""
         fields = [np.flatnonzero(self.thresholds.item_of_parameter == i) for i in first]
-        found = [of_item if i == j else self.index[i, j, None]
+        result = [of_item if i == j else self.index[i, j, None]
                  for i, j, of_item in zip(first, second, fields, strict=True)]  # fmt: skip
-        found = np.concatenate([*found, np.zeros(0, int)])
-        if (found < 0).any():
+        result = np.concatenate([*result, np.zeros(0, int)])
+        if (result < 0).any():
             raise ValueError("pairs must name items that the machine couples.")
-        return found
+        return result
 
     def smoothed_frequencies(self):
         """Frequencies of categories with half a row more of each, (width, n_items)."""
@@ -137,8 +137,8 @@ class OrdinalLikelihood(CompositeLikelihood):
 
         def compute(k):
             rows = blocks[k]
-            found = self.conditionals(parameters, rows)
-            parts[k] = function(self.states[rows], self.weights[rows], *found)
+            result = self.conditionals(parameters, rows)
+            parts[k] = function(self.states[rows], self.weights[rows], *result)
 
         work = 10 * self.states.size * (self.n_units + 10 * self.thresholds.width)
         for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
@@ -172,7 +172,7 @@ class OrdinalLikelihood(CompositeLikelihood):
                      (l2_field == 0, l2 == 0 and not l1), "items", remedies)  # fmt: skip
 
     def look(self, parameters):
-        """`Look` at parameters."""
+        """Return the smallest residual w p_b, and whether all margins are positive."""
         residual, separates = np.inf, True
         c = np.arange(self.thresholds.width)[:, None, None]
         for rows in self._blocks():
@@ -183,7 +183,7 @@ class OrdinalLikelihood(CompositeLikelihood):
             residual = min(residual, weighted.min(initial=np.inf, where=there))
             observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
             separates = separates and bool((observed > p_others).all())
-        return look(self, parameters, residual, separates)
+        return residual, separates
 
     # --- second derivatives ---------------------------------------------------------------------
 
@@ -214,11 +214,11 @@ class OrdinalLikelihood(CompositeLikelihood):
             for_each(add, range(d), workers_for(d, x.size * d * d, self.n_threads))
         for i in range(d):
             rows, fields, basis = self.thresholds.of_item(i)
-            c, others = self.thresholds.category[rows], np.flatnonzero(self.index[i] >= 0)
-            both = basis.T @ of_both[i][np.ix_(c, others)]
-            own = basis.T @ of_fields[i][np.ix_(c, c)] @ basis
-            block = np.block([[own, both], [both.T, of_pairs[i][np.ix_(others, others)]]])
-            yield np.append(fields, self.index[i, others]), block
+            c, neighbours = self.thresholds.category[rows], np.flatnonzero(self.index[i] >= 0)
+            both = basis.T @ of_both[i][np.ix_(c, neighbours)]
+            terms = basis.T @ of_fields[i][np.ix_(c, c)] @ basis
+            block = np.block([[terms, both], [both.T, of_pairs[i][np.ix_(neighbours, neighbours)]]])
+            yield np.append(fields, self.index[i, neighbours]), block
 
     def hessian_product(self, parameters):
         """The product of the negative Hessian with a vector, as a function, without the matrix."""
@@ -249,9 +249,9 @@ class OrdinalLikelihood(CompositeLikelihood):
         for v, vector in enumerate(vectors):
             couplings, fields = self.unpacked(vector)
             table = self.thresholds.table(fields)
-            own = np.take_along_axis(table, states.astype(int), 0).sum(1)
+            terms = np.take_along_axis(table, states.astype(int), 0).sum(1)
             expected = np.einsum("csi,ci->s", p, table)
-            out[:, v] = own - expected + ((states @ couplings) * residuals).sum(1)
+            out[:, v] = terms - expected + ((states @ couplings) * residuals).sum(1)
         return out * factors[:, None]
 
     def scores(self, parameters, rows, factors):
@@ -274,8 +274,8 @@ class OrdinalLikelihood(CompositeLikelihood):
         """Logarithms of the probabilities of rows, but for a constant."""
         couplings, fields = self.unpacked(parameters)
         table = self.thresholds.table(fields)
-        own = np.take_along_axis(table, self.states.astype(int), 0).sum(1)
-        return own + ((self.states @ couplings) * self.states).sum(1) / 2
+        terms = np.take_along_axis(table, self.states.astype(int), 0).sum(1)
+        return terms + ((self.states @ couplings) * self.states).sum(1) / 2
 
     def statistics(self, rows):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
@@ -299,17 +299,17 @@ class OrdinalLikelihood(CompositeLikelihood):
         by_couplings = by_sums.T @ self.states
         out = np.zeros((self.n_units, self.n_parameters))
         for i in range(self.n_units):
-            own = np.zeros_like(by_thresholds)
-            own[:, i] = by_thresholds[:, i]
-            out[i, : self.n_fields] = self.thresholds.gradient(own)
-            others = np.flatnonzero(self.index[i] >= 0)
-            out[i, self.index[i, others]] = by_couplings[i, others]
+            terms = np.zeros_like(by_thresholds)
+            terms[:, i] = by_thresholds[:, i]
+            out[i, : self.n_fields] = self.thresholds.gradient(terms)
+            neighbours = np.flatnonzero(self.index[i] >= 0)
+            out[i, self.index[i, neighbours]] = by_couplings[i, neighbours]
         return out
 
     def reweighted(self, weights):
         """The objective of these rows with other weights; those of weight 0 are left out."""
-        kept = weights > 0
-        return self._of(self.states[kept], weights[kept], self.pairs)
+        positive = weights > 0
+        return self._of(self.states[positive], weights[positive], self.pairs)
 
     def joined(self, other):
         """The objective of these rows and those of another one."""

@@ -42,12 +42,12 @@ class AsymmetricObjective:
         self.states = np.flatnonzero(layout.place // width == block)
         self.within = layout.place[self.states] - block * width
         f = layout.vector_to_blocks(frequencies).reshape(-1)
-        self.f, mine = f, f[block * width : (block + 1) * width]
-        curvature = data.total * f[:, None] * (mine * (1 - mine)) + self.ridge
+        self.f, of_block = f, f[block * width : (block + 1) * width]
+        curvature = data.total * f[:, None] * (of_block * (1 - of_block)) + self.ridge
         position = np.full(len(f), -1)
         position[layout.place] = layout.position
-        here = position[block * width : (block + 1) * width]
-        free = (position[:, None] != here) & (position[:, None] >= 0) & (here >= 0)
+        inside = position[block * width : (block + 1) * width]
+        free = (position[:, None] != inside) & (position[:, None] >= 0) & (inside >= 0)
         with np.errstate(divide="ignore"):
             self.scale = np.where(free, 1 / np.sqrt(curvature), 0).astype(layout.dtype)
         scales = field_scales(data, self.field_ridge)
@@ -97,10 +97,10 @@ class AsymmetricObjective:
         value -= self.ridge / 2 * squares([table]) + self.field_ridge / 2 * (field @ field)
         of_field = self.field_gradient[0, self.within] - self.field_ridge * field
         of_field = self._zero_sum(of_field)
-        whole = np.zeros(self.layout.width, self.layout.dtype)
-        whole[self.within] = self.centring * of_field
+        padded = np.zeros(self.layout.width, self.layout.dtype)
+        padded[self.within] = self.centring * of_field
         total = (
-            self.gradient[0] - np.outer(self.f, whole) - self.layout.dtype.type(self.ridge) * table
+            self.gradient[0] - np.outer(self.f, padded) - self.layout.dtype.type(self.ridge) * table
         )
         gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
         gradient[self.scale.size :] = -of_field * self.field_scale

@@ -11,12 +11,12 @@ def norms(couplings, gauge="zero-sum", ignore=None):
     n_groups = len(positions.sizes)
     out = np.zeros((n_groups, n_groups))
     for i in range(n_groups):
-        mine = couplings.of_position(i)
-        mine = np.square(position_in_zero_sum(mine, positions) if gauge else mine)
+        block = couplings.of_position(i)
+        block = np.square(position_in_zero_sum(block, positions) if gauge else block)
         if ignore is not None:
-            mine[:, (positions.first + ignore)[positions.sizes > ignore]] = 0
-            mine[ignore : ignore + 1] = 0
-        out[i] = np.add.reduceat(mine.sum(0), positions.first)
+            block[:, (positions.first + ignore)[positions.sizes > ignore]] = 0
+            block[ignore : ignore + 1] = 0
+        out[i] = np.add.reduceat(block.sum(0), positions.first)
     np.fill_diagonal(out, 0)
     # The two triangles differ by rounding.
     return np.sqrt((out + out.T) / 2)

@@ -54,10 +54,10 @@ class OfFewRows:
 
     def of_position(self, i):
         """The couplings J_ij(a, b) of the states a of a position, (q_i, n_states)."""
-        A, mine = self.coefficients, slice(self.first[i], self.first[i] + self.sizes[i])
-        out = self._X[:, mine].T @ A
-        out += (self._X.T @ A[:, mine]).T
-        out[:, mine] = 0
+        A, states = self.coefficients, slice(self.first[i], self.first[i] + self.sizes[i])
+        out = self._X[:, states].T @ A
+        out += (self._X.T @ A[:, states]).T
+        out[:, states] = 0
         return out
 
     def fields(self, labels):
@@ -67,9 +67,9 @@ class OfFewRows:
         out = (Y @ X.T).toarray() @ A
         out += (X.T @ (Y @ A.T).T).T
         for first, q in zip(self.first, self.sizes, strict=True):
-            mine = slice(first, first + q)
-            own = X[:, mine].T @ A[:, mine]
-            out[:, mine] -= Y[:, mine] @ (own + own.T)
+            states = slice(first, first + q)
+            within = X[:, states].T @ A[:, states]
+            out[:, states] -= Y[:, states] @ (within + within.T)
         return out
 
     def dense(self):

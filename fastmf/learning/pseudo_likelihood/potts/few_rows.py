@@ -83,8 +83,8 @@ class FewRows:
         for columns in self._columns():
             X = self.X[:, columns]
             # No products with this position's own states are wanted.
-            own = X.T @ A[:, columns]
-            out[:, columns] -= X @ (own + own.T)
+            within = X.T @ A[:, columns]
+            out[:, columns] -= X @ (within + within.T)
         return out
 
     def _columns(self):
@@ -128,5 +128,5 @@ class FewRows:
 def inverse_root(K):
     """K^-1/2 of a positive semidefinite matrix, without columns of its null space."""
     values, vectors = np.linalg.eigh(K)
-    kept = values > _MIN_EIGENVALUE * values[-1]
-    return vectors[:, kept] / np.sqrt(values[kept])
+    positive = values > _MIN_EIGENVALUE * values[-1]
+    return vectors[:, positive] / np.sqrt(values[positive])

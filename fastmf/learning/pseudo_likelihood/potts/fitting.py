@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
-from fastmf.learning.pseudo_likelihood import lbfgs, newton
+from fastmf.learning.pseudo_likelihood import lbfgs
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
@@ -17,13 +17,10 @@ from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
 from fastmf.models._gauge import PositionStates
 
-MAX_ITER = {"lbfgs": lbfgs.MAX_LBFGS_ITER, "newton": newton.MAX_NEWTON_ITER}
 # Parameters from which L-BFGS computes in single precision.
 _MIN_SINGLE_PARAMETERS = 500_000
 # Penalties from which it does not: their products with the data would overflow.
 _MAX_SINGLE_PENALTY = 1e20
-# Iterations of L-BFGS before Newton's method.
-_WARM_ITERATIONS = 20
 # How many times more states than distinct rows there are where rows are called few.
 _STATES_PER_ROW = 4
 # States beyond which rows are few for the asymmetric objective if there are fewer of them.
@@ -39,7 +36,6 @@ class Options(NamedTuple):
     ----------
     l2, l2_field : float
         Per unit of weight.
-    solver : {"auto", "lbfgs", "newton"}
     symmetric : bool
     tol : float
         Ends when the rise of the objective of `TOLERANCE_ROWS` rows that is predicted for a step
@@ -53,7 +49,6 @@ class Options(NamedTuple):
 
     l2: float
     l2_field: float
-    solver: str = "auto"
     symmetric: bool = True
     tol: float = 1e-4
     max_iter: int | None = None
@@ -94,8 +89,8 @@ def fit(data, options, excluded=None):
     """Maximise the log-pseudo-likelihood."""
     given, data = data, data.of_mean_weight_one()
     options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
-    found = _fit(data, options, excluded)
-    return found._replace(history=found.history * (given.total / data.total))
+    result = _fit(data, options, excluded)
+    return result._replace(history=result.history * (given.total / data.total))
 
 
 def _fit(data, options, excluded):
@@ -105,7 +100,7 @@ def _fit(data, options, excluded):
     if not options.symmetric:
         few |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
         return _fit_asymmetric(data, options, few)
-    if few and excluded is None and options.solver != "newton":
+    if few and excluded is None:
         return _fit_few_rows(data, options)
     return _fit_symmetric(data, options, excluded)
 
@@ -116,7 +111,7 @@ def _precision(data, options):
     if single is None:
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
     single = single and max(options.l2, options.l2_field) < _MAX_SINGLE_PENALTY
-    return np.dtype(np.float32 if single and options.solver != "newton" else np.float64)
+    return np.dtype(np.float32 if single else np.float64)
 
 
 def _check_memory(n_bytes, advice):
@@ -129,31 +124,20 @@ def _check_memory(n_bytes, advice):
 
 def _fit_symmetric(data, options, excluded):
     dtype = _precision(data, options)
-    solver = "newton" if options.solver == "newton" else "lbfgs"
     # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
     n_half = 2 * lbfgs.N_PAIRS + 5
     n_bytes = data.n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
     _check_memory(n_bytes, "take symmetric=False, or fewer positions")
     objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
-    tol = options.tol
-    max_iter = options.max_iter or MAX_ITER[solver]
     with one_blas_thread():
-        history = []
-        if solver == "newton":
-            warm = lbfgs.minimise(
-                objective, z, tol=tol, max_iter=_WARM_ITERATIONS, n_threads=data.n_threads
-            )
-            found = newton.minimise(objective, z, tol=tol, max_iter=max_iter)
-            history = warm.history
-        else:
-            found = lbfgs.minimise(
-                objective, z, tol=tol, max_iter=max_iter, n_threads=data.n_threads,
-                callback=options.report,
-            )  # fmt: skip
+        minimum = lbfgs.minimise(
+            objective, z, tol=options.tol, max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER,
+            n_threads=data.n_threads, callback=options.report,
+        )  # fmt: skip
         couplings, field = objective.parameters(z)
-    history = -np.array([*history, *found.history])
-    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, found.converged)
+    history = -np.array(minimum.history)
+    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, minimum.converged)
 
 
 def _fit_asymmetric(data, options, few):
@@ -170,27 +154,27 @@ def _fit_asymmetric(data, options, few):
     def of_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
         z = objective.start(start)
-        found = lbfgs.minimise(
+        result = lbfgs.minimise(
             objective, z, tol=options.tol / layout.n_blocks,
-            max_iter=options.max_iter or MAX_ITER["lbfgs"], n_threads=1,
+            max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER, n_threads=1,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if few:
             # Half the coefficients of each position's own estimates: couplings are their average.
-            mine = objective.residuals(z) / (2 * objective.ridge)
+            states = objective.residuals(z) / (2 * objective.ridge)
         else:
-            mine = table[layout.place][:, objective.within]
-        results[:, objective.states] = mine
-        return found._replace(z=None)
+            states = table[layout.place][:, objective.within]
+        results[:, objective.states] = states
+        return result._replace(z=None)
 
-    found = _in_threads(of_block, layout.n_blocks, data)
+    result = _in_threads(of_block, layout.n_blocks, data)
     if few:
         couplings = OfFewRows(results, data.labels, data.sizes)
     else:
         average = np.add(results, results.T, dtype=float)
         average /= 2
         couplings = DenseCouplings(average, data.sizes)
-    return PottsFit(couplings, field, *_together(found))
+    return PottsFit(couplings, field, *_together(result))
 
 
 def _in_threads(function, n_tasks, data):
@@ -206,11 +190,11 @@ def _in_threads(function, n_tasks, data):
     return results
 
 
-def _together(found):
+def _together(result):
     """History of separate fits as if they had been done side by side, and whether all converged."""
-    longest = max(len(one.history) for one in found)
-    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in found]
-    return -np.sum(histories, 0), all(one.converged for one in found)
+    longest = max(len(one.history) for one in result)
+    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in result]
+    return -np.sum(histories, 0), all(one.converged for one in result)
 
 
 def log_pseudo_likelihood(data, couplings, field):
@@ -236,9 +220,9 @@ def score_of(fields, labels, sizes):
     first, total = np.cumsum(sizes) - sizes, np.zeros(len(labels))
     for i, (begin, q) in enumerate(zip(first, sizes, strict=True)):
         present = np.flatnonzero(labels[:, i] >= 0)
-        mine = fields[present, begin : begin + q]
-        own = mine[np.arange(len(present)), labels[present, i].astype(np.int64)]
-        total[present] += own - logsumexp(mine, axis=1)
+        states = fields[present, begin : begin + q]
+        observed = states[np.arange(len(present)), labels[present, i].astype(np.int64)]
+        total[present] += observed - logsumexp(states, axis=1)
     return total
 
 
@@ -248,10 +232,10 @@ def _fit_few_rows(data, options):
     _check_memory(n_bytes, "take symmetric=False, or fewer rows")
     objective = FewRows(data, options.l2, options.l2_field)
     z = objective.start(starting_field(data))
-    found = lbfgs.minimise(
-        objective, z, tol=options.tol, max_iter=options.max_iter or MAX_ITER["lbfgs"],
+    result = lbfgs.minimise(
+        objective, z, tol=options.tol, max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER,
         n_threads=data.n_threads, callback=options.report,
     )  # fmt: skip
     coefficients, field = objective.parameters(z)
     couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return PottsFit(couplings, field, -np.array(found.history), found.converged)
+    return PottsFit(couplings, field, -np.array(result.history), result.converged)

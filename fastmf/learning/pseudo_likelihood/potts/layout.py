@@ -89,16 +89,18 @@ class PottsLayout(PositionStates):
         tables = aligned((self.n_blocks, self.n_blocks * self.width, self.width), self.dtype)
         tables[...] = 0
         for p in range(self.n_blocks):
-            mine = self.place // self.width == p
-            tables[p][self.place[:, None], self.place[mine] - p * self.width] = couplings[mine].T
+            states = self.place // self.width == p
+            tables[p][self.place[:, None], self.place[states] - p * self.width] = couplings[
+                states
+            ].T
         return tables
 
     def couplings_from_blocks(self, tables):
         """J (n_states, n_states) of tables, in double precision: targets first."""
         couplings = np.empty((self.n_states, self.n_states))
         for p in range(self.n_blocks):
-            mine = self.place // self.width == p
-            couplings[mine] = tables[p][self.place][:, self.place[mine] - p * self.width].T
+            states = self.place // self.width == p
+            couplings[states] = tables[p][self.place][:, self.place[states] - p * self.width].T
         return couplings
 
     def rows(self, labels, weights, parents, forests):
@@ -115,7 +117,7 @@ class PottsLayout(PositionStates):
         """Differences between rows and their parents: `spans` and `changes` of `PottsRows`."""
         block, within = np.divmod(np.arange(self.n_groups), self.n_positions)
         offset = (block * self.width + within).astype(np.int32)
-        spans, found, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
+        spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
         for start in range(0, len(labels), 4096):
             new = labels[start : start + 4096].astype(np.int32)
             above = parents[start : start + 4096]
@@ -123,11 +125,11 @@ class PottsLayout(PositionStates):
             differs = new != old
             # For each row first what the parent has, then what the row has.
             both = np.stack([old, new], 1)
-            kept = differs[:, None] & (both >= 0)
-            found.append((both * self.n_positions + offset)[kept])
-            ends = total + np.cumsum(kept.sum(2).reshape(-1)).reshape(-1, 2)
+            differing = differs[:, None] & (both >= 0)
+            parts.append((both * self.n_positions + offset)[differing])
+            ends = total + np.cumsum(differing.sum(2).reshape(-1)).reshape(-1, 2)
             spans[start : start + len(new), 1] = ends[:, 0]
             spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
             total = int(ends[-1, 1])
         spans[-1, 1] = total
-        return spans, np.concatenate(found).astype(np.int32)
+        return spans, np.concatenate(parts).astype(np.int32)

@@ -40,9 +40,9 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
     positions = PositionStates(sizes)
     first, position = positions.first, positions.position
     f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)
-    kept = np.ones(len(f), bool)
-    kept[first] = False
-    covariance = (pairs - np.outer(f, f))[np.ix_(kept, kept)]
+    free = np.ones(len(f), bool)
+    free[first] = False
+    covariance = (pairs - np.outer(f, f))[np.ix_(free, free)]
     covariance[np.diag_indices_from(covariance)] += l2
     remedy = "give a pseudocount (0.5 is usual) or a ridge penalty l2"
     if (f <= 0).any():
@@ -53,7 +53,7 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
             f"naive mean-field inversion: the covariance matrix is singular; {remedy}."
         )
     couplings = np.zeros((len(f), len(f)))
-    couplings[np.ix_(kept, kept)] = -inverse
+    couplings[np.ix_(free, free)] = -inverse
     couplings[position[:, None] == position] = 0
     field = np.log(f / f[first][position]) - couplings @ f
     field[first] = 0

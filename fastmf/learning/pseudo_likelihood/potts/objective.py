@@ -122,12 +122,6 @@ class Evaluator:
         in_parallel(potts_kernels.conditionals, arguments, self.n_workers)
         return out
 
-    def hessian_product(self, tables, field, probabilities, gradient, field_gradient):
-        """The gradients are filled with their changes along a change of the parameters."""
-        arguments = (self.rows, tables, field, probabilities, self.memory, np.zeros(2, np.int64),
-                     gradient, field_gradient)  # fmt: skip
-        in_parallel(potts_kernels.hessian_product, arguments, self.n_workers)
-
 
 class SymmetricObjective:
     """Minus the penalised log-pseudo-likelihood, as a function of scaled tiles and fields.
@@ -236,24 +230,6 @@ class SymmetricObjective:
         in_parallel(potts_kernels.gather_gradient, arguments, self.n_workers)
         gradient[self.n_tile_numbers :] = of_field * self.field_scale
         np.negative(gradient, out=gradient)
-
-    # --- second derivatives -----------------------------------------------------------------
-
-    def hessian_at(self, z):
-        """A function that fills the product of the Hessian at coordinates with a vector."""
-        layout = self.layout
-        field = self.scatter(z)
-        p = self.evaluator.conditionals(self.tables[0], layout.field_to_blocks(field))
-
-        def product(v, out):
-            change = self.scatter(v)
-            J, G = self.tables
-            of_field = aligned((layout.n_blocks, layout.width), layout.dtype)
-            h = layout.vector_to_blocks(change)
-            self.evaluator.hessian_product(J, h, p, G, of_field)
-            self._collect(layout.vector_from_blocks(of_field) - self.field_ridge * change, out)
-
-        return product
 
     def parameters(self, z):
         """Couplings (n_states, n_states) and field, flat and in double precision."""

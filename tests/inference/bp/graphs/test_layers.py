@@ -22,7 +22,8 @@ def machine(visible, hidden, strength=0.3, n=4, m=3):
 def test_the_same_fixed_point_as_that_of_the_kernels_of_rbms(visible, hidden):
     model = machine(visible, hidden)
     plain = mf.belief_propagation(model, tol=1e-12)
-    found = mf.belief_propagation(model, tol=1e-12, schedule="sequential", pairwise=True)
+    nothing = np.full(3 if visible is mf.Categorical else 4, np.nan)
+    found = mf.belief_propagation(model, tol=1e-12, clamp=nothing, pairwise=True)
     assert abs(plain.log_partition - found.log_partition) < 1e-9
     for k in range(2):
         np.testing.assert_allclose(found.mean[k], plain.mean[k], atol=1e-9)
@@ -32,11 +33,11 @@ def test_the_same_fixed_point_as_that_of_the_kernels_of_rbms(visible, hidden):
         np.testing.assert_array_equal(found.assignment[k], plain.assignment[k])
     exact = mf.exact(model)
     np.testing.assert_allclose(found.pairwise, exact.pairwise, atol=0.02)
-    upper = mf.belief_propagation(model, algorithm="tree_reweighted").log_partition
+    upper = mf.tree_reweighted(model).log_partition
     assert exact.log_partition < upper < exact.log_partition + 1
     assert found.unique and found.reliable
-    best = mf.belief_propagation(model, algorithm="max", schedule="parallel")
-    assert best.objective == pytest.approx(mf.belief_propagation(model, algorithm="max").objective)
+    best = mf.most_probable(model, clamp=nothing)
+    assert best.score == pytest.approx(mf.most_probable(model).score)
 
 
 @pytest.mark.parametrize("hidden", [mf.Ising, mf.Bernoulli])
@@ -72,9 +73,8 @@ def test_what_graphs_lack_is_refused_by_name():
     model = machine(mf.Ising, mf.Ising)
     for options, name in (
         ({"init": np.zeros((4, 3))}, "init"),
-        ({"messages": True}, "messages"),
-        ({"algorithm": "mixed"}, "mixed"),
-        ({"algorithm": "max", "starts": np.ones((1, 4))}, "starts"),
+        ({"sum_hidden": True}, "sum_hidden"),
+        ({"n_starts": 2, "rng": 0}, "n_starts"),
     ):
         with pytest.raises(ValueError, match=name):
-            mf.belief_propagation(model, schedule="sequential", **options)
+            mf.most_probable(model, clamp=np.full(4, np.nan), **options)

@@ -98,9 +98,9 @@ def test_noise_leads_out_of_local_maxima(monkeypatch):
     rng = np.random.default_rng(1)
     couplings = grid_couplings(20, rng.normal(size=800), torus=True)
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(400)))
-    found = mf.belief_propagation(model, algorithm="max", max_iter=50)
+    found = mf.most_probable(model, max_iter=50)
     monkeypatch.setattr(moves, "N_ANNEALED", 0)
-    greedy = mf.belief_propagation(model, algorithm="max", max_iter=50)
+    greedy = mf.most_probable(model, max_iter=50)
     assert found.objective > greedy.objective * 1.005
     assert np.isclose(found.objective, -model.energy(found.assignment))
 
@@ -109,5 +109,5 @@ def test_frustrated_tables_are_solved():
     edges = [(i, j) for i in range(6) for j in range(i)]
     for seed in range(6):
         graph = Graph(edges, 6, 10.0, 0.2, seed)
-        best = mf.belief_propagation(graph.machine(), algorithm="max", max_iter=30).objective
+        best = mf.most_probable(graph.machine(), max_iter=30).objective
         assert best > graph.solve()[3] - 1e-9

@@ -1,5 +1,7 @@
 """Belief propagation on graphs against enumeration."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from graph_models import Graph, cyclic, forests, grid_couplings
@@ -8,7 +10,6 @@ from scipy.sparse import csr_array
 
 import fastmf as mf
 
-SCHEDULES = "sequential", "parallel"
 STRENGTHS = (0.3, 0.0), (3.0, 0.0), (10.0, 0.0), (1.0, 0.25)
 
 
@@ -27,8 +28,7 @@ def test_forests_are_exact(name, edges, n, strength, forbidden):
     log_partition, marginals, pairs, top = graph.solve()
     for sparse in (True, False):
         model = graph.machine(sparse)
-        for algorithm in ("sum", "tree_reweighted"):
-            found = mf.belief_propagation(model, algorithm=algorithm, pairwise=True)
+        for found in (mf.belief_propagation(model, pairwise=True), mf.tree_reweighted(model)):
             assert found.converged and found.n_iter == 2
             assert abs(found.log_partition - log_partition) < 1e-10
             np.testing.assert_allclose(found.mean, marginals, atol=1e-12)
@@ -36,7 +36,7 @@ def test_forests_are_exact(name, edges, n, strength, forbidden):
             for (i, j), table in pairs.items():
                 np.testing.assert_allclose(found.table(i, j), table, atol=1e-12)
                 np.testing.assert_allclose(found.table(j, i), table.T, atol=1e-12)
-        decoded = mf.belief_propagation(model, algorithm="max", polish=False)
+        decoded = mf.most_probable(model, search=False)
         assert abs(decoded.objective - top) < 1e-10
         assert abs(model.energy(decoded.assignment) + top) < 1e-10
 
@@ -47,15 +47,11 @@ def test_bounds_enclose_the_log_partition(name, edges, n, strength, forbidden):
     graph = Graph(edges, n, strength, forbidden)
     log_partition, _, _, top = graph.solve()
     model = graph.machine()
-    for schedule in SCHEDULES:
-        upper = mf.belief_propagation(model, algorithm="tree_reweighted", schedule=schedule)
-        assert upper.log_partition > log_partition - 1e-9
-        few = mf.belief_propagation(
-            model, algorithm="tree_reweighted", schedule=schedule, max_iter=3
-        )
-        assert few.log_partition > log_partition - 1e-9  # converged or not
-        lower = mf.belief_propagation(model, algorithm="max", schedule=schedule).objective
-        assert lower < log_partition and top - lower < 1e-9
+    assert mf.tree_reweighted(model).log_partition > log_partition - 1e-9
+    few = mf.tree_reweighted(model, max_iter=3)
+    assert few.log_partition > log_partition - 1e-9  # converged or not
+    lower = mf.most_probable(model).score
+    assert lower < log_partition and top - lower < 1e-9
     if not forbidden:
         mean = mf.belief_propagation(model).mean
         naive = mean @ (np.concatenate(graph.fields) - np.log(np.maximum(mean, 1e-300)))
@@ -63,11 +59,10 @@ def test_bounds_enclose_the_log_partition(name, edges, n, strength, forbidden):
 
 
 @pytest.mark.parametrize("name, edges, n", list(cyclic()), ids=name_alone)
-def test_schedules_and_kinds_of_messages_find_one_fixed_point(name, edges, n):
+def test_damped_and_undamped_messages_find_one_fixed_point(name, edges, n):
     graph = Graph(edges, n, 0.5)
     exact = graph.solve()
-    found = [mf.belief_propagation(graph.machine(), schedule=s, tol=1e-11) for s in SCHEDULES]
-    found.append(mf.belief_propagation(graph.machine(), damping=0.5, tol=1e-11))
+    found = [mf.belief_propagation(graph.machine(), damping=d, tol=1e-11) for d in (None, 0.5)]
     for other in found:
         assert other.converged and other.unique
         np.testing.assert_allclose(other.mean, found[0].mean, atol=1e-9)
@@ -77,16 +72,15 @@ def test_schedules_and_kinds_of_messages_find_one_fixed_point(name, edges, n):
 
 
 @pytest.mark.parametrize("units", [mf.Ising, mf.Bernoulli])
-@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("strength", [0.5, 30.0, 300.0])
-def test_two_valued_units_in_odds_and_in_logarithms(units, schedule, strength, monkeypatch):
+def test_two_valued_units_in_odds_and_in_logarithms(units, strength, monkeypatch):
     """Messages are odds, or logarithms where products of odds would be no numbers."""
     rng, n = np.random.default_rng(2), 7
     mask = np.triu(rng.random((n, n)) < 0.4, 1)
     upper = np.where(mask, rng.normal(size=(n, n)) * strength, 0)
     field = rng.normal(size=n) * strength / 3
     model = mf.BoltzmannMachine(upper + upper.T, units(field))
-    options = {"schedule": schedule, "tol": 1e-12, "pairwise": True, "max_iter": 300}
+    options = {"tol": 1e-12, "pairwise": True, "max_iter": 300}
     found = [mf.belief_propagation(model, **options)]
     monkeypatch.setattr("fastmf.inference.bp.graphs.units.MAX_LOG_PRODUCT", 0.0)
     found.append(mf.belief_propagation(model, **options))
@@ -162,7 +156,7 @@ def test_clamped_two_valued_units(units, low):
         np.testing.assert_allclose(found.pairwise[k], products[tuple(found.edges.T)], atol=1e-12)
         held = ~np.isnan(clamp[k])
         assert (found.var[k][held] == 0).all()
-    best = mf.belief_propagation(model, algorithm="max", clamp=clamp)
+    best = mf.most_probable(model, clamp=clamp)
     assert ((best.assignment == clamp) | np.isnan(clamp)).all()
 
 
@@ -177,7 +171,7 @@ def test_other_discrete_units():
     np.testing.assert_allclose(found.mean, exact.mean, atol=1e-12)
     np.testing.assert_allclose(found.var, exact.var, atol=1e-12)
     assert found.b is None
-    best = mf.belief_propagation(model, algorithm="max")
+    best = mf.most_probable(model)
     assert abs(best.objective + model.energy(best.assignment)) < 1e-12
 
 
@@ -191,7 +185,7 @@ def test_groups_beside_two_valued_units():
     exact, found = mf.exact(model), mf.belief_propagation(model)
     assert abs(found.log_partition - exact.log_partition) < 1e-12
     np.testing.assert_allclose(found.mean, exact.mean, atol=1e-12)
-    best = mf.belief_propagation(model, algorithm="max").assignment
+    best = mf.most_probable(model).assignment
     assert best.shape == (3,) and best[1] in (-1, 1)
 
 
@@ -200,12 +194,11 @@ def test_infeasible_models_say_so():
     forbidden[:2, 2:] = -np.inf
     couplings = csr_array(forbidden + forbidden.T)
     model = mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((2, 2))))
-    for algorithm in ("sum", "max", "tree_reweighted"):
-        for schedule in SCHEDULES:
-            found = mf.belief_propagation(model, algorithm=algorithm, schedule=schedule)
-            assert found.log_partition == -np.inf and not found.converged
-            assert found.message.startswith("infeasible")
-            assert not np.isnan(found.mean).any()
+    for solve in (mf.belief_propagation, mf.most_probable, mf.tree_reweighted):
+        found = solve(model)
+        assert found.log_partition == -np.inf and not found.converged
+        assert found.message.startswith("infeasible")
+        assert not np.isnan(found.mean).any()
     ring = Graph([(0, 1), (1, 2), (0, 2)], 3, 1.0)
     ring.tables = {edge: np.where(np.eye(*t.shape), -np.inf, t) for edge, t in ring.tables.items()}
     clamp = np.array([[0, 0, -1], [0, 1, -1]])
@@ -218,11 +211,10 @@ def test_results_do_not_depend_on_the_number_of_threads():
     rng, n = np.random.default_rng(5), 100
     couplings = grid_couplings(n, rng.normal(size=2 * n * (n - 1)) / 3)
     model = mf.BoltzmannMachine(couplings, mf.Ising(rng.normal(size=n * n)))
-    for schedule in ("parallel", "sequential"):
-        options = {"schedule": schedule, "pairwise": True, "max_iter": 20}
-        one, two = (mf.belief_propagation(model, n_threads=k, **options) for k in (1, 2))
-        for name in ("mean", "log_partition", "residual", "pairwise"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    options = {"field": rng.normal(size=(3, n * n)), "pairwise": True, "max_iter": 20}
+    one, two = (mf.belief_propagation(model, n_threads=k, **options) for k in (1, 2))
+    for name in ("mean", "log_partition", "residual", "pairwise"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
 @pytest.mark.parametrize("inverse_temperature", [0.2, 0.6])
@@ -230,8 +222,7 @@ def test_onsagers_free_energy_within_what_bethe_gives(inverse_temperature):
     """Below and above the critical temperature, 0.4407."""
     n, k = 64, inverse_temperature
     model = mf.BoltzmannMachine(grid_couplings(n, k, torus=True), mf.Ising(np.full(n * n, 1e-9)))
-    options = {"schedule": "parallel", "max_iter": 3000}
-    bethe = mf.belief_propagation(model, **options).log_partition / n**2
+    bethe = mf.belief_propagation(model, max_iter=3000).log_partition / n**2
     modulus = 2 * np.sinh(2 * k) / np.cosh(2 * k) ** 2
 
     def integrand(angle):
@@ -259,20 +250,21 @@ def test_damping_and_iterations():
         np.testing.assert_allclose(found.mean, fixed.mean, atol=1e-8)
     few = mf.belief_propagation(model, max_iter=3)
     assert not few.converged and few.n_iter == 3 and few.message.startswith("not converged")
-    all_of_them = mf.belief_propagation(model, tol=0, max_iter=40, history=True)
+    all_of_them = mf.belief_propagation(model, tol=0, max_iter=40)
     assert all_of_them.n_iter == 40 and all_of_them.history.shape == (40,)
-    again = mf.belief_propagation(model, init=mf.belief_propagation(model, messages=True))
+    again = mf.belief_propagation(model, init=mf.belief_propagation(model, pairwise=True))
     assert again.n_iter <= 3
+    best = mf.most_probable(model)
+    for start in (best, best.assignment, best.assignment[None]):
+        assert np.all(mf.most_probable(model, init=start, max_iter=3).score >= best.score - 1e-12)
 
 
 def test_bad_arguments_are_refused_by_name():
     model = Graph([(0, 1)], 3).machine()
     n = model.n_units
     for name, error, options in (
-        ("mixed", ValueError, {"algorithm": "mixed"}),
-        ("n_restarts", ValueError, {"algorithm": "max", "n_restarts": 2, "rng": 0}),
-        ("schedule", ValueError, {"schedule": "random"}),
-        ("starts", ValueError, {"algorithm": "max", "starts": np.zeros((1, n))}),
+        ("algorithm", ValueError, {"algorithm": "mixed"}),
+        ("init", ValueError, {"algorithm": "max", "init": np.full(3, np.nan)}),
         ("field", ValueError, {"field": np.zeros(n + 1)}),
         ("field", ValueError, {"field": np.full(n, np.nan)}),
         ("clamp", ValueError, {"clamp": np.zeros(n, bool)}),
@@ -299,14 +291,13 @@ def test_bad_arguments_are_refused_by_name():
 def test_rows_are_solved_in_chunks_that_fit_in_memory(monkeypatch):
     graph = Graph([(0, 1), (1, 2), (0, 2), (2, 3)], 4)
     fields = np.random.default_rng(0).normal(size=(20, graph.sizes.sum()))
-    options = {"field": fields, "pairwise": True, "messages": True, "history": True}
-    for algorithm in ("sum", "tree_reweighted"):
-        whole = mf.belief_propagation(graph.machine(), algorithm=algorithm, **options)
+    for solve in (partial(mf.belief_propagation, pairwise=True), mf.tree_reweighted):
+        together = solve(graph.machine(), field=fields)
         monkeypatch.setattr("fastmf.inference.bp.graphs.propagation.MAX_BYTES", 2000)
-        parts = mf.belief_propagation(graph.machine(), algorithm=algorithm, **options)
+        parts = solve(graph.machine(), field=fields)
         monkeypatch.undo()
         for name in ("mean", "log_partition", "pairwise", "messages", "n_iter", "history"):
-            np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+            np.testing.assert_array_equal(getattr(parts, name), getattr(together, name))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -326,9 +317,9 @@ def test_forests_with_forbidden_pairs_and_decided_units_are_exact(seed):
             table[state[i], state[j]] for (i, j), table in graph.tables.items()
         )
     rows[rows[:, 2] == 1, 2] = 0
-    found = mf.belief_propagation(model, clamp=rows, pairwise=True, messages=True)
+    found = mf.belief_propagation(model, clamp=rows, pairwise=True)
     again = mf.belief_propagation(model, clamp=rows, init=found)
-    best = mf.belief_propagation(model, clamp=rows, algorithm="max")
+    best = mf.most_probable(model, clamp=rows)
     for k, row in enumerate(rows):
         given = np.flatnonzero(row >= 0)
         logs = [e for s, e in energies.items() if (np.array(s)[given] == row[given]).all()]
@@ -339,8 +330,7 @@ def test_forests_with_forbidden_pairs_and_decided_units_are_exact(seed):
         assert found.converged[k] == (right > -np.inf)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_messages_of_certain_events_may_grow_without_bound(schedule):
+def test_messages_of_certain_events_may_grow_without_bound():
     # A parity-check code: checks are units with a state for each even pattern of their bits.
     checks = np.array([[0, 1, 2, 3], [2, 3, 4, 5], [0, 2, 4, 6], [1, 3, 5, 6]])
     even = np.array([s for s in np.ndindex(2, 2, 2, 2) if sum(s) % 2 == 0])
@@ -356,7 +346,7 @@ def test_messages_of_certain_events_may_grow_without_bound(schedule):
     logs = -(np.array(words) @ evidence)
     log_z = np.logaddexp.reduce(logs)
     model = mf.BoltzmannMachine(np.minimum(couplings, couplings.T), mf.Categorical(fields))
-    found = mf.belief_propagation(model, schedule=schedule)
+    found = mf.belief_propagation(model)
     assert found.converged and found.n_iter < 200
     assert found.log_partition == pytest.approx(log_z, abs=1e-6)
     bits = found.mean[1:14:2]
@@ -385,9 +375,9 @@ def test_assignments_are_compared_with_the_most_probable_ones():
                     couplings[r, c, r + 1, c] = down[r, c]
         couplings = couplings.reshape(side**2, side**2)
         model = mf.BoltzmannMachine(csr_array(couplings + couplings.T), mf.Ising(field.ravel()))
-        found = mf.belief_propagation(model, algorithm="max")
+        found = mf.most_probable(model)
         assert found.objective == pytest.approx(value.max(), rel=1e-12) and found.reliable
-        decoded = mf.belief_propagation(model, algorithm="max", polish=False)
+        decoded = mf.most_probable(model, search=False)
         is_poor = decoded.objective < value.max() - 1e-9
         n_poor += is_poor
         assert decoded.reliable == (not is_poor)

@@ -1,6 +1,7 @@
 """Shapes, tilts and assignments of results."""
 
 import numpy as np
+from bp_models import SOLVERS
 from graph_models import Graph
 
 import fastmf as mf
@@ -16,7 +17,7 @@ def test_tilts_give_the_means():
         prior = units(np.array([0.3, -1.0, 0.2]))
         model = mf.BoltzmannMachine(np.ones((3, 3)) / 4 - np.eye(3) / 4, prior)
         for algorithm in ("sum", "tree_reweighted"):
-            found = mf.belief_propagation(model, algorithm=algorithm)
+            found = SOLVERS[algorithm](model)
             mean, var = prior.moments(found.b, found.a)
             np.testing.assert_allclose(mean, found.mean, atol=1e-12)
             np.testing.assert_allclose(var, found.var, atol=1e-12)
@@ -33,16 +34,14 @@ def test_shapes_with_and_without_rows():
     assert rows.pairwise.shape[0] == 2
     averaged = mf.belief_propagation(model, field=np.zeros((2, n)), pairwise="mean")
     np.testing.assert_allclose(averaged.pairwise, rows.pairwise.mean(0))
-    without = mf.belief_propagation(model, log_partition=False)
-    assert without.log_partition is None
     np.testing.assert_array_equal(one.assignment, rows.assignment[0])
-    assert mf.belief_propagation(model, spectral_radius=True).spectral_radius == 0
+    assert one.spectral_radius == 0
 
 
 def test_tree_reweighted_results_have_probabilities_of_edges():
     model = Graph([(0, 1), (1, 2), (0, 2), (2, 3)], 4).machine()
-    found = mf.belief_propagation(model, algorithm="tree_reweighted")
+    found = mf.tree_reweighted(model)
     np.testing.assert_allclose(found.edge_probability, [2 / 3, 2 / 3, 2 / 3, 1])
     assert found.unique is None and found.reliable is None
-    short = mf.belief_propagation(model, algorithm="tree_reweighted", max_iter=2)
+    short = mf.tree_reweighted(model, max_iter=2)
     assert not short.converged and short.log_partition > mf.exact(model).log_partition

@@ -16,10 +16,10 @@ def ferromagnet(coupling):
 def test_starts_lead_to_other_fixed_points(coupling):
     """In odds, and in logarithms at couplings for which odds are no numbers."""
     model = ferromagnet(coupling)
-    start = mf.belief_propagation(model, messages=True).messages
+    start = mf.belief_propagation(model, pairwise=True).messages
     assert start.shape == (12,)
     np.testing.assert_allclose(start, 0, atol=1e-12)
-    found = mf.belief_propagation(model, init=np.outer([1, -1], start + 1), messages=True)
+    found = mf.belief_propagation(model, init=np.outer([1, -1], start + 1), pairwise=True)
     assert found.converged.all()
     assert (found.mean[0] > 0.9).all() and (found.mean[1] < -0.9).all()
     again = mf.belief_propagation(model, init=found)
@@ -31,14 +31,14 @@ def test_starts_for_other_clamps():
     """Messages of -inf, facts of a clamp, are none without it."""
     graph = Graph([(0, 1), (1, 2), (0, 2)], 3, 1.0)
     clamp = np.array([0, -1, -1])
-    held = mf.belief_propagation(graph.machine(), clamp=clamp, messages=True)
+    held = mf.belief_propagation(graph.machine(), clamp=clamp, pairwise=True)
     free = mf.belief_propagation(graph.machine(), init=held)
     np.testing.assert_allclose(free.mean, mf.belief_propagation(graph.machine()).mean, atol=1e-8)
 
 
 def test_bad_starts_are_refused():
     model = ferromagnet(0.1)
-    with pytest.raises(ValueError, match="messages=True"):
+    with pytest.raises(ValueError, match="pairwise=True"):
         mf.belief_propagation(model, init=mf.belief_propagation(model))
     with pytest.raises(ValueError, match="init must have shape"):
         mf.belief_propagation(model, init=np.zeros(11))

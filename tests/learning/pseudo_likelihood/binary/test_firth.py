@@ -4,10 +4,9 @@ import scipy
 from populations import population
 from separated_units import features
 
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.firth import MAX_CORRECTIONS, firth_scoring, penalty
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 @pytest.mark.parametrize("ones", [0, 3, 10])
@@ -54,7 +53,7 @@ def test_the_maximum_is_that_of_a_general_optimiser(n, d, ones, scale):
     rng = np.random.default_rng(4)
     states = np.where(rng.random((n, d)) < ones, 1.0, -1.0)
     objective = PseudoLikelihood(distinct_rows(states, scale * rng.integers(1, 4, n)))
-    fit = firth_scoring(objective, starting_point(objective, "independent", objective.total))
+    fit = firth_scoring(objective, objective.independent(objective.total))
     assert fit.stopped and (np.diff(fit.history) > -1e-9).all()
     expected = maximum(objective.rows.states, objective.rows.weights)
     np.testing.assert_allclose(fit.parameters, expected, atol=1e-5)
@@ -65,7 +64,7 @@ def test_separated_units_take_few_steps(n, d, ones):
     """Scoring alone needs more than 100 steps, most of them with many halvings."""
     states = np.where(np.random.default_rng(0).random((n, d)) < ones, 1.0, -1.0)
     objective = PseudoLikelihood(distinct_rows(states))
-    fit = firth_scoring(objective, starting_point(objective, "minorant"))
+    fit = firth_scoring(objective, objective.independent())
     assert fit.stopped and len(fit.history) < MAX_CORRECTIONS
     gradient = objective.value_and_gradient(fit.parameters)[1]
     np.testing.assert_allclose(-penalty(objective, fit.parameters)[1], gradient, atol=1e-7)

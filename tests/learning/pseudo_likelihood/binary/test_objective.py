@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from fastmf.learning.pseudo_likelihood.binary import objective as module
-from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 def problem(d=5, n=200, l2=0.0, seed=0):
@@ -41,17 +41,6 @@ def test_value_and_derivatives(l2, monkeypatch):
     np.testing.assert_allclose(gradient, numeric, atol=1e-9)
     numeric = differences(lambda p: objective.value_and_gradient(p)[1], parameters)
     np.testing.assert_allclose(-objective.hessian(parameters), numeric, atol=1e-9)
-
-
-@pytest.mark.parametrize("l2", [0.0, 0.3])
-def test_a_single_evaluation_is_the_same_without_kernels(l2, monkeypatch):
-    objective, parameters = problem(l2=l2)
-    value, gradient = objective.value_and_gradient(parameters)
-    objective._latest = None
-    monkeypatch.setattr(module.pl_kernels, "residuals", None)
-    once = objective.value_and_gradient(parameters, once=True)
-    assert once[0] == pytest.approx(value, rel=1e-14)
-    np.testing.assert_allclose(once[1], gradient, atol=1e-14)
 
 
 def test_hessian_in_blocks_is_the_same(monkeypatch):

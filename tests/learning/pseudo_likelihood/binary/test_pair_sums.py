@@ -11,7 +11,7 @@ def by_matrix_products(states, values):
     return np.einsum("ik,il,ic->klc", z, z, values)
 
 
-# Groups of three units for few rows and of four for many; the last is not always full.
+# Groups of four units, of which the last is not always full.
 @pytest.mark.parametrize("n_rows", [1, 40, 1000])
 @pytest.mark.parametrize("n_units", [1, 2, 4, 7, 8, 13])
 def test_sums_are_those_of_matrix_products(n_units, n_rows):

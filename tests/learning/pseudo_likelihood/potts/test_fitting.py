@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from potts_data import one_hot, penalised, positions, random_rows
 
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
+from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
@@ -17,16 +19,21 @@ def data_of(**options):
     return PottsData(*rows, SIZES), rows
 
 
+def by_newton(rows):
+    """Couplings and field by Newton's method in all parameters."""
+    objective = DenseObjective(*rows, SIZES, L2, L2_FIELD)
+    found = newton(objective, objective.independent())
+    assert found.stopped
+    return objective.unpacked(found.parameters)
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.15])
 def test_solvers_agree(missing):
     data, rows = data_of(missing=missing)
-    options = Options(L2, L2_FIELD, "newton", tol=1e-14)
-    best = fit(data, options)
-    assert best.converged
-    J, h = best.couplings.dense(), best.field
-    assert best.history[-1] == pytest.approx(penalised(J, h, rows, SIZES, L2, L2_FIELD), rel=1e-12)
-    others = fit(data, options._replace(solver="lbfgs")), fitting._fit_few_rows(data, options)
-    for found in others:
+    J, h = by_newton(rows)
+    value, options = penalised(J, h, rows, SIZES, L2, L2_FIELD), Options(L2, L2_FIELD, tol=1e-14)
+    for found in (fit(data, options), fitting._fit_few_rows(data, options)):
+        assert found.history[-1] == pytest.approx(value, rel=1e-12)
         assert found.converged
         np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-6)
         np.testing.assert_allclose(found.field, h, atol=1e-5)
@@ -34,7 +41,7 @@ def test_solvers_agree(missing):
 
 def test_asymmetric_couplings_of_few_rows():
     data, _ = data_of(missing=0.1)
-    options = Options(L2, L2_FIELD, "lbfgs", False, tol=1e-14)
+    options = Options(L2, L2_FIELD, False, tol=1e-14)
     dense, few = fit(data, options), fitting._fit_asymmetric(data, options, True)
     assert dense.converged and few.converged
     assert type(few.couplings).__name__ == "OfFewRows"
@@ -46,16 +53,16 @@ def test_asymmetric_couplings_of_few_rows():
 
 def test_the_optimum_gives_couplings_from_residuals():
     """J = (R'X + X'R) / (N l2) and h = sum R / (N l2_field), only at the optimum."""
-    data, (labels, weights) = data_of(missing=0.1)
-    found = fit(data, Options(L2, L2_FIELD, "newton", tol=1e-16))
+    labels, weights = random_rows(SIZES, missing=0.1)
+    couplings, field = by_newton((labels, weights))
     x, position = one_hot(labels, SIZES), positions(SIZES)
-    e = np.exp(x @ found.couplings.dense() + found.field)
+    e = np.exp(x @ couplings + field)
     p = e / np.stack([e[:, position == i].sum(1) for i in range(len(SIZES))], 1)[:, position]
     R = weights[:, None] * (x - p * (labels >= 0)[:, position])
     J = (R.T @ x + x.T @ R) / (weights.sum() * L2)
     J[position[:, None] == position] = 0
-    np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-8)
-    np.testing.assert_allclose(found.field, R.sum(0) / (weights.sum() * L2_FIELD), atol=1e-7)
+    np.testing.assert_allclose(couplings, J, atol=1e-8)
+    np.testing.assert_allclose(field, R.sum(0) / (weights.sum() * L2_FIELD), atol=1e-7)
 
 
 def test_few_rows_are_noticed():
@@ -63,7 +70,7 @@ def test_few_rows_are_noticed():
     data = PottsData(*rows, np.full(12, 8))
     few = fit(data, Options(L2, L2_FIELD))
     assert type(few.couplings).__name__ == "OfFewRows"
-    dense = fit(data, Options(L2, L2_FIELD, "newton", tol=1e-12))
+    dense = fitting._fit_symmetric(data, Options(L2, L2_FIELD, tol=1e-12), None)
     assert type(dense.couplings).__name__ == "DenseCouplings"
     np.testing.assert_allclose(few.couplings.dense(), dense.couplings.dense(), atol=1e-2)
     for found in (few, dense):
@@ -75,7 +82,7 @@ def test_few_rows_are_noticed():
 
 def test_single_precision_is_near(monkeypatch):
     data, _ = data_of()
-    options = Options(L2, L2_FIELD, "lbfgs", tol=1e-7)
+    options = Options(L2, L2_FIELD, tol=1e-7)
     exact = fit(data, options).couplings.dense()
     monkeypatch.setattr(fitting, "_MIN_SINGLE_PARAMETERS", 1)
     for symmetric in (True, False):
@@ -87,7 +94,7 @@ def test_single_precision_is_near(monkeypatch):
 def test_without_memory_it_says_what_to_do(monkeypatch):
     monkeypatch.setattr(fitting, "memory_of_the_machine", lambda: 1000)
     data, _ = data_of()
-    for options in (Options(L2, L2_FIELD), Options(L2, L2_FIELD, "lbfgs", False)):
+    for options in (Options(L2, L2_FIELD), Options(L2, L2_FIELD, False)):
         with pytest.raises(MemoryError, match="GiB"):
             fit(data, options)
 
@@ -96,7 +103,7 @@ def test_without_memory_it_says_what_to_do(monkeypatch):
 def test_threads_do_not_matter(symmetric):
     sizes = np.full(30, 6)
     rows = random_rows(sizes, 600)
-    options = Options(0.05, 0.05, "lbfgs", symmetric, tol=1e-2, max_iter=8, single=True)
+    options = Options(0.05, 0.05, symmetric, tol=1e-2, max_iter=8, single=True)
     results = [fit(PottsData(*rows, sizes, n_threads), options) for n_threads in (1, 2)]
     for one, two in zip(*((r.couplings.dense(), r.field, r.history) for r in results), strict=True):
         np.testing.assert_array_equal(one, two)
@@ -104,7 +111,7 @@ def test_threads_do_not_matter(symmetric):
 
 def test_penalties_are_per_unit_of_weight():
     labels, weights = random_rows(SIZES)
-    options = Options(L2, L2_FIELD, "newton", tol=1e-12)
+    options = Options(L2, L2_FIELD, tol=1e-12)
     one, many = (fit(PottsData(labels, c * weights, SIZES), options) for c in (1, 1000))
     np.testing.assert_allclose(one.couplings.dense(), many.couplings.dense(), atol=1e-7)
     assert many.history[-1] == pytest.approx(1000 * one.history[-1])
@@ -124,7 +131,6 @@ def gradient_per_row(J, h, rows, l2=0.0, l2_field=0.0):
 
 FITS = {
     "lbfgs": fit,
-    "newton": lambda data, options: fit(data, options._replace(solver="newton")),
     "single": lambda data, options: fit(data, options._replace(single=True)),
     "few rows": lambda data, options: fitting._fit_few_rows(data, options._replace(tol=1e-9)),
     "asymmetric": lambda data, options: fit(data, options._replace(symmetric=False)),

@@ -1,9 +1,9 @@
-"""Standard errors and tests of Potts machines by the sandwich (Godambe) covariance.
+"""The log-pseudo-likelihood of a Potts machine as a function of all fields and couplings.
 
-All couplings and fields are parameters, so that the negative Hessian H of the log-pseudo-likelihood
-is singular along changes of gauge. The scores of the rows have no component there, and the sandwich
-with the pseudo-inverse of H is the covariance of estimates in the gauge where such changes are
-zero. Another gauge is a linear map of parameters, and so of their errors.
+It is for what takes matrices of all parameters: Newton's method, standard errors and tests. The
+negative Hessian H is singular along changes of gauge. The scores of the rows have no component
+there, and the sandwich with the pseudo-inverse of H is the covariance of estimates in the gauge
+where such changes are zero. Another gauge is a linear map of parameters, and so of their errors.
 """
 
 import copy
@@ -13,18 +13,13 @@ import numpy as np
 from scipy import linalg, sparse
 
 from fastmf._threads.workers import computed_once
-from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
-from fastmf.learning.pseudo_likelihood.godambe import Godambe
-from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
-from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, one_hot
-from fastmf.learning.pseudo_likelihood.potts.existence import items_of, looked_at
+from fastmf.learning.pseudo_likelihood.existence import Items
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
-# Ridge of Newton's method, of the largest curvature: rounding errors of derivatives, divided by it,
-# are below the tolerance of parameters.
-_DAMPING = 1e-6
 # Numbers in a block of rows.
 _SANDWICH_NUMBERS = 1 << 21
 
@@ -46,15 +41,15 @@ class DenseObjective(CompositeLikelihood):
         Labels of the positions whose conditional probabilities are in the sum, and -1 of all
         others; default `labels`.
 
-    Raises
-    ------
-    ValueError
-        If there are more than `MAX_PARAMETERS` parameters.
+    symmetric : bool, default True
+        Whether two positions share their couplings; if not, the objective is for `items` alone.
     """
 
     singular = True
 
-    def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None, targets=None):
+    def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0, edges=None, targets=None,
+                 symmetric=True):  # fmt: skip
+        self.symmetric = symmetric
         self.labels, self.positions, self.n_threads = labels, PositionStates(sizes), None
         self.options = float(l2), float(l2_field), edges, targets
         self.targets = labels if targets is None else targets
@@ -66,21 +61,37 @@ class DenseObjective(CompositeLikelihood):
         if edges is not None:
             self.coupled[...] = False
             self.coupled[tuple(edges.T)] = self.coupled[tuple(edges.T[::-1])] = True
-        self.pairs = np.nonzero(np.triu(self.coupled[self.position[:, None], self.position]))
-        self.n_parameters = self.n_fields + len(self.pairs[0])
+        of_pairs = self.positions.sizes @ self.coupled @ self.positions.sizes // 2
+        self.n_parameters = self.n_fields + int(of_pairs)
+
+    @computed_once
+    def pairs(self):
+        """Pairs of states u < v that are coupled."""
+        return np.nonzero(np.triu(self.coupled[self.position[:, None], self.position]))
+
+    @computed_once
+    def index(self):
+        """Parameter of each pair of states; the field of a state and itself."""
+        index = np.zeros((self.n_fields, self.n_fields), np.int64)
+        index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
+        index += index.T
+        index[np.diag_indices(self.n_fields)] = np.arange(self.n_fields)
+        return index
+
+    @computed_once
+    def ridge(self):
+        """Penalties of all parameters."""
+        l2, l2_field, *_ = self.options
+        return np.repeat([l2_field, l2], [self.n_fields, self.n_parameters - self.n_fields])
+
+    def check_size(self):
+        """Refuse more parameters than matrices are made for."""
         if self.n_parameters > MAX_PARAMETERS:
             raise ValueError(
-                f"standard errors and missing='em' are for up to {MAX_PARAMETERS} parameters, "
-                f"couplings of pairs of states and fields, got {self.n_parameters}: take fewer "
-                "positions, states or edges."
+                "Newton's method, standard errors and incomplete rows are for up to "
+                f"{MAX_PARAMETERS} parameters, couplings of pairs of states and fields, got "
+                f"{self.n_parameters}: take fewer positions, states or edges, or solver 'lbfgs'."
             )
-        # Parameter of each pair of states; the field of a state and itself.
-        self.index = np.zeros((self.n_fields, self.n_fields), np.int64)
-        self.index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
-        self.index += self.index.T
-        self.index[np.diag_indices(self.n_fields)] = np.arange(self.n_fields)
-        self.ridge = np.full(self.n_parameters, float(l2))
-        self.ridge[: self.n_fields] = l2_field
 
     def unpacked(self, parameters):
         """Couplings (..., n_states, n_states) and fields of vectors of parameters."""
@@ -102,7 +113,7 @@ class DenseObjective(CompositeLikelihood):
 
     def independent(self):
         """Parameters of uncoupled positions, with a row more for each state."""
-        counts = self.total * (self.weights @ one_hot(self.labels, self.positions.sizes))
+        counts = TOLERANCE_ROWS * (self.weights @ one_hot(self.labels, self.positions.sizes))
         field = self.positions.zero_sum(np.log(counts + 1))
         return np.append(field, np.zeros(len(self.pairs[0])))
 
@@ -148,12 +159,6 @@ class DenseObjective(CompositeLikelihood):
         of_pairs = [np.arange(a, b) for a, b in pairwise(offsets)]
         return matrix, of_pairs, pairs
 
-    def field_contrasts(self):
-        """The same of fields: directions in which those of a position add up to zero."""
-        blocks = [linalg.helmert(int(q)) for q in self.positions.sizes]
-        of_fields = linalg.block_diag(*blocks)
-        return np.hstack([of_fields, np.zeros((len(of_fields), len(self.pairs[0])))])
-
     def indices_of(self, first, second):
         """Parameters of pairs of positions: couplings of all states, or fields of one.
 
@@ -169,16 +174,26 @@ class DenseObjective(CompositeLikelihood):
         return np.flatnonzero(np.append(fields, wanted[self.position[u], self.position[v]]))
 
     def items(self, l1=0.0):
-        """`Items` of the rows."""
+        """`Items` of the rows, in the zero-sum gauge as far as that changes no probability."""
         l2, l2_field, *_ = self.options
-        sizes = self.positions.sizes
-        return items_of(self.labels, self.targets, sizes, self.coupled, (not l2_field, not l2))
+        contrasts = [linalg.helmert(int(q)).T for q in self.positions.sizes]
+        in_gauge = (not l2_field) & (self.labels >= 0).all(0)
+        scores = [contrasts[i] if in_gauge[i] else np.eye(len(c)) for i, c in enumerate(contrasts)]
+        labels, targets = self.labels.astype(np.int64), self.targets.astype(np.int64)
+        return Items(labels, targets, contrasts, scores, self.coupled, (not l2_field, not l2),
+                     "positions", "or merge rare states", self.symmetric)  # fmt: skip
 
     def look(self, parameters):
-        """`Look` at parameters."""
-        couplings, field = self.unpacked(parameters)
-        rows, sizes = (self.labels, self.targets, self.weights), self.positions.sizes
-        return looked_at(rows, sizes, self.items(), DenseCouplings(couplings, sizes), field)
+        """Return the smallest residual w p_b, and whether all margins are positive."""
+        residual, separates = np.inf, True
+        for rows in self._blocks():
+            (_, observed, there), p = self._one_hot(rows), self._conditionals(parameters, rows)[1]
+            neighbours, observed = there & (observed == 0), observed > 0
+            best = np.maximum.reduceat(np.where(neighbours, p, 0), self.positions.first, axis=1)
+            separates = separates and bool((p > best[:, self.position])[observed].all())
+            weighted = self.weights[rows, None] * p
+            residual = min(residual, weighted.min(initial=np.inf, where=neighbours))
+        return residual, separates
 
     @computed_once
     def _tables(self):
@@ -187,8 +202,8 @@ class DenseObjective(CompositeLikelihood):
     def _tables_of(self, rows):
         labels, targets, sizes = self.labels[rows], self.targets[rows], self.positions.sizes
         x = one_hot(labels, sizes).toarray()
-        own = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
-        return x, own, (targets >= 0)[:, self.position]
+        states = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
+        return x, states, (targets >= 0)[:, self.position]
 
     def _one_hot(self, rows):
         """Rows and their targets as ones and zeros, and which states belong to a target."""
@@ -225,6 +240,7 @@ class DenseObjective(CompositeLikelihood):
 
     def hessian(self, parameters):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
+        self.check_size()
         hessian = np.diag(self.ridge)
         for rows in self._blocks():
             x, p = self._conditionals(parameters, rows)
@@ -234,91 +250,28 @@ class DenseObjective(CompositeLikelihood):
 
     def _add_curvature(self, hessian, i, x, weights, p):
         """Add the curvature of the multinomial regression of position i on the others."""
-        own, others = (
+        states, neighbours = (
             np.flatnonzero(self.position == i),
             np.flatnonzero(self.coupled[i, self.position]),
         )
-        features = np.hstack([np.ones((len(x), 1)), x[:, others]])
-        indices = [np.append(a, self.index[a, others]) for a in own]
-        for k, a in enumerate(own):
-            for l, b in enumerate(own):
+        features = np.hstack([np.ones((len(x), 1)), x[:, neighbours]])
+        indices = [np.append(a, self.index[a, neighbours]) for a in states]
+        for k, a in enumerate(states):
+            for l, b in enumerate(states):
                 curvature = weights * p[:, a] * ((a == b) - p[:, b])
                 block = features.T @ (curvature[:, None] * features)
                 hessian[np.ix_(indices[k], indices[l])] += block
 
-
-class DampedObjective(DenseObjective):
-    """The same with a little curvature along changes of gauge, so that Newton's steps have none."""
-
-    def hessian(self, parameters):
-        """Negative Hessian, (n_parameters, n_parameters), with a small ridge."""
-        hessian = super().hessian(parameters)
-        hessian[np.diag_indices_from(hessian)] += _DAMPING * hessian.diagonal().max()
-        return hessian
-
-
-class GaugeErrors(Godambe):
-    """Godambe's information with a `DenseObjective`, with standard errors in a gauge."""
-
-    def standard_errors(self, gauge):
-        """Standard errors of couplings and fields in a gauge, or (None) as estimated."""
-        objective = self.objective
-        values, vectors = np.linalg.eigh(self.covariance())
+    def errors_in_gauge(self, covariance, gauge):
+        """Return standard errors of couplings and fields in a gauge, or (None) as estimated."""
+        values, vectors = np.linalg.eigh(covariance)
         factor = (vectors * np.sqrt(np.maximum(values, 0))).T
-        of_couplings = np.zeros((objective.n_fields, objective.n_fields))
-        of_field = np.zeros(objective.n_fields)
+        of_couplings, of_field = np.zeros((self.n_fields, self.n_fields)), np.zeros(self.n_fields)
         for start in range(0, len(factor), 64):
-            couplings, field = objective.unpacked(factor[start : start + 64])
+            couplings, field = self.unpacked(factor[start : start + 64])
             if gauge is not None:
-                couplings, field = in_gauge(couplings, field, objective.positions.sizes, gauge)
+                couplings, field = in_gauge(couplings, field, self.positions.sizes, gauge)
             of_couplings += np.square(couplings).sum(0)
             of_field += np.square(field).sum(0)
-        of_couplings[objective.position[:, None] == objective.position] = 0
+        of_couplings[self.position[:, None] == self.position] = 0
         return np.sqrt(of_couplings), np.sqrt(of_field)
-
-
-class IncompleteSandwich(GaugeErrors, IncompleteGodambe):
-    """The same of incomplete rows, whose expected scores are multiplied by their weights.
-
-    Parameters
-    ----------
-    completions : Completions
-    couplings, field, sizes, l2, l2_field, edges
-        As in `Sandwich`.
-    """
-
-    def __init__(self, completions, couplings, field, sizes, **options):
-        states, weights = completions.states, completions.weights
-        objective = DenseObjective(states, weights, sizes, **options)
-        sampling = sparse.diags_array(completions.row_weights / objective.total)
-        super().__init__(objective, objective.packed(couplings, field), completions, sampling)
-
-
-class Sandwich(GaugeErrors):
-    """Godambe's information of an estimate, in which scores of rows are multiplied by weights.
-
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-        Negative if absent; as they were observed, not merged.
-    weights : array of shape (n_rows,)
-    couplings : array of shape (n_states, n_states)
-    field : array of shape (n_states,)
-    sizes : int array of shape (n_groups,)
-    l2, l2_field : float
-        Penalties of the estimate, per unit of weight.
-    edges : int array of shape (n_edges, 2), optional
-        Pairs of positions that are coupled; default all.
-    targets : int array of shape (n_rows, n_groups), optional
-        As in `DenseObjective`.
-
-    Raises
-    ------
-    ValueError
-        If there are more than `MAX_PARAMETERS` parameters.
-    """
-
-    def __init__(self, labels, weights, couplings, field, sizes, **options):
-        objective = DenseObjective(labels, weights, sizes, **options)
-        parameters = objective.packed(couplings, field)
-        super().__init__(objective, parameters, np.square(objective.weights))

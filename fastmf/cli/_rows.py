@@ -1,0 +1,261 @@
+"""Machines in files, and the rows that they take and give: numbers, or sequences of letters."""
+
+import csv
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from fastmf.cli import _options
+from fastmf.models._io import replacing
+
+FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def add_data(parser):
+    """Add the options that convert the numbers of a file to values of visible units."""
+    group = parser.add_argument_group("data")
+    group.add_argument(
+        "--scale", type=float, default=1.0, metavar="S",
+        help="divide all values by S (255 for grey levels of 8 bits) [1]",
+    )  # fmt: skip
+    group.add_argument(
+        "--threshold", type=float, metavar="T", help="then make values above T 1 and all others 0"
+    )
+    add_limits(group)
+    group.add_argument(
+        "--dtype", choices=("float32", "float64"), default="float32",
+        help="type to compute in [float32]",
+    )  # fmt: skip
+
+
+def add_limits(group):
+    """Add the options that leave out rows, and columns of a table of text."""
+    group.add_argument(
+        "--rows", dest="n_rows", type=int, metavar="N", help="use the first N rows only"
+    )
+    group.add_argument(
+        "--ignore", nargs="+", default=[], metavar="NAME",
+        help="columns of a table, by their names, that are left out, such as those of words",
+    )  # fmt: skip
+
+
+def add_alignment(parser, *names):
+    """Add options of `load_alignment`, and of `sequence_weights` if `identity` is among them."""
+    from fastmf.datasets.alignments import load_alignment, sequence_weights
+
+    group = parser.add_argument_group("alignment")
+    names = ("alphabet", *names)
+    reading = [name for name in names if name != "identity"]
+    _options.add_parameters(group, load_alignment, reading, alphabet=None)
+    if "identity" in names:
+        _options.add_parameters(group, sequence_weights, ["identity"], identity=0.8)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def read_numbers(name, arguments, *, all_rows=False):
+    """Read the matrix of a file, one sample a row, and the names of its columns or None."""
+    from fastmf.datasets.files import read_named
+
+    array, names = read_named(name, arguments.ignore)
+    X = as_matrix(array, name)[: None if all_rows else n_rows(arguments)]
+    if not 0 < arguments.scale < np.inf:
+        raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
+    X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
+    if arguments.threshold is not None:
+        if np.isnan(arguments.threshold):
+            raise ValueError("--threshold must be a number, got NaN.")
+        if np.isnan(X).any():
+            raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
+        X = (X > arguments.threshold).astype(arguments.dtype)
+    return X, names
+
+
+def as_matrix(array, name):
+    """The array of a file with one sample per row: images are flattened."""
+    if array.ndim < 2:
+        raise ValueError(
+            f"{name} holds an array of shape {array.shape}; expected one sample per row."
+        )
+    return array.reshape(len(array), -1)
+
+
+def n_rows(arguments):
+    """Number of rows to use, None for all."""
+    if arguments.n_rows is not None and arguments.n_rows < 1:
+        raise ValueError(f"--rows must be at least 1, got {arguments.n_rows}.")
+    return arguments.n_rows
+
+
+def warn_of_codes(X, names):
+    """Warn of numbers such as -9 or 999 that may be codes of missing values."""
+    from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+
+    table = SimpleNamespace(feature_names_in_=names)
+    warn_of_missing_codes(table, X.reshape(len(X), -1), "X" if X.ndim > 1 else "the target")
+
+
+def check_case(name, values):
+    """Raise if words of a column differ in upper and lower case alone."""
+    seen = {}
+    for value in values:
+        if (first := seen.setdefault(value.lower(), value)) != value:
+            raise ValueError(
+                f"column {name!r} has values that differ in upper and lower case alone, such as "
+                f"{first!r} and {value!r}: write them alike."
+            )
+
+
+# --- machines -------------------------------------------------------------------------------------
+
+
+def estimator_in(arrays):
+    """Name of the estimator in an `Archive`, None for a bare model."""
+    from fastmf import estimators
+    from fastmf.models._archive import shown
+
+    name = arrays.texts("estimator")[0] if "estimator" in arrays else None
+    if name is not None and name not in estimators.__all__:
+        raise ValueError(f"it holds a {shown(name)}, which is unknown here.")
+    return name
+
+
+def load(path, method=None):
+    """The fitted estimator, or the bare model, in a file."""
+    import fastmf
+    from fastmf.models._archive import reading
+
+    with reading(path, "a machine or model") as arrays:
+        name = estimator_in(arrays)
+    machine = fastmf.load(path) if name is None else getattr(fastmf, name).load(path)
+    if method is not None and not hasattr(machine, method):
+        raise ValueError(
+            f"{path} holds a {type(machine).__name__}, which has no method {method!r}: give a "
+            "machine of fastmf train or fastmf dca, or one that its method save has written."
+        )
+    return machine
+
+
+def keep_names(machine, names):
+    """Give a fitted machine the names of its columns, if each has its own."""
+    if names is not None and len(set(names)) == len(names) == machine.n_features_in_:
+        machine.feature_names_in_ = np.array(names, object)
+
+
+def names_of(machine):
+    """Names of the columns that a machine has learned from, None if they had none."""
+    names = getattr(machine, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def keep_alignment(machine, alignment):
+    """Give a fitted machine the letters of its states and the columns that it learned from."""
+    machine.alphabet_, machine.columns_ = alignment.alphabet, alignment.columns
+
+
+def alphabet_of(machine, arguments):
+    """Letters of the states of a machine: its own, or the option's."""
+    from fastmf.datasets.alignments import ALPHABETS
+
+    alphabet = getattr(machine, "alphabet_", None) or arguments.alphabet
+    if alphabet is None:
+        raise ValueError(
+            f"{arguments.model} does not say which letters its states stand for: give --alphabet."
+        )
+    return ALPHABETS.get(alphabet.lower(), alphabet)
+
+
+# --- rows of machines -----------------------------------------------------------------------------
+
+
+def read_rows(name, machine, arguments):
+    """Read the rows of a file as a machine takes them, and their `Alignment` or None."""
+    from fastmf.datasets import load_alignment
+    from fastmf.datasets.alignments import gap_state, is_alignment
+
+    if not is_alignment(name):
+        return read_table(name, machine, arguments), None
+    alphabet = alphabet_of(machine, arguments)
+    gaps = "state" if gap_state(alphabet) is not None else "missing"
+    options = _options.given(arguments, "focus", "inserts")
+    # No row is left out: the output has a line for each.
+    alignment = load_alignment(name, alphabet, gaps=gaps, outside="missing", **options)
+    X, columns = alignment.X, alignment.columns
+    if X.shape[1] != machine.n_features_in_:
+        learned = getattr(machine, "columns_", None)
+        if learned is None or not np.isin(learned, columns).all():
+            raise ValueError(
+                f"{name} has {X.shape[1]} columns, the machine {machine.n_features_in_}: give "
+                "sequences that are aligned as those that it was trained on, and the same --focus."
+            )
+        X, columns = X[:, np.searchsorted(columns, learned)], learned
+    X = X[: n_rows(arguments)]
+    return X, alignment._replace(X=X, names=alignment.names[: len(X)], columns=columns)
+
+
+def read_table(name, machine, arguments, *, all_rows=False):
+    """Read rows of numbers, with columns in the order of the machine's where both have names."""
+    X, names = read_numbers(name, arguments, all_rows=all_rows)
+    learned = names_of(machine)
+    if names is None or learned is None or names == learned:
+        return X
+    for column in learned:
+        if names.count(column) != 1:
+            what = "more than one column" if column in names else "no column"
+            raise ValueError(
+                f"{name} has {what} {column!r}; the machine has learned from "
+                f"{', '.join(learned[:5])}{', ...' * (len(learned) > 5)}."
+            )
+    return X[:, [names.index(column) for column in learned]]
+
+
+def write_rows(path, X, names, machine, arguments):
+    """Write rows as numbers, or as sequences by the suffix of the file."""
+    from fastmf.datasets import write_fasta
+
+    X = np.asarray(X)
+    if path.lower().endswith(FASTA):
+        write_fasta(path, X, alphabet_of(machine, arguments), names)
+    elif X.dtype.kind in "fiub":
+        write(path, X, names_of(machine))
+    elif path.lower().endswith(".csv"):
+        columns = names_of(machine)
+        write_table(path, [*([columns] if columns else []), *X.tolist()])
+    else:
+        raise ValueError(f"{path}: the machine's categories are texts; write them to a .csv file.")
+    print(f"{path}: {len(X)} rows of {X.shape[1]} values")
+
+
+def write(path, array, names=None):
+    """Write an array as .npy, .npz or .csv, which has a line of names if given, atomically."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".csv":
+        # The fewest digits by which the same float is read back.
+        array = array.astype(float) if array.dtype.kind == "b" else array
+        rows = (
+            [value.removesuffix(".0") for value in np.atleast_1d(row).astype(str)] for row in array
+        )
+        write_table(path, [*([] if names is None else [names]), *rows])
+        return
+    with replacing(path) as file:
+        np.save(file, array) if suffix == ".npy" else np.savez_compressed(file, X=array)
+
+
+def write_table(path, rows):
+    """Write rows of cells as a table with commas, atomically."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def write_figure(path, figure):
+    """Write a figure in the format of its suffix, atomically."""
+    with replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:].lower(), dpi=150)

@@ -1,0 +1,299 @@
+"""Fits, warnings and files of the machines of binary, ordinal and categorical items."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, flag, number, one_of
+from fastmf._common.progress import followed
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.categories import as_array, decoded
+from fastmf.estimators.common.files import Saved
+from fastmf.estimators.common.frames import feature_names, like_frame
+from fastmf.estimators.common.imputing import means_of_missing
+from fastmf.estimators.common.runs import generator_of
+from fastmf.estimators.networks.network import CouplingNetwork
+from fastmf.estimators.networks.resampling import Resampling
+from fastmf.estimators.pseudo_likelihood._observed import KINDS_OF_WEIGHTS, MISSING, saved_rows
+from fastmf.inference.sampling import categories
+from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, decided
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_NEWTON_PARAMETERS
+from fastmf.learning.pseudo_likelihood.graph import edges_of
+from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
+from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
+from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
+
+SELECTIONS = ("ebic", "cv")
+
+
+class ItemMachine(Saved, BaseEstimator):
+    """Base of machines of items.
+
+    A subclass gives `score_samples`; `_labels_of`, the numbers of the categories of rows, -1 where
+    missing; and `_categorical_model`, a `BoltzmannMachine` with `Categorical` units.
+    """
+
+    # Options that files of earlier versions have.
+    _removed_options = ("existence_seconds", "step")
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> bool(abs(machine.score(X) - machine.log_pseudo_likelihood_) < 1e-9)
+        True
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
+        """Draw rows: exactly where there are few states, and beyond by annealed Gibbs chains.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Gibbs sweeps of each chain, where there are more than 20 binary units, or 2^16 states of
+            other items together. Chains start from exact draws with the couplings of the maximum
+            spanning tree alone. All other couplings grow in the first half of the sweeps, and the
+            chains, 100 or more, are resampled in proportion to their importance weights, so that
+            phases have the shares of the machine, the better the more sweeps and samples there are.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Values of `categories_`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.unique(machine.sample(100, random_state=0))
+        array([-1.,  1.])
+        """
+        check_is_fitted(self)
+        rng = generator_of(random_state)
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
+        return self._drawn(n_samples, rng, n_sweeps)
+
+    def _drawn(self, n_samples, rng, n_sweeps):
+        labels = categories.sample(self._categorical_model(), n_samples, rng, n_sweeps)
+        return decoded(labels, self.categories_)
+
+    def impute(self, X, *, method="auto", random_state=0):
+        """Fill in missing values by the most probable category of each, given the others.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            With NaN or None for missing values; for Potts machines also with negative labels.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
+            rows whose missing items have up to 2^20 states together, and anneals others.
+        random_state : int, RandomState or None, default 0
+            Random state of annealing.
+
+        Returns
+        -------
+        array or data frame of shape (n_samples, n_features)
+            Values of `categories_`; a data frame if `X` is one.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the missing items of a row have more than 2^20 states together.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> filled = machine.impute([[0, -1, 2, 1]])
+        >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
+        True
+        """
+        labels, model = self._labels_of(X, missing=True), self._categorical_model()
+        rows = model.prior.one_hot(labels)
+        means = means_of_missing(model, rows, method, random_state, self.n_threads)
+        filled = np.where(labels < 0, model.prior.labels(means), labels)
+        return like_frame(X, decoded(filled, self.categories_))
+
+    def _edges(self):
+        """The pairs of items that `graph` couples, or None without it."""
+        if self.graph is None:
+            return None
+        names = getattr(self, "feature_names_in_", None)
+        self.graph_ = edges_of(self.graph, self.n_features_in_, names)
+        return self.graph_
+
+    def _check_numbers(self, *penalties):
+        """Check options that all machines have, and these penalties."""
+        for name in (*penalties, "tol"):
+            number(name, getattr(self, name), 0, np.inf, below=True)
+        count("max_iter", self.max_iter, optional=True)
+        count("n_threads", self.n_threads, optional=True)
+        flag("verbose", self.verbose)
+
+    # --- fits ----------------------------------------------------------------------------------
+
+    @property
+    def _penalty_l1(self):
+        """Penalty `l1` of the fit; none after a selection of couplings."""
+        l1 = getattr(self, "l1", 0.0)
+        return 0.0 if isinstance(l1, str) else float(l1)
+
+    def _maximised(self, solve, start):
+        """`Fit` of the objective, by expectation and maximisation if rows are incomplete."""
+        if self._completions is None:
+            return solve(self._objective, start)
+
+        def from_last(objective, last):
+            return solve(objective, objective.independent() if last is None else last)
+
+        def exists(completions, parameters):
+            self._completions = completions
+            return self._existence(parameters).exists is not False
+
+        fit, self._completions, self._objective = expectation_maximisation(
+            self._completions, self._objective.reweighted, from_last, exists
+        )
+        return fit
+
+    def _likely_objective(self):
+        """The objective without completions of rows of negligible probability."""
+        if self._completions is None:
+            return self._objective
+        return self._objective.reweighted(self._completions.likely_weights)
+
+    def _existence(self, parameters):
+        """`Existence` of the maximum, from where a solver stopped."""
+        return decided(self._likely_objective(), parameters, self._penalty_l1)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved_fit(self, *names):
+        """Attributes of these names and those of all machines, and arrays of the latter."""
+        names = "n_iter_", "converged_", "n_features_in_", "existence_", *names
+        fitted = {name: getattr(self, name) for name in names}
+        fitted["categories_"] = [listed.tolist() for listed in self.categories_]
+        return fitted, {"history_": self.history_} | saved_rows(self)
+
+    def _restore_fit(self, arrays):
+        """Attributes that `_saved_fit` kept, in their types."""
+        exists, units, message = self.existence_
+        self.existence_ = Existence(exists, tuple(units), message)
+        self.categories_ = [as_array(listed) for listed in self.categories_]
+        self.history_ = arrays.member("history_", "f", (None,))
+
+    def _restore_missing(self, arrays):
+        """Numbers of missing values and of dropped rows, which older files lack."""
+        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
+        self.n_missing_, self.n_dropped_ = map(int, missing)
+
+
+class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
+    """Base of machines whose `_objective` is a `CompositeLikelihood`.
+
+    A subclass gives `_items`, the rows as scores and their
+    thresholds; and `_item_name`, what warnings call its items.
+    """
+
+    def _check_selection(self):
+        """Check `l1`, `rule`, `missing` and `weights`, and what does not go together."""
+        one_of("missing", self.missing, MISSING)
+        one_of("weights", self.weights, KINDS_OF_WEIGHTS)
+        number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
+        one_of("rule", self.rule, (None, *RULES))
+        if self.rule is not None and self.l1 != "ebic":
+            raise ValueError(f"rule={self.rule!r} is for l1='ebic', got l1={self.l1!r:.40}.")
+        if not isinstance(self.l1, str):
+            number("l1", self.l1, 0, np.inf, below=True)
+            return
+        one_of("l1", self.l1, SELECTIONS)
+        if self.missing in ("em", "available"):
+            raise ValueError(f"l1={self.l1!r} needs complete rows: missing='error' or 'drop'.")
+
+    def _select_couplings(self):
+        """Leave the couplings to the objective that `l1` selects, and keep the path."""
+        objective, gamma, tol = self._objective, float(self.ebic_gamma), self._tol
+        n_rows = objective.total
+        what = "parts of the rows" if self.l1 == "cv" else "penalties, at most"
+        follow = partial(followed, what=what, verbose=self.verbose)
+        if self.rule is not None:
+            states, thresholds = self._items()
+            regressions = Regressions(
+                states, objective.weights * n_rows, thresholds, objective.pairs, self.n_threads
+            )
+            path, edges = nodewise_path(regressions, gamma, self.rule, tol, follow)
+        elif self.l1 == "ebic":
+            path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol, follow)
+        else:
+            path, edges = cross_validated_path(objective, gamma, n_rows, tol, follow)
+        self.path_, self._objective = path, objective.restricted(edges)
+
+    def _chosen_solver(self, solver, by_newton=False):
+        """Newton's method or L-BFGS for "auto"; `by_newton`: whatever the size."""
+        n = self._objective.n_parameters
+        if solver == "auto":
+            small = n <= MAX_NEWTON_PARAMETERS or by_newton
+            solver = "newton" if small and not self._penalty_l1 else "lbfgs"
+        if solver == "newton" and n > MAX_HESSIAN_PARAMETERS:
+            raise ValueError(
+                f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 binary "
+                f"units), got {n}: take solver 'lbfgs'."
+            )
+        return solver
+
+    def _keep_fit(self, fit, max_iter):
+        """Attributes of a `Fit`, and a warning where it is no maximum."""
+        self.history_, self.n_iter_ = np.array(fit.history), len(fit.history)
+        self.existence_ = self._existence(fit.parameters)
+        self.converged_ = bool(fit.stopped and self.existence_.exists is not False)
+        message, units = self.existence_.message, self.existence_.units
+        if units and hasattr(self, "feature_names_in_"):
+            named = map(str, feature_names(self)[list(units[:MAX_NAMED])])
+            more = ", ..." if len(units) > MAX_NAMED else ""
+            message += f" ({self._item_name} {', '.join(named)}{more})"
+        if not fit.stopped and self.existence_.exists is not False:
+            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
+            message = (
+                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
+                f"{remedy} or take another solver" + (f"; {message}" if message else "")
+            )
+        if message:
+            warn_user(f"{message}.", ConvergenceWarning)
+
+    def __sklearn_tags__(self):
+        """Tags for scikit-learn: strings are values, and values may be missing if so told."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
+
+
+def labels_from(name, arrays, sizes):
+    """Rows of labels in an archive, each a state of its position or -1."""
+    labels = arrays.member(name, "iu", (None, len(sizes)), low=-1)
+    if (labels >= sizes).any():
+        raise ValueError(f"member {name!r} must hold states of its positions, got larger labels.")
+    return labels
+
+
+def check_sizes(categories, sizes):
+    """Raise unless there are as many categories of each position as it has states."""
+    if [len(listed) for listed in categories] != sizes.tolist():
+        raise ValueError("categories_ must have as many values as positions have states.")

@@ -1,0 +1,244 @@
+"""Belief propagation in RBMs of binary units: rows from their starts to their ends.
+
+The equations of messages, cavities, beliefs and the Bethe free energy are at the head of
+`fastmf.kernels.bp.belief_propagation`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from fastmf._common import arguments as check
+from fastmf._common.memory import borrowed
+from fastmf._outcomes import RUNNING
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._cycles import mark_cycles
+from fastmf.inference.bp._kernel_arguments import (
+    message_dtype,
+    message_layout,
+    new_workspaces,
+    prepared,
+)
+from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.beliefs import Beliefs, decoded, log_messages, pair_products
+from fastmf.kernels.bp import arguments as bp_types
+from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.bp.arguments import BPRecord
+from fastmf.special import sigmoid_pair
+
+
+class Ends(NamedTuple):
+    """Rows that have ended.
+
+    Parameters
+    ----------
+    record : BPRecord
+    pairs, messages : array or None
+        Expected products and log-messages, if asked for.
+    """
+
+    record: BPRecord
+    pairs: np.ndarray | None
+    messages: np.ndarray | None
+
+
+def propagated(options, units, n_rows, init=None, assignments=()):
+    """Iterate messages to the `Ends` of all rows.
+
+    Each row runs from `init` (log-messages, or visible {0, 1} units where these are decoded) and
+    from each of the assignments; its runs lie one after another.
+    """
+    n_starts = 1 + len(assignments)
+    units, n_rows = units.repeated(n_starts), n_rows * n_starts
+    dtype = message_dtype(options, units)
+    layout = message_layout(options, units, n_rows, init is not None and not options.decodes)
+    n_messages, *pair_shape = layout.shape
+    # Beside the exponentials; rows with messages of their own start from them, others from a copy.
+    n_arrays = 1 + n_messages + layout.n_segments + (n_messages != n_rows)
+    with borrowed((n_arrays, *pair_shape), dtype) as memory:
+        ratios, sums = memory[1:][:n_messages], memory[1 + n_messages :][: layout.n_segments]
+        start = memory[1 if n_messages == n_rows else -1]
+        settings, problem, record = prepared(options, units, dtype, n_rows, (memory[0], start))
+        if options.decodes:
+            _set_assignments(options, units, record, init, assignments)
+        elif init is None:
+            record.hidden[:, : units.model.n_hidden] = units.symmetric_field(1)
+        _set_messages(options, units, None if options.decodes else init, ratios, record)
+        _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
+        mark_cycles(record, options.tol)
+        pairs = messages = None
+        if options.pairwise:
+            pairs = pair_products(options, units, problem, ratios, record, sums)
+        if options.messages:
+            messages = log_messages(options, units, ratios)
+    return Ends(record, pairs, messages)
+
+
+# --- where rows start -----------------------------------------------------------------------------
+
+
+def checked_fields(model, field):
+    """Checked extra fields of both layers, and the number of rows."""
+    sizes = model.weights.shape
+    parts = [
+        check.rows("field", part, n, np.float64)
+        for part, n in zip(check.per_layer("field", field, sizes), sizes, strict=True)
+    ]
+    names = "visible field", "hidden field"
+    return parts, check.common_rows(zip(names, parts, strict=True))
+
+
+def checked_init(init, shape, n_rows):
+    """Values to start from, with or without rows, and the number of rows."""
+    init = np.asarray(init)
+    if init.dtype.kind not in "fiub":
+        raise TypeError(f"init must be an array of real numbers, got dtype {init.dtype}.")
+    if init.shape[-len(shape) :] != shape or init.ndim not in (len(shape), len(shape) + 1):
+        listed = ", ".join(map(str, shape))
+        raise ValueError(
+            f"init must have shape ({listed}{',' * (len(shape) == 1)}) or (n_rows, {listed}), "
+            f"got {init.shape}."
+        )
+    if init.ndim > len(shape) and not len(init):
+        raise ValueError("init must have at least one row.")
+    if not np.isfinite(init).all():
+        raise ValueError("init must be finite, got NaN or infinity.")
+    if init.ndim > len(shape):
+        if n_rows not in (None, 1) and len(init) not in (1, n_rows):
+            raise ValueError(f"the numbers of rows differ: field {n_rows}, init {len(init)}.")
+        n_rows = max(n_rows or 1, len(init))
+    return init, n_rows
+
+
+def messages_of(init):
+    """Log-messages to start from, of an array or an earlier result."""
+    if not isinstance(init, Beliefs):
+        return init
+    if init.messages is None:
+        raise ValueError("init must have messages: ask for them with pairwise=True.")
+    return init.messages
+
+
+def _set_messages(options, units, init, messages, record):
+    """Messages that the kernel does not set, and the log-odds of hidden units that they give."""
+    if options.algorithm == "mixed" or len(messages) != len(record.visible):
+        return
+    m, real = units.model.n_hidden, messages.dtype.type
+    is_sum = options.algorithm == "sum"
+    if init is None:
+        if not is_sum:
+            messages[0, :, m:] = 0
+            np.multiply(units.model.weights, real(units.factor / 2), out=messages[0, :, :m])
+        messages[1:] = messages[0]
+        return
+    # Log-messages lie between 0 and the weight.
+    scaled = units.model.weights * real(units.factor)
+    logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
+    record.hidden[:, :m] += logs.sum(-2)
+    messages[:, :, m:] = 1
+    messages[:, :, :m] = np.exp(logs)
+
+
+def _set_assignments(options, units, record, init, assignments):
+    """Start the first run of each row from `init`, and further runs from the assignments."""
+    n_starts = 1 + len(assignments)
+    first = slice(0, None, n_starts)
+    if init is None and options.algorithm == "max":
+        record.hidden[first, : units.model.n_hidden] = units.symmetric_field(1)
+    else:
+        _set_visible(units, record, first, _decisions(units) if init is None else init)
+    for k, visible in enumerate(assignments, 1):
+        _set_visible(units, record, slice(k, None, n_starts), visible)
+
+
+def _set_visible(units, record, rows, visible):
+    """Start some rows from visible {0, 1} units: one assignment each, or the same for all."""
+    weights = units.model.weights
+    record.visible[rows] = np.where(visible, 1.0, -1.0)
+    sums = visible.astype(weights.dtype) @ weights
+    record.hidden[rows, : weights.shape[1]] += sums.astype(np.float64) * units.factor
+
+
+def _decisions(units):
+    """Visible {0, 1} units by the means of the hidden ones, less 1/2, at messages in their middle.
+
+    Mixed-product has decisions for messages; these do not depend on the coding of the units.
+    """
+    hidden, weights = np.tanh(units.symmetric_field(1) / 2) / 2, units.model.weights
+    received = hidden.astype(weights.dtype) @ weights.T * weights.dtype.type(units.factor)
+    return units.symmetric_field(0) + received > 0
+
+
+# --- batches of rows, for learning ----------------------------------------------------------------
+
+
+class BatchBeliefs(NamedTuple):
+    """Result of `beliefs_of_batch`.
+
+    Parameters
+    ----------
+    visible, hidden : array of shape (n_rows, n_units)
+        Sum-product: probabilities of 1. Max- and mixed-product: the best visible assignment of all
+        sweeps, and of max-product the best hidden one given it.
+    pairs : array of shape (n_visible, n_hidden) or None
+        Mean over rows of the probabilities that both units are 1, if asked for.
+    residual : array of shape (n_rows,)
+    n_iter : int array of shape (n_rows,)
+    """
+
+    visible: np.ndarray
+    hidden: np.ndarray
+    pairs: np.ndarray | None
+    residual: np.ndarray
+    n_iter: np.ndarray
+
+
+def beliefs_of_batch(model, fields, **options):
+    """Compute marginals, or raw assignments, in half of the time around the kernels."""
+    options = BPOptions(log_partition=False, history=False, **options)
+    units = BinaryUnits.of_bits(model, fields)
+    record, pairs, _ = propagated(options, units, len(fields[0]))
+    if options.decodes:
+        layers = decoded(units, record)
+    else:
+        log_odds = record.visible, record.hidden[:, : model.weights.shape[1]]
+        layers = [expit(x.astype(model.dtype)) for x in log_odds]
+    layers = (x.astype(model.dtype, copy=False) for x in layers)
+    return BatchBeliefs(*layers, pairs, record.residual, record.n_iter)
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def _solve(settings, problem, messages, record, layout, sums, n_threads):
+    """Iterate all rows to their ends, by the kernels."""
+    if layout.shared:
+        _solve_shared(settings, problem, messages, record, n_threads)
+        return
+    n_workers = layout.n_workers
+    workspaces = new_workspaces(n_workers, record, messages.dtype, settings.algorithm)
+    arguments = settings, problem, messages, record, workspaces, sums, np.zeros(2, np.int64)
+    in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
+
+
+def _solve_shared(settings, problem, messages, record, n_threads):
+    """Iterate a single row, each sweep shared between the threads."""
+    n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
+    n_workers = workers_for(n_blocks, record.visible.size * record.hidden.size * 10, n_threads)
+    workspaces = new_workspaces(1, record, messages.dtype, settings.algorithm, n_workers)
+    log_odds = record.hidden[0]
+    workspaces.beliefs[0] = *sigmoid_pair(log_odds), log_odds
+    queue = np.zeros(2, np.int64)
+    arguments = settings, problem, messages, record, workspaces, queue
+
+    def sweep():
+        queue[:] = 0
+        in_parallel(bp_kernels.sweep_blocks, arguments, n_workers)
+        bp_kernels.conclude_sweep(settings, problem, record, workspaces)
+
+    while record.status[0] <= RUNNING:
+        sweep()
+    if settings.bethe:
+        sweep()  # the row has ended: this computes the Bethe log-partition
