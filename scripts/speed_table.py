@@ -295,8 +295,8 @@ def epoch(n_hidden, repeats):
     """Training epochs beside scikit-learn's persistent contrastive divergence."""
     from sklearn.neural_network import BernoulliRBM
 
-    from fastmf.learning.layered.dispatch import steps
     from fastmf.learning.layered.settings import LayeredSettings
+    from fastmf.learning.layered.step import Plan
     from fastmf.learning.training.ascent import initial_state
 
     X = images(10_000)
@@ -315,9 +315,14 @@ def epoch(n_hidden, repeats):
 
     def ours(batch, options, n_threads):
         rows = np.arange(len(X)).reshape(-1, batch)
-        rngs, rates = [np.random.default_rng(k) for k in range(len(rows))], np.full(len(rows), 5e-3)
-        take = steps(model, X, LayeredSettings(batch_size=batch, **options), n_threads)
-        return lambda: take(initial_state(model), rows, rngs, rates)
+        step = Plan(model, LayeredSettings(batch_size=batch, **options), n_threads)
+
+        def take():
+            state = initial_state(model)
+            for k, of_batch in enumerate(rows):
+                step(state, X[of_batch], 5e-3, np.random.default_rng(k))
+
+        return take
 
     def theirs(batch):
         BernoulliRBM(n_hidden, batch_size=batch, n_iter=1, random_state=0).fit(X)

@@ -100,7 +100,7 @@ ESTIMATORS = {
     "SpikeSlabClassifier": (mf.SpikeSlabClassifier(), {"X": X, "y": Y > 0}),
 }
 # Options that take text or objects of any kind, or are looked at where others ask for them.
-FREE = {"init", "visible", "hidden", "learning_rate", "groups", "checkpoint_every", "verbose"}
+FREE = {"init", "visible", "hidden", "learning_rate", "groups", "verbose"}
 
 
 def refused(call, name, value):

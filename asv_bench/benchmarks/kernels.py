@@ -24,8 +24,6 @@ NAMES = [
     "sampling.annealed.annealed-forward",
     "training.statistics.conditional_moments-hidden",
     "training.statistics.pair_averages-four_terms",
-    "training.train.train-tap",
-    "training.train.train-pcd",
     "training.ascent.ascend-decayed_and_centred",
     "bp.belief_propagation.belief_propagation-sum",
     "bp.belief_propagation.belief_propagation-max",
@@ -77,13 +75,7 @@ NAMES = [
     "bp.belief_propagation.belief_propagation-pairs",
     "bp.convergence.assess_rows-stages",
     "linear.sparse_rows.add_sparse_product-few_entries",
-    "training.train.train-sparse_pcd",
-    "training.train.train-mixed_units",
-    "training.train.train-deep",
-    "training.train.train-mixed_units_pcd",
     "sampling.annealed.annealed_units-mixed",
-    "training.train.train-groups",
-    "training.train.train-preconditioned_pcd",
     "sampling.tree_annealing.tree_annealing-spins",
     "sampling.visible.anneal_visible-spins",
     "ep.site_blocks.tilt_blocks-cavities",
@@ -121,10 +113,8 @@ class Kernels:
         if name not in map(str, CASES):
             raise NotImplementedError("not in this version")  # "n/a", as below
         self.case = case(name)
-        has_twin = getattr(self.case, "has_twin", True)  # of old tables all have
-        parallel = has_twin and "queue" in inspect.signature(self.case.twin).parameters
-        offered = has_twin or which == "compiled"
-        if dtype not in self.case.dtypes or not (offered and (parallel or threads == "one")):
+        parallel = "queue" in inspect.signature(self.case.twin).parameters
+        if dtype not in self.case.dtypes or not (parallel or threads == "one"):
             raise NotImplementedError("not for this type, or not parallel")
         Kernels.threads = 1 if threads == "one" else THREADS
         POOLS.limit(limits=Kernels.threads, user_api="blas")

@@ -73,3 +73,20 @@ def borrowed(shape, dtype):
         memory = np.empty(n_bytes + LINE_BYTES, np.uint8)
     yield _aligned(memory, n_bytes).view(dtype).reshape(shape)
     _kept[:] = [memory]
+
+
+class Scratch:
+    """Arrays that one step of an iteration leaves to the next: fresh pages cost more than the work.
+
+    Who takes an array owns it until it is taken again by the same name.
+    """
+
+    def __init__(self):
+        self._arrays = {}
+
+    def take(self, name, shape, dtype):
+        """Return an uninitialised array, aligned to a cache line."""
+        array = self._arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != dtype:
+            array = self._arrays[name] = aligned(shape, dtype)
+        return array

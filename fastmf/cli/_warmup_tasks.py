@@ -283,7 +283,7 @@ def _of_type(dtype):
 
 def _estimators(dtype):
     X = binary_rows(dtype)
-    for gradient in ("tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"):
+    for gradient in ("tap", "mean_field", "adaptive_tap", "cd", "pcd"):
         yield f"GeneralizedRBM, {gradient}", lambda g=gradient: rbm(X=X, gradient=g)
     for hidden in ("ising", "gaussian", "gauss_bernoulli"):
         yield f"GeneralizedRBM, {hidden} units", lambda h=hidden: rbm(X=X, hidden=h)

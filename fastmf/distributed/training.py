@@ -10,7 +10,7 @@ from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask
 from fastmf.distributed._rows import blocks
 from fastmf.learning.layered.family import LAYERED_FAMILY
-from fastmf.learning.layered.general_step import apply, batch_gradient
+from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
@@ -93,9 +93,15 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     if options.get("checkpoint") is not None:
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
 
-    def step(state, batch, settings, rate, rng, n_threads):
-        gradient, means, products = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
-        apply(state, gradient, means, settings, rate, n_threads, products=products)
+    def plan(model, settings, n_threads):
+        whole = Plan(model, settings, n_threads)
+
+        def step(state, batch, rate, rng):
+            found = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
+            gradient, means, products = found
+            whole.ascend(state, gradient, means, rate, products=products)
+
+        return step
 
     def metrics(state, monitored, *others):
         return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
@@ -104,7 +110,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         every, prepare = LAYERED_FAMILY.preparation(settings) or (None, None)
         return every and (every, lambda state, X, *others: prepare(state, X.compute(), *others))
 
-    changed = {"step": step, "metrics": metrics, "steps": None, "preparation": preparation}
+    changed = {"plan": plan, "metrics": metrics, "preparation": preparation}
     changed["completion"] = None  # missing values are not drawn for chunks, and refused
     family = LAYERED_FAMILY._replace(**changed)
     validation = validation.compute() if is_dask(validation) else validation
@@ -133,17 +139,19 @@ def _gradient(state, batch, settings, rng, chunk_rows, n_threads):
         total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
 
     def average(*of_chunks):
+        if of_chunks[0] is None:
+            return None
         flat = np.stack([part.ravel() for part in of_chunks])
         return (fractions @ flat).reshape(of_chunks[0].shape)
 
     return total, *(list(map(average, *kind)) for kind in moments)
 
 
-def _chunk_gradient(state, chunk, *arguments):
+def _chunk_gradient(state, chunk, settings, rng, n_threads):
     """Gradient and moments of one chunk, whose rows are checked here, where they are first read."""
     if not np.isfinite(chunk).all():
         raise ValueError(
             "X must be finite, got NaN or infinity: missing values need an array in memory, as "
             "X.compute() is."
         )
-    return batch_gradient(state, chunk, *arguments)
+    return Plan(state.model, settings, n_threads).gradient(state, chunk, rng)

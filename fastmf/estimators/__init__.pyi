@@ -26,7 +26,7 @@ class _LayeredMachine(_Saved, _Estimator):
     pointwise_: Any
     starts_: Array
     log_partition_: float
-    log_partition_stderr_: float
+    log_partition_error_: float
     gradient_: str
     n_iter_: int
     @property
@@ -101,7 +101,6 @@ class GeneralizedRBM(_LayeredMachine):
         init: RBM | None = None,
         callbacks: Sequence[Callable[[Any], Any]] | None = None,
         checkpoint: Path | None = None,
-        checkpoint_every: int | None = None,
         n_threads: int | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
@@ -143,7 +142,6 @@ class DeepBoltzmannMachine(_LayeredMachine):
         init: DBM | RBM | None = None,
         callbacks: Sequence[Callable[[Any], Any]] | None = None,
         checkpoint: Path | None = None,
-        checkpoint_every: int | None = None,
         n_threads: int | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
@@ -183,7 +181,6 @@ class ConditionalRBM(_Saved, _Estimator):
         init: CRBM | None = None,
         callbacks: Sequence[Callable[[Any], Any]] | None = None,
         checkpoint: Path | None = None,
-        checkpoint_every: int | None = None,
         n_threads: int | None = None,
         random_state: RandomState = None,
         verbose: int = 0,

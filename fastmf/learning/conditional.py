@@ -259,12 +259,17 @@ def _sampled_moments(model, Y, fields, settings, rng):
     return visible, hidden_means(model, visible, c)
 
 
-def step(state, batch, settings, rate, rng, n_threads=None):
-    """Move `state` one step up the objective of a batch (Y, X)."""
-    model, n_sweeps = state.model, sweeps(settings, state.epoch)
-    direction = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
-    moved = ascend(state, direction, settings, rate, n_threads=n_threads)
-    state.model = model.moved(vars(moved))
+def plan(model, settings, n_threads=None):
+    """The steps of a run: see `fastmf.learning.training.trainer.Family`."""
+
+    def step(state, batch, rate, rng):
+        """Move `state` one step up the objective of a batch (Y, X)."""
+        given = {"n_sweeps": sweeps(settings, state.epoch), "rng": rng, "n_threads": n_threads}
+        direction = gradient(state.model, *batch, settings, **given)
+        moved = ascend(state, direction, settings, rate, n_threads)
+        state.model = state.model.moved(vars(moved))
+
+    return step
 
 
 def _metrics(state, monitored, validation, settings, n_threads, weights=None):
@@ -360,5 +365,5 @@ def log_weights_of_known(model, Y, X):
 
 
 CRBM_FAMILY = Family(
-    step, _metrics, "accuracy", "fraction of correct labels", others=("converged",)
+    plan, _metrics, "accuracy", "fraction of correct labels", others=("converged",)
 )

@@ -90,6 +90,12 @@ class DBM(Layered):
         """A DBM with these couplings and layers."""
         return DBM(tuple(couplings), tuple(layers))
 
+    def moved(self, couplings, layers):
+        """The DBM after a step, whose parameters are known to be finite and to fit."""
+        model = object.__new__(DBM)
+        model.__dict__.update(weights=tuple(couplings), layers=tuple(layers))
+        return model
+
     def __repr__(self):
         layers = zip(self.sizes, self.layers, strict=True)
         return f"DBM({' x '.join(f'{n} {type(p).__name__}' for n, p in layers)}, {self.dtype})"

@@ -105,6 +105,13 @@ class RBM(Layered):
         """An RBM with these couplings and layers."""
         return RBM(*couplings, *layers)
 
+    def moved(self, couplings, layers):
+        """The RBM after a step, whose parameters are known to be finite and to fit."""
+        model = object.__new__(RBM)
+        (weights,), (visible, hidden) = couplings, layers
+        model.__dict__.update(weights=weights, visible=visible, hidden=hidden)
+        return model
+
     def bipartite(self):
         """The RBM itself."""
         return self

@@ -37,6 +37,8 @@ package `priors` looks at fields; all others call the functions here, in `_queri
 and, about data, in `_values`.
 """
 
+from functools import partial
+
 import numpy as np
 
 # --- units and fields ---------------------------------------------------------------------------
@@ -145,15 +147,13 @@ def learned_fields(prior):
 
 def map_parameters(function, prior, *others):
     """The prior whose learned fields are function(its own, those of the others), part by part."""
-
-    def changed(prior, *others):
-        fields = {
-            name: function(getattr(prior, name), *(getattr(o, name) for o in others))
-            for name in parameter_names(prior)
-        }
-        return prior._replace(**fields)
-
-    return map_parts(changed, prior, *others)
+    if is_concatenated(prior):
+        return map_parts(partial(map_parameters, function), prior, *others)
+    fields = {
+        name: function(getattr(prior, name), *[getattr(other, name) for other in others])
+        for name in parameter_names(prior)
+    }
+    return prior._replace(**fields)
 
 
 def project(prior):

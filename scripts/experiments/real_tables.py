@@ -33,7 +33,7 @@ TABLES = {
     "breast cancer": datasets.load_breast_cancer,
     "digits": datasets.load_digits,
 }
-GRADIENTS = ("auto", "tap", "mean_field", "tap3", "cd", "pcd")
+GRADIENTS = ("auto", "tap", "mean_field", "cd", "pcd")
 
 
 def table(name, raw):

@@ -112,7 +112,7 @@ def parser():
     )
     add(
         "--method",
-        choices=("tap", "mean_field", "tap3", "cd", "pcd"),
+        choices=("tap", "mean_field", "cd", "pcd"),
         default="tap",
         help="gradient [tap]",
     )

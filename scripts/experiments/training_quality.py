@@ -59,7 +59,6 @@ METHODS = {
     "TAP, best found": BEST,
     "TAP, no decay": {"n_sweeps": 3, "l2": 0.0},
     **{f"TAP, momentum, {n} starts": {**FALLING, **CENTRED, "n_starts": n} for n in (100, 50, 25)},
-    "third order": {"gradient": "tap3", "n_sweeps": 3},
     "naive mean field": {"gradient": "mean_field", "n_sweeps": 3},
     "CD-1": {"gradient": "cd", "n_sweeps": 1},
     "CD-1, centred": {"gradient": "cd", "n_sweeps": 1, **CENTRED},

@@ -42,17 +42,14 @@ def test_small_and_right(benchmark, the_case):
     size = Size(60, 31, 9)
     found = timed(benchmark, the_case, "compiled", size, "float64")
     expected = the_case.build(size, "float64")
-    if the_case.has_twin:
-        the_case.run("twin", expected)
-        the_case.assert_close(found, expected, "float64")
+    the_case.run("twin", expected)
+    the_case.assert_close(found, expected, "float64")
 
 
 @pytest.mark.slow
 @LARGE
 @pytest.mark.parametrize("which", ["compiled", "twin"])
 def test_real_sizes(benchmark, the_case, which):
-    if which == "twin" and not the_case.has_twin:
-        pytest.skip("its twin is the general path of learning")
     timed(benchmark, the_case, which, Size(784, 100, 100), "float32")
 
 

@@ -90,7 +90,7 @@ def test_info_of_a_checkpoint_within_an_epoch(stripes, tmp_path, capsys):
         return 0.01
 
     path = tmp_path / "run.npz"
-    options = dict(n_epochs=4, batch_size=20, checkpoint=path, checkpoint_every=4)
+    options = dict(n_epochs=4, batch_size=20, checkpoint=path)
     with pytest.raises(KeyboardInterrupt):
         mf.DeepBoltzmannMachine((4, 3), pretraining_epochs=0, learning_rate=rate, **options).fit(
             stripes

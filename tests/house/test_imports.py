@@ -43,7 +43,7 @@ ROOMS = {
         "linear": (),
         "mean_field": ("linear",),
         "sampling": ("linear",),
-        "training": ("linear", "mean_field", "sampling"),
+        "training": ("linear",),
         "bp": ("linear",),
         "ep": ("linear",),
         "pseudo_likelihood": ("linear",),

@@ -97,16 +97,14 @@ def test_modules_in_folders_of_a_watched_room_are_read(tmp_path):
 
 
 def test_every_kernel_can_be_stopped():
-    # Training takes a fifth of a second a call; the others are one sweep of a row, or of few units.
-    short = {"train.train", "belief_propagation.conclude_sweep", "sparse.products_of_columns"}
+    # One sweep of a row, or of few units.
+    short = {"belief_propagation.conclude_sweep", "sparse.products_of_columns"}
     short |= {f"sequential.{name}" for name in ("project_block", "visit_block", "downdate")}
     assert set(endless(PACKAGE)) == short
 
 
 def test_every_kernel_has_a_twin():
-    # That of a training step is the general path, which takes no arguments of the kernel's.
-    found = [line.partition("(")[0] for line in lonely(PACKAGE)]
-    assert found == ["reference/training/train.py lacks train"]
+    assert list(lonely(PACKAGE)) == []
 
 
 def test_all_that_compiles_is_watched_by_the_cache():

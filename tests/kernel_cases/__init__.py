@@ -36,7 +36,6 @@ FAMILIES = (
     "sites",
     "sparse",
     "sparse_rows",
-    "training",
     "tree_annealing",
     "visible",
 )

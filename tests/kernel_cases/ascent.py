@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.training.ascent import AscentStep
+from fastmf.learning.training.ascent import NO_COPIES
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
 
@@ -15,15 +17,17 @@ def ascent_arguments(size, dtype, rows=None):
     below, above = (rng.normal(size=(2, n)).astype(dtype) for n in shape)
     weights = np.array(model.weights[units])
     weights[:, 0] = 0  # no sign
+    width = panel_width(dtype)
+    products = np.zeros((-(-len(units) // width), size.n_hidden), dtype)
     return (
         *(weights, gradient, velocity, AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
-        *((np.ascontiguousarray(below[:, units]), above), np.zeros(1, np.int64)),
-        *(np.zeros((2, len(units)), dtype), np.full_like(weights, np.nan)),
+        *((np.ascontiguousarray(below[:, units]), above), (NO_COPIES, width, 1)),
+        *(np.zeros(1, np.int64), (np.zeros((2, len(units)), dtype), products)),
     )
 
 
 def _found(arguments):
-    _, gradient, velocity, _, _, _, (gradient_dots, squared_norms), weights = arguments
+    weights, gradient, velocity, *_, ((gradient_dots, squared_norms), _) = arguments
     return {"gradient": gradient, "velocity": velocity, "weights": weights,
             "gradient_dots": gradient_dots, "squared_norms": squared_norms}  # fmt: skip
 

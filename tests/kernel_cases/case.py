@@ -47,9 +47,6 @@ class Case(NamedTuple):
         Whether rows keep their results in any company; otherwise only if rows before them stay.
     dtypes : tuple
         Types to compile for.
-    has_twin : bool
-        Whether there is a twin of the same arguments. That of a training step is the general path:
-        `tests/learning/layered/test_compiled_steps.py` compares them.
     """
 
     kernel: str
@@ -61,7 +58,6 @@ class Case(NamedTuple):
     large: bool = False
     any_rows: bool = True
     dtypes: tuple = ("float64", "float32")
-    has_twin: bool = True
 
     @property
     def compiled(self):

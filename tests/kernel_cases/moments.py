@@ -58,7 +58,6 @@ class MomentsCase(NamedTuple):
 
     name: str
     dtypes: tuple = ("float64", "float32")
-    has_twin: bool = True
 
     def prior(self, n, dtype):
         """So many units, with parameters of a type."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf.kernels.linear.product import pack, product_address
 from fastmf.kernels.training.statistics import work_of
-from fastmf.priors._compiled import AddressTable, units_of
+from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
 
@@ -25,19 +25,16 @@ def pair_arguments(size, dtype, rows=None):
     model, rng = rbm(size, dtype), np.random.default_rng(5)
     units = chosen(rows, size.n_visible)
     lengths = [size.n_rows, size.n_rows - 2, size.n_rows - 1, size.n_rows]
-    lefts = [rng.normal(size=(n, size.n_visible + 3)).astype(dtype) for n in lengths]
-    # The rows of a term may be part of longer ones.
-    lefts = [np.concatenate([x[:, units], x[:, -2:]], axis=1) for x in lefts]
+    lefts = [rng.normal(size=(n, size.n_visible)).astype(dtype) for n in lengths]
+    lefts = np.concatenate(lefts)[:, units]
     rights = rng.normal(size=(sum(lengths), size.n_hidden)).astype(dtype)
     weights = np.array(model.weights[units])
     weights.flags.writeable = False  # like a model's
     powers = [3, 1, 0, 0]
-    terms = [
-        [x.ctypes.data, len(x), x.shape[1], power] for x, power in zip(lefts, powers, strict=True)
-    ]
+    terms = np.array(list(zip(lengths, powers, strict=True)))
     packed = pack(rights / rights.dtype.type(size.n_rows))
     return (
-        *(product_address(dtype), AddressTable(terms, lefts), packed, weights),
+        *(product_address(dtype), terms, np.ascontiguousarray(lefts), packed, weights),
         *(work_of(packed), np.zeros_like(weights)),
     )
 

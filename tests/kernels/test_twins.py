@@ -56,11 +56,10 @@ TOGETHER = {
     "pseudo_likelihood.potts.conditionals",
     "pseudo_likelihood.potts.scatter_tiles",
     "pseudo_likelihood.potts.value_and_gradient",
-    "training.train.train",
 }
 with_company = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS | TOGETHER), ids=str)
 with_types = pytest.mark.parametrize(
-    "the_case, dtype", [(c, dtype) for c in CASES if c.has_twin for dtype in c.dtypes], ids=str
+    "the_case, dtype", [(c, dtype) for c in CASES for dtype in c.dtypes], ids=str
 )
 
 
@@ -159,10 +158,6 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "sampling.gibbs.gibbs-mixed",
         "sampling.annealed.annealed_units-mixed",
         "bp.belief_propagation.belief_propagation-pairs",
-        "training.train.train-tap",
-        "training.train.train-pcd",
-        "training.train.train-sparse_pcd",
-        "training.train.train-groups",
         "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",
         "pseudo_likelihood.potts.scatter_tiles-tiles",

@@ -234,7 +234,7 @@ def test_biases_that_are_not_finite_are_told():
     settings = ConditionalSettings(objective="logistic", momentum=0.99)
     with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match="diverged"):
         for _ in range(3):
-            conditional.step(state, (Y, np.zeros_like(X)), settings, 0.0, None)
+            conditional.plan(state.model, settings)(state, (Y, np.zeros_like(X)), 0.0, None)
 
 
 def test_l1_makes_weights_zero():

@@ -64,9 +64,9 @@ def test_kernels_are_measured_by_name_in_a_process(load, monkeypatch, tmp_path):
     assert path == str(tmp_path) and set(script.KERNELS) < set(command)
 
 
-def test_the_reference_set_is_of_cases_with_twins_and_has_a_history(load):
+def test_the_reference_set_is_of_cases_and_has_a_history(load):
     script = load("benchmark_history")
-    names = {str(case) for case in [*CASES, *MOMENTS] if case.has_twin}
+    names = {str(case) for case in [*CASES, *MOMENTS]}
     assert set(script.KERNELS) <= names
     rows = script.read(script.HISTORY)
     assert {row[2] for row in rows} == set(script.KERNELS)

@@ -15,7 +15,6 @@ class Sleeper(NamedTuple):
 
     factor: int
     dtypes: tuple = ("float64",)
-    has_twin: bool = True
 
     def build(self, size, dtype):
         return size

@@ -61,7 +61,6 @@ def run(estimator, model, data, settings, family, seed, validation, raw=None, **
     own = {
         "callbacks": _with_raw_models(estimator.callbacks, raw),
         "checkpoint": estimator.checkpoint,
-        "checkpoint_every": estimator.checkpoint_every,
         "n_threads": estimator.n_threads,
         "verbose": estimator.verbose,
     }

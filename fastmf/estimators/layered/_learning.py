@@ -28,7 +28,6 @@ from fastmf.learning.layered.exact_averages import (
     is_exact,
 )
 from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
-from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.quasi_newton_steps import gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
@@ -40,6 +39,7 @@ from fastmf.learning.layered.settings import (
     gradient_for,
     steps_for,
 )
+from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
@@ -225,7 +225,8 @@ class Learning:
             prepare(self._state, X, settings, self.n_threads)
         rng = stream(self._state_seed, self.n_iter_)
         X = completed_once(self._state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
-        step(self._state, X, settings, learning_rate(settings, 0), rng, self.n_threads)
+        step = Plan(self._state.model, settings, self.n_threads)
+        step(self._state, X, learning_rate(settings, 0), rng)
         model, self.n_iter_ = self._state.model, self.n_iter_ + 1
         self.model_ = model if self._scaling is None else self._scaling.undone(model)
         return self

@@ -62,7 +62,7 @@ class ConditionalRBM(TrainedCRBM):
     init : CRBM or None
         Initial model instead. Without hidden units (a logistic regression) it gives the weights and
         biases of the labels only.
-    callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
+    callbacks, checkpoint, n_threads, random_state, verbose
         As for `GeneralizedRBM`.
 
     Attributes
@@ -130,7 +130,6 @@ class ConditionalRBM(TrainedCRBM):
         init=None,
         callbacks=None,
         checkpoint=None,
-        checkpoint_every=None,
         n_threads=None,
         random_state=None,
         verbose=0,

@@ -31,13 +31,13 @@ class DeepBoltzmannMachine(LayeredMachine):
         As for `GeneralizedRBM`.
     hidden : str, class, unit prior, or tuple of these
         Prior of all hidden layers, or of each.
-    gradient : {"auto", "tap", "mean_field", "tap3", "pcd"}
+    gradient : {"auto", "tap", "mean_field", "pcd"}
         Averages over the model, as for `GeneralizedRBM`, but that "auto" is "pcd" wherever there
         are unbounded units; with "pcd" from persistent chains of all layers. Averages over the data
         are of solutions of the same order, with "pcd" of naive mean field.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
     centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
-    weight_scale, callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
+    weight_scale, callbacks, checkpoint, n_threads, random_state, verbose
         As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
         learned worse than one of 784-100. Batches of machines of several hidden layers are of 100
         rows by default, `l2` is 0.001, and weights above the first are of scale 0.001, unless they
@@ -113,7 +113,6 @@ class DeepBoltzmannMachine(LayeredMachine):
         init=None,
         callbacks=None,
         checkpoint=None,
-        checkpoint_every=None,
         n_threads=None,
         random_state=None,
         verbose=0,

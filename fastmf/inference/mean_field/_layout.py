@@ -54,12 +54,15 @@ class Layout:
 
     # Whether there are groups of states, and the numbers for each row that only these need.
     grouped = sparse = False
+    # The layers as Gibbs sampling takes them, and memory of short runs of sweeps, once asked for.
+    sampled = sweeps = None
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
     # The kernel that updates a block.
     update_block = staticmethod(update_block)
 
     def __init__(self, model, order, schedule):
+        self.order = order
         if isinstance(model, Layered):
             self._layered(model, order, schedule)
         else:
@@ -106,8 +109,13 @@ class Layout:
     def refill(self, model):
         """Make it the layout of another model that fits, in the same memory."""
         self.fill(model)
-        layers = zip(self.layers.of_model, model.layers, strict=True)
+        self.set_units(model.layers)
+
+    def set_units(self, priors):
+        """Take over other units."""
+        layers = zip(self.layers.of_model, priors, strict=True)
         self.layers = Layers([la._replace(prior=precomputed(prior)) for la, prior in layers])
+        self.sampled = None
 
     def fill(self, model):
         """Fill in the couplings of a layered model, but not its units."""
@@ -120,15 +128,17 @@ class Layout:
         for layer in layers:
             _fill_powers(layer.couplings, layer.squares, layer.cubes)
 
-    def copies(self, k):
-        """Where the packed copies of some couplings are; see `fastmf.kernels.linear.copies`."""
-        layers = self.layers.of_model
-        n_first = layers[k - 1].n_units if k > 0 else 0
-        copies = [
-            [*(powers.ctypes.data for powers in la[4:]), la.couplings.shape[1], first]
-            for la, first in ((layers[k + 1], 0), (layers[k], n_first))
-        ]
-        return np.array(copies, np.int64)
+    @computed_once
+    def copies(self):
+        """Addresses of the packed couplings: see `fastmf.kernels.linear.copies`."""
+        layers, tables = self.layers.of_model, []
+        for k in range(len(layers) - 1):
+            n_first = layers[k - 1].n_units if k > 0 else 0
+            tables.append([
+                [*(powers.ctypes.data for powers in la[4:]), la.couplings.shape[1], first]
+                for la, first in ((layers[k + 1], 0), (layers[k], n_first))
+            ])  # fmt: skip
+        return np.array(tables, np.int64)
 
     @computed_once
     def addresses(self):

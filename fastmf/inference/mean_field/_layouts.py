@@ -38,14 +38,26 @@ def layout_of(model, order, schedule):
     last, layout = _latest.model and _latest.model(), _latest.layout
     if _latest.key != key or last is not model:
         _latest.model = None  # in case that what follows fails
-        if last is None and _latest.key == key and layout.fits(model):
+        kind = _kind_of(model)
+        unused = last is None and _latest.key == key and type(layout) is kind
+        if unused and layout.fits(model):
             layout.refill(model)
         else:
-            layout = _kind_of(model)(model, order, schedule)
+            layout = kind(model, order, schedule)
         _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
     if not layout.sparse:  # whose units are in another order
         layout.priors = model.layers
     return layout
+
+
+def handed_over(layout, model, in_place):
+    """Let the latest layout be that of a model after a step of learning, whose couplings it has.
+
+    It has the parameters of the units, too, if these moved in place.
+    """
+    if not in_place:
+        layout.set_units(model.layers)
+    _latest.model = weakref.ref(model)
 
 
 def layout_of_checks(model):

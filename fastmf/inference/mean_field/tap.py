@@ -18,7 +18,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._common.memory import borrowed
+from fastmf._common.memory import Scratch, borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question, with_check
@@ -128,7 +128,7 @@ def tap(
     model = finite_machine("tap", model)
     layout = layout_of(model, options.order, options.schedule)
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp)
-    record, values = solve(model, layout, state, tilt, options)
+    record, values = solve(layout, state, tilt, options)
     answer = result(layout, record, values, single=n_rows is None)
     if layout.sparse:
         tilt = tilt._make(layout.split(part) for part in tilt)
@@ -165,30 +165,62 @@ class TapOptions(NamedTuple):
         )
 
 
-def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
-    """The result of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
+class Moments(NamedTuple):
+    """Means and variances of the units of each layer, and the tilts of which they are the moments.
+
+    Parameters
+    ----------
+    mean, var, b, a : tuple of arrays of shape (n_rows, n_units)
+    """
+
+    mean: tuple
+    var: tuple
+    b: tuple
+    a: tuple
+
+
+def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None, scratch=None):
+    """The `Moments` of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
     """
-    layout = layout_of(model, order, "blocked")
-    state = np.zeros((4, len(X), layout.n_units), model.dtype)
-    fields, mean, var = hidden
-    for k, parts in enumerate([(X, mean), (None, var), (None, fields)]):
-        layout.join(parts, state[k])
-    none = np.zeros((1, layout.n_units), model.dtype)
-    tilt = Tilt(none, none, none.astype(bool))
-    options = TapOptions(
+    layout, n_rows = layout_of(model, order, "blocked"), len(X)
+    n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads, n_sweeps)
+    key = n_rows, n_sweeps, n_workers
+    if layout.sweeps is None or layout.sweeps[0] != key:
+        layout.sweeps = key, _memory_of_sweeps(layout, order, *key)
+    settings, tilt, workers = layout.sweeps[1]
+    state = (scratch or Scratch()).take("state", (4, n_rows, layout.n_units), model.dtype)
+    state[1:] = 0
+    visible, units = layout.bounds
+    state[0, :, visible] = X
+    state[2, :, units], state[0, :, units], state[1, :, units] = hidden
+    record, queue = record_from(state, n_sweeps, False), np.zeros(2, np.int64)
+    in_parallel(solve_rows, (layout.sweep, settings, tilt, workers, queue, record), n_workers)
+    return Moments(*((part[:, visible], part[:, units]) for part in state))
+
+
+def _memory_of_sweeps(layout, order, n_rows, n_sweeps, n_workers):
+    """Settings, tilt and memory of `sweeps_from_data`."""
+    dtype = layout.layers.of_model[0].couplings.dtype
+    none = np.zeros((1, layout.n_units), dtype)
+    settings = TapSettings(
         order=order,
         max_iter=n_sweeps,
-        acceleration=False,
-        log_partition=False,
-        n_threads=n_threads,
+        tol=1e-8,
+        **layout.addresses,
+        late_residual=0.0,
+        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
+        resolution=float(np.finfo(dtype).eps),
+        half_sweep_done=True,
     )
-    record, _ = solve(model, layout, state, tilt, options, half_sweep_done=True)
-    return result(layout, record, None, single=False)
+    shapes = worker_shapes(settings, layout.n_units, layout.max_columns, layout.n_group_fields)
+    slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
+    workers = ActiveRows(slots, *(np.empty((n_workers, *shape), dtype) for shape in shapes))
+    return settings, Tilt(none, none, none.astype(bool)), workers
 
 
-def solve(model, layout, state, tilt, options, *, half_sweep_done=False):
+def solve(layout, state, tilt, options):
     """Iterate rows from a state, (4, n_rows, n_units), until they end.
 
     Returns their record and log-partitions (None unless asked for).
@@ -206,7 +238,6 @@ def solve(model, layout, state, tilt, options, *, half_sweep_done=False):
         late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
-        half_sweep_done=half_sweep_done,
     )
     work = 10 * n_rows * layout.n_couplings
     n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)

@@ -39,15 +39,19 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
 
 def _sampled_layers(model):
     """The layers as the kernel takes them."""
-    table = layout_of(model, 1, "blocked").layers
+    layout = layout_of(model, 1, "blocked")
+    if layout.sampled:
+        return layout.sampled
     layers = []
-    for k, layer in enumerate(table.of_model):
+    for k, layer in enumerate(layout.layers.of_model):
         couplings = layer.couplings
         if has_groups(model.layers[k]):
             # Couplings of the layout have the columns of each group apart.
             couplings = pack(np.ascontiguousarray(model.weights.T if k == 0 else model.weights))
         units = units_of(layer.prior, model.dtype, ("draws",))
         layers.append(SampledLayer(units, couplings))
+    if not layout.grouped:
+        layout.sampled = layers
     return layers
 
 

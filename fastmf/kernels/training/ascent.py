@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.product import TASK_ROWS
+from fastmf.kernels.linear.copies import add_multiple, pack_panel, set_to_zero
 
 
 class AscentStep(NamedTuple):
@@ -79,19 +79,19 @@ def ascend_row(weights, gradient, velocity, step, offsets):
 
 
 @kernel(fastmath=REORDER, views=True)
-def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out):
+def ascend(weights, gradient, velocity, settings, centring, packing, queue, sums):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
-    n_below, n = weights.shape
-    (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
+    (n_below, n), (copies, width, n_powers) = weights.shape, packing
+    (below, above), (row_sums, offset_products) = centring, sums
     step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
-    while first < n_below:
-        for i in range(first, smaller(first + TASK_ROWS, n_below)):
-            old, new = row(weights, (i, 0), n), row(out, (i, 0), n)
-            for j in range(n):
-                new[j] = old[j]
-            g, last = row(gradient, (i, 0), n), row(velocity, (i, 0), n)
-            of_below = below[0, i], below[1, i]
-            of_above = row(above, (0, 0), n), row(above, (1, 0), n)
-            finish_gradient(new, g, decay, of_below, of_above)
-            row_sums[0, i], row_sums[1, i] = ascend_row(new, g, last, step, of_above[0])
-        first = fetch_and_increment(queue) * TASK_ROWS
+    of_above, task = (row(above, (0, 0), n), row(above, (1, 0), n)), fetch_and_increment(queue)
+    while task < offset_products.shape[0]:
+        products = row(offset_products, (task, 0), n)
+        set_to_zero(products)
+        for i in range(task * width, smaller((task + 1) * width, n_below)):
+            w, g, v = row(weights, (i, 0), n), row(gradient, (i, 0), n), row(velocity, (i, 0), n)
+            finish_gradient(w, g, decay, (below[0, i], below[1, i]), of_above)
+            row_sums[0, i], row_sums[1, i] = ascend_row(w, g, v, step, of_above[0])
+            add_multiple(below[0, i], g, products)
+        pack_panel(weights, width, copies, n_powers, task)
+        task = fetch_and_increment(queue)

@@ -6,7 +6,8 @@ on the same cores cost each other more than the products themselves.
 
 import numpy as np
 
-from fastmf._jit.intrinsics import fetch_and_increment, row, smaller, view
+from fastmf._common.memory import Scratch
+from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.copies import copy
@@ -15,11 +16,13 @@ from fastmf.kernels.linear.work import new_work
 from fastmf.priors._compiled import tilted_moments
 
 
-def work_of(packed, n_workers=1):
-    """Work memory of the kernels here for so many threads."""
+def work_of(packed, n_workers=1, scratch=None):
+    """Work memory of the kernels in this file for a number of threads."""
     n_panels, _, width = packed.shape
     shape = n_workers, TASK_ROWS + 1, n_panels * width
-    return new_work(np.zeros(shape, packed.dtype))
+    memory = (scratch or Scratch()).take("work", shape, packed.dtype)
+    memory[:, TASK_ROWS] = 0
+    return new_work(memory)
 
 
 @kernel(views=True)
@@ -43,9 +46,9 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
         first = next_task(queue) * TASK_ROWS
 
 
-# The columns of a table of pair terms: address of the units of one layer, number of rows, entries
-# from one row to the next, and the power of the weights that the term is a coefficient of.
-UNITS, N_TERM_ROWS, STRIDE, POWER = range(4)
+# The columns of a table of pair terms: number of rows, and the power of the weights that the term
+# is a coefficient of.
+N_TERM_ROWS, POWER = range(2)
 
 
 @kernel(mode="merged")
@@ -63,8 +66,11 @@ def _add_term(products, weights, n_multiplied, out):
 
 
 @kernel(views=True)
-def pair_averages(address, terms, rights, weights, work, out):
-    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units."""
+def pair_averages(address, terms, lefts, rights, weights, work, out):
+    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
+
+    Units of one layer, and packed ones of the other, are given in the rows of all terms.
+    """
     n_left, n_right = weights.shape
     scratch, queue = work
     w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
@@ -78,10 +84,9 @@ def pair_averages(address, terms, rights, weights, work, out):
         begin, power = start, terms[0, POWER]
         out[units] = 0
         for k in range(terms.shape[0]):
-            n_rows = terms[k, N_TERM_ROWS]
-            left = view(terms[k, UNITS], (n_rows, terms[k, STRIDE]), weights)[:, units].T
-            right = rights[:, begin : begin + n_rows]
+            end = begin + terms[k, N_TERM_ROWS]
+            left, right = lefts[begin:end, units].T, rights[:, begin:end]
             product(address, left, n_here, start, right, products, n_right)
             _add_term(products, weights[units], power - terms[k, POWER], out[units])
-            begin, power = begin + n_rows, terms[k, POWER]
+            begin, power = end, terms[k, POWER]
         first = next_task(queue) * TASK_ROWS

@@ -21,6 +21,7 @@ import numpy as np
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import is_integrated
+from fastmf.priors._protocol import as_dtype
 from fastmf.priors._protocol import project as project_prior
 from fastmf.priors._queries import (
     PRECISION_MARGIN,
@@ -125,7 +126,7 @@ def after_step(model, parameters, step):
                 break
         else:
             return model
-    return model.rebuilt(couplings, new)
+    return model.moved(couplings, tuple(as_dtype(layer, model.dtype) for layer in new))
 
 
 def _halve(x):

@@ -1,12 +1,11 @@
 """Families of steps of RBMs and DBMs, as the training loop takes them."""
 
 from fastmf.learning.layered.completion import completion
-from fastmf.learning.layered.dispatch import steps
-from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.metrics import metrics
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, take_step
 from fastmf.learning.layered.state_check import check
+from fastmf.learning.layered.step import Plan, settle
 from fastmf.learning.training import trainer
 from fastmf.learning.training.trainer import Family
 
@@ -15,14 +14,14 @@ STEPS_PER_EPOCH = 2
 
 
 LAYERED_FAMILY = Family(
-    step,
+    Plan,
     metrics,
     "log_likelihood",
     "log-likelihood per unit",
-    steps,
     preparation,
     check,
     completion=completion,
+    settle=settle,
 )
 
 
@@ -33,12 +32,12 @@ def quasi_newton_family(X, weights, settings):
     """
     objective = Objective(X, weights, settings.l2)
 
-    def step(state, batch, settings, rate, rng, n_threads):
+    def step(state, batch, rate, rng):
         for _ in range(STEPS_PER_EPOCH):
             take_step(state, objective)
 
-    changed = {"step": step, "check": check_memory}
-    return LAYERED_FAMILY._replace(steps=None, preparation=None, completion=None, **changed)
+    changed = {"plan": lambda *arguments: step, "check": check_memory}
+    return LAYERED_FAMILY._replace(preparation=None, completion=None, **changed)
 
 
 def train(model, X, settings, *, family=LAYERED_FAMILY, **options):

@@ -14,13 +14,11 @@ import numpy as np
 
 from fastmf.inference.mean_field._grouped_layout import covariance_times
 from fastmf.inference.mean_field.free_energy import second_moments
-from fastmf.priors._groups import groups, has_groups
+from fastmf.priors._groups import groups
 
 
 def group_effects(weights, below, above):
     """The products with fields of single groups, averaged over rows."""
-    if not (has_groups(below[0]) or has_groups(above[0])):
-        return 0
     total, mean, others = np.zeros(weights.shape, weights.dtype), below[1], groups(above[0])
     for group in groups(below[0]):
         s = mean[:, group] @ weights[group]

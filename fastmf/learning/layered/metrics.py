@@ -12,9 +12,9 @@ from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
 from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.domain import can_follow
 from fastmf.learning.layered.exact_averages import exact_averages, has_exact_likelihood
-from fastmf.learning.layered.general_step import is_solved
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.state_check import MAX_SOLUTIONS
+from fastmf.learning.layered.step import is_solved
 from fastmf.priors._protocol import can_sample
 from fastmf.priors._rows import states
 

@@ -24,8 +24,8 @@ from scipy.linalg import lapack
 from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.learning.layered.general_step import hidden_layers
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT, conditional_moments
+from fastmf.learning.layered.step import hidden_layers
 from fastmf.priors._protocol import parameter_names
 from fastmf.priors._queries import field_is_tilt
 from fastmf.priors._rows import states

@@ -18,7 +18,7 @@ from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
 from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.hidden_scales import with_held_precisions
+from fastmf.learning.training.hidden_scales import free_units, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.rbm import RBM
 from fastmf.priors import Bernoulli
@@ -86,7 +86,7 @@ class Objective:
             for prior, *both in zip(model.layers, layers, of_model.layers, strict=True)
         ]
         # With decay of couplings alone, precisions whose scale is free would go to 0.
-        layers = with_held_precisions(model.layers, layers)
+        layers = with_held_precisions(model.layers, layers, free_units(model.layers))
         gradient = _joined(ModelParameters(couplings=tuple(couplings), layers=layers))
         return Point(model, variables, float(value), gradient)
 

@@ -34,11 +34,11 @@ class LayeredSettings(AscentSettings):
 
     Parameters
     ----------
-    gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"}
-        Model averages from TAP solutions (second order), naive mean-field or third-order ones
-        (binary and categorical units), from those of adaptive TAP, from short Gibbs chains started
-        at the data, from persistent chains, or exact ones: by enumeration of the hidden or of the
-        visible units of an RBM, at most 2^14 states, or in closed form of Gaussian units alone.
+    gradient : {"tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"}
+        Averages over the model from solutions of TAP, naive mean field or adaptive TAP, from short
+        Gibbs chains that start from the data, or from persistent chains; or exact ones: by
+        enumeration of the hidden or visible units of an RBM, at most 2^14 states, or in closed form
+        for Gaussian units alone.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch. With
         half as many solutions a step takes 0.6 of the time; where the learning rate falls,

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.training.ascent import TASK_ROWS, AscentStep
+from fastmf.kernels.linear.product import panel_width
+from fastmf.kernels.training.ascent import AscentStep
 from fastmf.kernels.training.ascent import ascend as ascend_kernel
-from fastmf.learning.training import centring
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import Model
 
 # No machine of any use has such weights, and their powers would overflow.
 MAX_MODULUS = 1e9
+# Addresses of packed couplings where there are none.
+NO_COPIES = np.zeros((2, 5), np.int64)
 
 
 @dataclass
@@ -72,57 +74,68 @@ def initial_state(model):
     return State(model, ModelParameters.of(model).combine(np.zeros_like))
 
 
-def ascend(state, gradient, settings, rate, means=None, n_threads=None, *, scales=None):
-    """Take one step of gradient ascent with momentum and weight decay.
-
-    With means, the step is taken in coordinates in which units are counted from their means (see
-    `centring`): decay of couplings then leaves the means where they are.
-    """
-    model, here = state.model, ModelParameters.of(state.model)
-    step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
-    matrices = list(zip(*(p.matrices() for p in (here, gradient, state.velocity)), strict=True))
-    if means is None:
-        offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
-    else:
-        offsets = centring.offsets(model, gradient, means)
-    options = [step] * len(matrices)
-    if state.preconditioners or scales is not None:
-        if scales is None:
-            gradient = _preconditioned(matrices, gradient, step, offsets, state.preconditioners)
-            options = [step._replace(l2=0.0, l1=0.0)] * len(matrices)
-        else:
-            gradient = _scaled(matrices, gradient, step, offsets, scales)
-            options = [step._replace(l2=0.0, l1=l1) for l1 in scales.of_decay(step.l1)]
-        matrices = [(w, g, v) for (w, _, v), g in zip(matrices, gradient.couplings, strict=True)]
-        offsets = [tuple(side * [[1], [0]] for side in pair) for pair in offsets]
-    couplings, directions, step_dot, sizes = _ascend_matrices(matrices, options, offsets, n_threads)
-    # Written so that NaN counts as diverged.
-    if not all(of_rows.max(initial=0) < MAX_MODULUS**2 for of_rows in sizes):
-        raise diverged(state.epoch)
-    if means is not None:
-        moves = centring.moves_of_fields(directions, step_dot, offsets)
-        layers = centring.with_moved_fields(model.layers, gradient.layers, moves)
-        gradient = ModelParameters(couplings=directions, layers=layers)
-
-    # Units of several parameters have matrices, too, which are no couplings.
-    coupled = {id(array) for p in (here, state.velocity) for array in p.matrices()}
+def ascend(state, gradient, settings, rate, n_threads=None):
+    """Take one step of gradient ascent with momentum and weight decay; returns the parameters."""
+    here = ModelParameters.of(state.model).combine(np.copy)
+    couplings, gradients, velocities = (
+        list(parameters.matrices()) for parameters in (here, gradient, state.velocity)
+    )
+    steps = [AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))]
+    sides = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w in couplings]
+    matrices = zip(couplings, gradients, velocities, steps * len(couplings), sides, strict=True)
+    ascend_matrices(list(matrices), state.epoch, n_threads)
 
     def with_momentum(velocity, gradient):
-        if id(velocity) not in coupled:
+        if velocity.ndim == 1:
             velocity *= settings.momentum
             velocity += rate * gradient
         return velocity
 
-    def moved(w, v):
-        if id(w) in coupled:
-            return next(new)
-        if not np.isfinite(w + v)[np.isfinite(w)].all():  # fields of -inf stay
-            raise diverged(state.epoch)
-        return w + v
-
     state.velocity = state.velocity.combine(with_momentum, gradient)
-    new = iter(couplings)
-    return here.combine(moved, state.velocity)
+    return here.combine(
+        lambda w, v: w if w.ndim == 2 else finite_sum(w, v, state.epoch), state.velocity
+    )
+
+
+def ascend_matrices(matrices, epoch, n_threads=None, layout=None):
+    """Move matrices of couplings in place, given as (weights, gradient, velocity, step, offsets).
+
+    With a layout the packed couplings of a layered machine move, too. Threads meet once, when all
+    matrices are done. Returns for each matrix the products of the direction of the step with the
+    offsets above, and below.
+    """
+    calls, n_tasks, work, dtype = [], 0, 0, matrices[0][0].dtype
+    width, n_powers = panel_width(dtype), 1 if layout is None else layout.order
+    copies = [NO_COPIES] * len(matrices) if layout is None else layout.copies
+    for (weights, gradient, velocity, step, sides), addresses in zip(matrices, copies, strict=True):
+        n, n_above = weights.shape
+        sums = np.empty((2, n), dtype), np.empty((-(-n // width), n_above), dtype)
+        gradient = np.ascontiguousarray(gradient, dtype)
+        packing = addresses, width, n_powers
+        calls.append((weights, gradient, velocity, step, sides, packing, np.zeros(1, int), sums))
+        n_tasks += len(sums[1])
+        work += 2 * weights.size
+
+    def take():
+        for arguments in calls:
+            ascend_kernel(*arguments)
+
+    in_parallel(take, (), workers_for(n_tasks, work, n_threads))
+    moves = []
+    for *_, ((of_below, squares), products) in calls:
+        # Written so that NaN counts as diverged.
+        if not squares.max(initial=0) < MAX_MODULUS**2:
+            raise diverged(epoch)
+        moves.append((of_below, products.sum(0)))
+    return moves
+
+
+def finite_sum(x, step, epoch):
+    """Parameters after a step; fields of -inf stay."""
+    new = x + step
+    if not (np.isfinite(np.add.reduce(new, axis=None)) or np.isfinite(new[np.isfinite(x)]).all()):
+        raise diverged(epoch)
+    return new
 
 
 def diverged(epoch):
@@ -131,51 +144,3 @@ def diverged(epoch):
         f"learning diverged in epoch {epoch}: weights or fields exceed {MAX_MODULUS:g}; a smaller "
         "learning_rate may help."
     )
-
-
-def _preconditioned(matrices, gradient, options, offsets, preconditioners):
-    """The gradient by couplings between deviations, and by fields, times preconditioners."""
-    couplings = []
-    for k, ((w, g, _), sides) in enumerate(zip(matrices, offsets, strict=True)):
-        g = centring.between_deviations(g - (options.l2 * w + options.l1 * np.sign(w)), sides)
-        couplings.append(preconditioners[k] @ g @ preconditioners[k + 1])
-    layers = [
-        layer._replace(field=p @ layer.field)
-        for layer, p in zip(gradient.layers, preconditioners, strict=True)
-    ]
-    return ModelParameters(couplings=tuple(couplings), layers=tuple(layers))
-
-
-def _scaled(matrices, gradient, step, offsets, scales):
-    """The gradient by couplings between deviations, and by fields, times the scales of layers."""
-    couplings = []
-    for k, ((w, g, _), sides) in enumerate(zip(matrices, offsets, strict=True)):
-        g = centring.between_deviations(g - step.l2 * w, sides)
-        couplings.append(scales.of_couplings(k, g))
-    layers = scales.of_fields(gradient.layers)
-    return ModelParameters(couplings=tuple(couplings), layers=layers)
-
-
-def _ascend_matrices(matrices, options, offsets, n_threads):
-    """All couplings after the step, directions of the step, and sums over the rows of each matrix.
-
-    Threads meet once, when all matrices are done.
-    """
-    calls, n_tasks, work = [], 0, 0
-    for (weights, gradient, velocity), step, pair in zip(matrices, options, offsets, strict=True):
-        gradient = np.ascontiguousarray(gradient, weights.dtype)
-        out, row_sums = np.empty_like(weights), np.empty((2, len(weights)), weights.dtype)
-        queue = np.zeros(1, np.int64)
-        calls.append((weights, gradient, velocity, step, pair, queue, row_sums, out))
-        n_tasks += -(-len(weights) // TASK_ROWS)
-        work += 2 * weights.size
-
-    def take():
-        for arguments in calls:
-            ascend_kernel(*arguments)
-
-    in_parallel(take, (), workers_for(n_tasks, work, n_threads))
-    _, directions, *_, row_sums, couplings = zip(*calls, strict=True)
-    for weights in couplings:
-        weights.flags.writeable = False  # for a model to keep
-    return couplings, directions, *zip(*row_sums, strict=True)

@@ -11,24 +11,32 @@ field is no tilt, its neighbours have no offsets. Compiled steps do the same by
 (2016).
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from fastmf.priors._queries import field_is_tilt
 
 
-def offsets(model, gradient, means):
-    """Offsets of the units on both sides of couplings, and derivatives by their fields."""
-    centred = tilts(model.layers)
-    of_fields = [
-        layer.field if tilt else 0 * mean
-        for layer, mean, tilt in zip(gradient.layers, means, centred, strict=True)
+def offsets(model, gradients, means, tilted, centred=True):
+    """Offsets of the units on both sides of couplings, and derivatives by their fields.
+
+    All are zero unless `centred`.
+    """
+    sides = [np.zeros((2, n), model.dtype) for n in model.sizes]
+    if not centred:
+        return list(pairwise(sides))
+    for side, mean, gradient, tilt in zip(sides, means, gradients, tilted, strict=True):
+        side[0] = mean
+        if tilt:
+            side[1] = gradient.field
+    if all(tilted):
+        return list(pairwise(sides))
+    without = np.array([[0], [1]], model.dtype)
+    return [
+        (below if tilted[k + 1] else without * below, above if tilted[k] else without * above)
+        for k, (below, above) in enumerate(pairwise(sides))
     ]
-    pairs = []
-    for k in range(len(means) - 1):
-        below, above = means[k] * centred[k + 1], means[k + 1] * centred[k]
-        sides = (below, of_fields[k]), (above, of_fields[k + 1])
-        pairs.append(tuple(np.array(side, model.dtype) for side in sides))
-    return pairs
 
 
 def between_deviations(gradient, sides):
@@ -37,21 +45,19 @@ def between_deviations(gradient, sides):
     return gradient - (np.outer(below[0], above[1]) + np.outer(below[1], above[0]))
 
 
-def moves_of_fields(gradients, step_dot, sides):
-    """Moves of the fields of each layer by steps along the gradients G of couplings."""
-    moves = [0] * (len(gradients) + 1)
-    for k, (w, (below, _)) in enumerate(zip(gradients, sides, strict=True)):
-        moves[k] = moves[k] + step_dot[k]
-        # Not by BLAS: see kernels.statistics.
-        moves[k + 1] = moves[k + 1] + np.einsum("i,ij->j", below[0], w)
-    return moves
+def with_moved_fields(gradients, moves, tilted):
+    """Gradients by the units of each layer, less the moves of fields that are tilts.
 
-
-def with_moved_fields(layers, gradients, moves):
-    """Gradients by the units of each layer, those by fields that are tilts less the moves."""
+    `moves` has the products of each step of couplings with the offsets above, and below.
+    """
+    fields = [
+        gradient.field if tilt else 0 for gradient, tilt in zip(gradients, tilted, strict=True)
+    ]
+    for k, (of_below, of_above) in enumerate(moves):
+        fields[k], fields[k + 1] = fields[k] - of_below, fields[k + 1] - of_above
     return tuple(
-        gradient._replace(field=gradient.field - move) if tilt else gradient
-        for gradient, move, tilt in zip(gradients, moves, tilts(layers), strict=True)
+        gradient._replace(field=field) if tilt else gradient
+        for gradient, field, tilt in zip(gradients, fields, tilted, strict=True)
     )
 
 

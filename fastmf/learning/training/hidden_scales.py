@@ -44,30 +44,28 @@ def free_units(layers):
     return found
 
 
-def has_free_units(layers):
-    """Whether a machine has such units."""
-    return any(map(np.any, free_units(layers)))
-
-
-def with_held_precisions(layers, gradients):
+def with_held_precisions(layers, gradients, free):
     """Gradients by the units of each layer, by precisions of units whose scale is free 0."""
 
     def held(part, free):
         zero = part.precision.dtype.type(0)
         return part._replace(precision=np.where(free, zero, part.precision))
 
-    parts = zip(layers, gradients, free_units(layers), strict=True)
+    parts = zip(layers, gradients, free, strict=True)
     return tuple(_changed(*part[:2], held, part[2], part[2]) for part in parts)
 
 
-def products_of_units(layers, moments):
-    """Average products of the units of a layer whose scale is free, over rows."""
+def products_of_units(free, moments):
+    """Average products of the units of each layer whose scale is free, over rows; None of none."""
     found = []
-    for free, (mean, var) in zip(free_units(layers)[1:], moments, strict=True):
-        x = np.asarray(mean[:, free], np.float64)
+    for units, (mean, var) in zip(free[1:], moments, strict=True):
+        if not units.any():
+            found.append(None)
+            continue
+        x = np.asarray(mean[:, units], np.float64)
         with one_blas_thread(x.shape[1]):
             products = x.T @ x / len(x)
-        products[np.diag_indices(len(products))] += var[:, free].mean(0, dtype=np.float64)
+        products[np.diag_indices(len(products))] += var[:, units].mean(0, dtype=np.float64)
         found.append(products)
     return found
 
@@ -84,10 +82,12 @@ class Scales:
         The `products_of_units`.
     centred : bool
         Whether units next to those whose field is a tilt are counted from their means.
+    free : sequence of bool arrays of shape (n_units,)
+        The `free_units` of each layer.
     """
 
-    def __init__(self, layers, means, products, centred):
-        self._layers, self._free, self._means = layers, free_units(layers), means
+    def __init__(self, layers, means, products, centred, free):
+        self._layers, self._free, self._means = layers, free, means
         self._matrices = [None]
         for k, free in enumerate(self._free[1:], start=1):
             self._matrices.append(self._matrix(k, products[k - 1]) if free.any() else None)

@@ -67,8 +67,6 @@ class RunOptions:
         Called as `callback(state)` after each epoch; training stops when one returns True.
     checkpoint : str, path or None
         File that is written after each epoch; a run that finds it there goes on from it.
-    checkpoint_every : int or None
-        Also write it every so many batches.
     n_threads : int or None
     verbose : int
         1 for a progress bar.
@@ -80,7 +78,6 @@ class RunOptions:
     validation: object = None
     callbacks: Iterable = ()
     checkpoint: object = None
-    checkpoint_every: int | None = None
     n_threads: int | None = None
     verbose: int = 0
     weights: np.ndarray | None = None
@@ -89,8 +86,6 @@ class RunOptions:
         callbacks = self.callbacks
         if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
             raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
-        if self.checkpoint_every is not None:
-            check.count("checkpoint_every", self.checkpoint_every)
 
 
 def options_of(estimator, class_):

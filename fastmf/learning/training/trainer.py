@@ -4,7 +4,6 @@ The random numbers of a batch are a function of (seed, epoch, batch) alone. So a
 interrupted needs nothing but its state to go on as if nothing had happened.
 """
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,9 +18,6 @@ from fastmf.learning.training.resumption import (
 )
 from fastmf.learning.training.settings import RunOptions, learning_rate, learning_rates
 
-# Longest time between checks for KeyboardInterrupt, and updates of the progress bar, where several
-# steps are one call of a kernel.
-PIECE_SECONDS = 0.2
 # Rows from which steps are prepared: see `Family.preparation`.
 PREPARED_ROWS = 1000
 
@@ -48,8 +44,9 @@ class Family(NamedTuple):
 
     Parameters
     ----------
-    step : callable
-        `step(state, batch, settings, rate, rng, n_threads)` moves the state one step.
+    plan : callable
+        `plan(model, settings, n_threads)`, called once a run, gives a function
+        `step(state, batch, rate, rng)` that moves the state one step.
     metrics : callable
         `metrics(state, monitored, validation, settings, n_threads, weights)` gives the metrics of
         an epoch, by name, and may keep in the state what those of the next one need. Averages over
@@ -58,11 +55,6 @@ class Family(NamedTuple):
         Which of them early stopping maximises, with `validation_` before it if there are such data.
     label : str
         Its name in the progress bar.
-    steps : callable, optional
-        `steps(model, X, settings, n_threads)` gives a function that takes the steps of several
-        batches of equal size, or None if there is none for this model and these settings. It is
-        called as `take(state, rows, rngs, rates)`, with the rows of each batch, (n_steps, n_batch),
-        their random generators and rates; the result is that of as many calls of `step`.
     preparation : callable, optional
         `preparation(settings)` gives a number of batches and a function, or None. The function is
         called before the first of as many batches, and again before the next ones, as
@@ -72,19 +64,22 @@ class Family(NamedTuple):
         chains, preconditioners or solutions that no run on as many rows has; default: for any.
     others : tuple of str
         Names of metrics beside the score.
+    settle : callable, optional
+        `settle(state)`, called after the steps of an epoch, gives the state a model that later
+        steps do not change.
     completion : callable, optional
         `completion(X, model)` gives a `fastmf.learning.training.completion.Completion`, which draws
         values for what is missing in data before each epoch, or None if nothing is.
     """
 
-    step: Callable
+    plan: Callable
     metrics: Callable
     score: str
     label: str
-    steps: Callable | None = None
     preparation: Callable | None = None
     check: Callable = _keeps_nothing
     others: tuple = ()
+    settle: Callable = lambda state: None
     completion: Callable | None = None
 
 
@@ -125,16 +120,16 @@ def train(model, X, settings, family, **options):
     monitored, weights = monitor_rows(X, settings, seed, options.weights)
     X = complete.data if complete else X
     n_batches = -(-n_rows_of(X) // settings.batch_size)
-    take = family.steps and family.steps(state.model, X, settings, options.n_threads)
+    step = family.plan(state.model, settings, options.n_threads)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
     with progress(total, done, options.verbose, units_of(model)) as bar:
         while state.epoch < settings.n_epochs and not _finished(state, settings):
             if complete:
                 rng = None if state.batch else stream_of_missing(seed, state.epoch)
                 complete(state, rng, options.n_threads)
-            for n_steps in _epoch(state, family, X, settings, options, seed, take):
-                bar.update(n_steps)
-                _write_if_due(state, options, write_checkpoint)
+            for _ in _epoch(state, family, X, settings, options, seed, step):
+                bar.update()
+            family.settle(state)
             state.epoch, state.batch = state.epoch + 1, 0
             _record_metrics(state, family, monitored, weights, settings, options)
             write_checkpoint(state)
@@ -147,38 +142,22 @@ def train(model, X, settings, family, **options):
     return state
 
 
-def _epoch(state, family, X, settings, options, seed, take):
-    """Take the steps that are left of an epoch; yields after some, how many they were."""
+def _epoch(state, family, X, settings, options, seed, step):
+    """Take the steps that are left of an epoch; yields after each."""
     rng, size = stream(seed, state.epoch), settings.batch_size
     weighted = options.weights is not None
     order = weighted_rows(options.weights, rng) if weighted else rng.permutation(n_rows_of(X))
-    saved = options.checkpoint_every or len(order)
-    rates, seconds = learning_rates(settings, state.epoch, -(-len(order) // size)), np.inf
+    rates = learning_rates(settings, state.epoch, -(-len(order) // size))
     between, prepare = (family.preparation and family.preparation(settings)) or (len(order), None)
     while state.batch * size < len(order):
-        first, n_steps = state.batch, 1
-        if prepare and first % between == 0:
-            following = np.roll(order, -first * size)
+        batch = state.batch
+        if prepare and batch % between == 0:
+            following = np.roll(order, -batch * size)
             prepare(state, _rows(X, following[:PREPARED_ROWS]), settings, options.n_threads)
-        if take:
-            n_left = (every - first % every for every in (saved, between))
-            n_whole = len(order) // size - first
-            n_steps = int(max(1, min(n_whole, *n_left, PIECE_SECONDS / seconds)))
-        start, rows = time.perf_counter(), order[first * size : (first + n_steps) * size]
-        rngs = [stream(seed, state.epoch, batch) for batch in range(first, first + n_steps)]
-        if take:
-            take(state, rows.reshape(n_steps, -1), rngs, rates[first : first + n_steps])
-        else:
-            family.step(state, _rows(X, rows), settings, rates[first], rngs[0], options.n_threads)
-        seconds = (time.perf_counter() - start) / n_steps
-        state.batch += n_steps
-        yield n_steps
-
-
-def _write_if_due(state, options, write_checkpoint):
-    """Write a checkpoint after every so many batches."""
-    if options.checkpoint_every and state.batch % options.checkpoint_every == 0:
-        write_checkpoint(state)
+        rows = _rows(X, order[batch * size : (batch + 1) * size])
+        step(state, rows, rates[batch], stream(seed, state.epoch, batch))
+        state.batch += 1
+        yield
 
 
 def _record_metrics(state, family, monitored, weights, settings, options):

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from fastmf._jit.intrinsics import view
 from fastmf.reference.linear.product import unpacked
 from fastmf.reference.units import moments
 
@@ -13,11 +12,11 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
     mean[:], var[:] = moments(units.prior, b, b.dtype.type(0))
 
 
-def pair_averages(address, terms, rights, weights, work, out):
+def pair_averages(address, terms, lefts, rights, weights, work, out):
     """Polynomial in the weights, entry by entry; the coefficients are sums of products of units."""
     out[:], begin = 0, 0
-    for units, n_rows, stride, power in terms:
-        left = view(units, (n_rows, stride), weights)[:, : len(weights)]
-        right = unpacked(rights[:, begin : begin + n_rows], weights.shape[1])
-        out += weights**power * (left.T @ right)
+    rights = unpacked(rights, weights.shape[1])
+    for n_rows, power in terms:
+        rows = slice(begin, begin + n_rows)
+        out += weights**power * (lefts[rows].T @ rights[rows])
         begin += n_rows

@@ -124,7 +124,7 @@ def test_a_run_resumes_to_the_same_bits(make, tmp_path, max_density):
         return state.epoch == 2
 
     file = tmp_path / "run.npz"
-    rbm(**options, checkpoint=file, checkpoint_every=1, callbacks=[stop]).fit(data)
+    rbm(**options, checkpoint=file, callbacks=[stop]).fit(data)
     resumed = rbm(**options, checkpoint=file).fit(data)
     np.testing.assert_array_equal(resumed.weights_, whole.weights_)
     with pytest.raises(ValueError, match="differs in data"):

@@ -52,7 +52,7 @@ P = np.full(3, 1 / 0.09)
 TRUTH = mf.RBM((2 * P)[:, None], mf.Gaussian(-P, P), mf.Bernoulli(np.zeros(1)))
 
 
-@pytest.mark.parametrize("gradient", ["tap", "mean_field", "tap3", "cd", "pcd"])
+@pytest.mark.parametrize("gradient", ["tap", "mean_field", "cd", "pcd"])
 def test_a_machine_that_is_right_stays_and_two_clusters_are_found(gradient):
     options = {"init": TRUTH, "learning_rate": 1e-6, "n_epochs": 1}
     machine = fitted(CLUSTERS, gradient, **options)

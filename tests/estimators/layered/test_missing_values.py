@@ -83,34 +83,13 @@ def test_runs_resume_bit_by_bit(options, tmp_path):
         if state.epoch == 2:
             raise Interrupted
 
-    file = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 2}
+    file = {"checkpoint": tmp_path / "run.npz"}
     with pytest.raises(Interrupted):
         mf.GeneralizedRBM(**options, **file, callbacks=[interrupt]).fit(X)
     found = mf.GeneralizedRBM(**options, **file).fit(X)
     np.testing.assert_array_equal(found.weights_, expected.weights_)
     np.testing.assert_array_equal(found.starts_, expected.starts_)
     assert found.history_ == expected.history_
-
-
-def test_runs_resume_within_an_epoch(tmp_path, monkeypatch):
-    from fastmf.learning.training import checkpoint
-
-    X = lacking(TRAIN[:150], 0.3)
-    options = OPTIONS | {"gradient": "pcd", "n_epochs": 3, "batch_size": 40}
-    expected = mf.GeneralizedRBM(**options).fit(X)
-    file, write = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 2}, checkpoint.write
-
-    def interrupted(path, state, run):
-        write(path, state, run)
-        if (state.epoch, state.batch) == (1, 2):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoint, "write", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        mf.GeneralizedRBM(**options, **file).fit(X)
-    monkeypatch.undo()
-    found = mf.GeneralizedRBM(**options, **file).fit(X)
-    np.testing.assert_array_equal(found.weights_, expected.weights_)
 
 
 def test_results_do_not_depend_on_threads():

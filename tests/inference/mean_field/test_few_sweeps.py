@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.mean_field.few_sweeps import FewSweeps, repeated
+from fastmf.inference.mean_field.few_sweeps import few_sweeps, repeated
+from fastmf.inference.mean_field.tap import TapOptions
+from fastmf.kernels.mean_field.arguments import Tilt
 
 N, N_ROWS = 37, 70
 
@@ -29,11 +31,13 @@ def test_they_are_those_of_tap(name, order, n_sweeps):
     rng, prior, J = np.random.default_rng(1), PRIORS[name], couplings(0.05)
     mean, var = rng.normal(size=(N_ROWS, N)) / 3, rng.random((N_ROWS, N)) / 4
     tilt = rng.normal(size=(N_ROWS, N)) / 2, rng.random(N) / 5
-    state = np.zeros((4, N_ROWS, N + 2))
-    state[0, :, 2:], state[1, :, 2:] = mean, var
-    FewSweeps(N, 2, order, J.dtype, 2)(J, prior, tilt, n_sweeps, state)
-    found = mf.tap(
-        mf.BoltzmannMachine(J, prior),
+    machine = mf.BoltzmannMachine(J, prior)
+    state = np.array([mean, var, np.zeros_like(mean), np.zeros_like(mean)])
+    options = TapOptions(order=order, max_iter=n_sweeps, n_threads=2)
+    given = Tilt(tilt[0], np.tile(tilt[1], (N_ROWS, 1)), np.zeros((1, N), bool))
+    record, _ = few_sweeps(machine, state, given, options)
+    expected = mf.tap(
+        machine,
         (mean, var),
         order=order,
         schedule="sequential",
@@ -44,19 +48,18 @@ def test_they_are_those_of_tap(name, order, n_sweeps):
         acceleration=False,
         log_partition=False,
     )
-    parts = found.mean, found.var, found.b, found.a
-    for part, expected in zip(state[:, :, 2:], parts, strict=True):
-        np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-12)
-    assert not state[:, :, :2].any()
+    for name, part in zip(("mean", "var", "b", "a"), record.state, strict=True):
+        np.testing.assert_allclose(part, getattr(expected, name), rtol=1e-10, atol=1e-12)
 
 
 def test_many_sweeps_reach_a_fixed_point():
     J, prior = couplings(0.05, np.float32), mf.Ising(np.linspace(-1, 1, N, dtype=np.float32))
-    state = np.zeros((4, N_ROWS, N), np.float32)
-    tilt = np.zeros((1, N), np.float32), np.zeros(N, np.float32)
-    FewSweeps(N, 0, 2, J.dtype)(J, prior, tilt, 50, state)
-    expected = mf.tap(mf.BoltzmannMachine(J, prior)).mean
-    np.testing.assert_allclose(state[0], np.tile(expected, (N_ROWS, 1)), atol=1e-6)
+    machine, start = mf.BoltzmannMachine(J, prior), np.zeros((4, N_ROWS, N), np.float32)
+    none = np.zeros((1, N), np.float32)
+    tilt = Tilt(none, none, none.astype(bool))
+    record, _ = few_sweeps(machine, start, tilt, TapOptions(max_iter=50))
+    expected = np.tile(mf.tap(machine).mean, (N_ROWS, 1))
+    np.testing.assert_allclose(record.state[0], expected, atol=1e-6)
 
 
 def test_copies_of_units_are_next_to_each_other():

@@ -43,6 +43,14 @@ def test_a_model_no_longer_in_use_leaves_its_memory_to_the_next(sizes, order):
     np.testing.assert_array_equal(layout.layers[:, :7] != 0, fresh.layers[:, :7] != 0)
 
 
+def test_groups_of_states_do_not_take_over_the_memory_of_other_units():
+    weights = np.random.default_rng(0).normal(size=(6, 4))
+    grouped = mf.Categorical([np.zeros(3)] * 2), mf.Bernoulli(np.zeros(4))
+    expected = mf.tap(mf.RBM(weights, *grouped)).log_partition
+    mf.tap(mf.RBM(weights, mf.Bernoulli(np.zeros(6)), grouped[1]))
+    assert mf.tap(mf.RBM(weights, *grouped)).log_partition == expected
+
+
 def test_a_model_in_use_keeps_its_memory():
     rng = np.random.default_rng(0)
     models = [random_machine((50, 7), rng) for _ in range(2)]

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.mean_field.tap import sweeps_from_data
-from fastmf.learning.layered.gradients import conditional_moments
 
 BOTH_TYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
@@ -71,14 +69,6 @@ def test_fully_visible_machine_diverges():
     couplings = 1.5 / 4 * (1 - np.eye(5))
     model = mf.BoltzmannMachine(couplings, prior("rectified", 5, np.float64))
     assert_diverged(mf.tap(model, order=1, max_iter=5000))
-
-
-def test_rows_from_data_diverge():
-    """The hidden moments of the first half of a sweep are given; so many sweeps outgrow them."""
-    model, X = rbm("rectified", "rectified", 1.5), np.ones((2, 1))
-    result = sweeps_from_data(model, X, conditional_moments(model, X, 1), 1, 5000)
-    assert not result.converged.any()
-    assert all(message.startswith("diverged") for message in result.message)
 
 
 def test_means_beyond_the_range_of_a_unit_diverge():

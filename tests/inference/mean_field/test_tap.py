@@ -469,7 +469,6 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
         expected = mf.tap(model, X, order=order, **options)
         for n_threads in (1, 2):
             found = sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads)
-            np.testing.assert_array_equal(found.n_iter, expected.n_iter)
             for name in ("mean", "var", "b", "a"):
                 for ours, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
                     np.testing.assert_array_equal(ours, theirs)

@@ -34,7 +34,7 @@ def moved(model, step, direction):
 
 
 @pytest.mark.parametrize("sizes", [(4, 3, 3), (4, 3, 2, 3)])
-@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 2])
 def test_gradient(sizes, order):
     model = random_dbm(sizes)
     free = mf.tap(model, model.layers[0].moments(0.0, 0.0)[0][None], order=order, **TIGHT)

@@ -10,7 +10,7 @@ def test_a_quasi_newton_batch_is_all_rows_whatever_it_holds():
     X, settings = stripes(), quick(gradient="exact", batch_size=len(stripes()))
     family = quasi_newton_family(X, None, settings)
     found, expected = initial_state(start()), initial_state(start())
-    family.step(found, X[:0], settings, 0.0, None, 1)
+    family.plan(start(), settings, 1)(found, X[:0], 0.0, None)
     for _ in range(STEPS_PER_EPOCH):
         take_step(expected, Objective(X, None, settings.l2))
     np.testing.assert_array_equal(found.model.weights, expected.model.weights)

@@ -12,7 +12,7 @@ from fastmf.priors._protocol import parameter_names, parts_of
 
 # Every pair of priors is compiled anew: spike-and-slab ones are quicker as parts of one machine.
 CASES = [
-    *((order, binary, binary) for order in (1, 2, 3) for binary in ("bernoulli", "ising")),
+    *((order, binary, binary) for order in (1, 2) for binary in ("bernoulli", "ising")),
     *((2, visible, "bernoulli") for visible in ("gaussian", "truncated", "mixed")),
     *(
         pytest.param(2, visible, "bernoulli", marks=pytest.mark.slow)

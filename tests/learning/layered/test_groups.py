@@ -1,11 +1,10 @@
-"""Steps of machines with groups of states are those of the general path."""
+"""Steps of machines with groups of states."""
 
 import numpy as np
 import pytest
-from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
+from training_runs import assert_equal, assert_resumes, states_by_threads
 
 import fastmf as mf
-from fastmf.learning.layered.dispatch import steps
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
 
@@ -38,27 +37,6 @@ def machine(visible, hidden, n=10, n_hidden=7, dtype=np.float64):
 def data(model, n_rows=24):
     rng = np.random.default_rng(1)
     return model.visible.sample(np.zeros((n_rows, model.n_visible)), 0.0, rng)
-
-
-# Groups and runs of other units that are wider than a panel of couplings, too.
-@pytest.mark.parametrize("sizes", [(10, 7), (120, 90)], ids=str)
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"gradient": "mean_field", "n_starts": 4}, {"n_starts": 4, "l1": 0.01}, PERSISTENT],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "visible, hidden", [(groups, binary), (groups, groups), (mixed, mixed), (binary, groups)]
-)
-def test_they_are_those_of_the_general_path(visible, hidden, options, sizes):
-    # The last batch of an epoch has fewer rows than the others.
-    model, settings = machine(visible, hidden, *sizes), LayeredSettings(**OPTIONS | options)
-    X = data(model)
-    assert steps(model, X, settings) is not None
-    found = train(model, X, settings, seed=1)
-    expected = train(model, X, settings, seed=1, family=ONE_BY_ONE)
-    assert_equal(found, expected, rtol=1e-9, atol=1e-11)
-    assert abs(found.model.weights - model.weights).max() > 1e-4
 
 
 def test_groups_of_two_states_are_binary_units():

@@ -9,7 +9,8 @@ import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.preconditioning import preconditioner, prepare
-from fastmf.learning.training.ascent import ascend, initial_state
+from fastmf.learning.layered.step import Plan
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.trainer import PREPARED_ROWS
 from fastmf.models import exact
@@ -75,7 +76,8 @@ def test_without_couplings_directions_are_those_of_the_natural_gradient():
     )
     zero = [layer._replace(field=0 * layer.field) for layer in layers]
     direction = ModelParameters(couplings=(gradient.copy(),), layers=tuple(zero))
-    moved = ascend(state, direction, quick(momentum=0.0), 1.0, means)
+    Plan(model, quick(momentum=0.0)).ascend(state, direction, means, 1.0)
+    moved = state.model
     expected = np.linalg.solve(fisher, gradient.ravel()).reshape(gradient.shape)
     np.testing.assert_allclose(moved.couplings[0] / scale**2, expected, rtol=1e-5)
 
@@ -130,7 +132,7 @@ def test_details_beside_a_direction_of_large_variance_are_learned_sooner():
 def test_rows_of_preparation_follow_in_the_epoch_and_go_round():
     seen = []
     family = LAYERED_FAMILY._replace(
-        preparation=lambda settings: (2, lambda state, X, *_: seen.append(X[:, 0])), steps=None
+        preparation=lambda settings: (2, lambda state, X, *_: seen.append(X[:, 0]))
     )
     X = stripes()
     X[:, 0] = np.arange(len(X)) % 2

@@ -90,7 +90,7 @@ def test_many_rows_and_deep_machines_are_learned_by_chains():
     "options, expected",
     [
         ({}, FEW_ROWS),
-        ({"gradient": "tap3", "starts": "noise"}, FEW_ROWS),
+        ({"gradient": "mean_field", "starts": "noise"}, FEW_ROWS),
         ({"gradient": "pcd"}, MANY_ROWS),
         ({"gradient": "exact"}, MANY_ROWS),
         ({"starts": "persistent"}, MANY_ROWS),

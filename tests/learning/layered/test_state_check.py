@@ -65,7 +65,7 @@ def test_states_of_runs_are_admitted(tmp_path, kind, prior, deep):
         return state.epoch == 1
 
     def run(**more):
-        return train(model, X, settings, seed=0, checkpoint=path, checkpoint_every=1, **more)
+        return train(model, X, settings, seed=0, checkpoint=path, **more)
 
     run(callbacks=[stop])
     assert run().epoch == 2  # the state in the file is admitted, too

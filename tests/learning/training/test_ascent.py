@@ -4,7 +4,8 @@ from stripes import quick, start, stripes
 
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.training.ascent import ascend, initial_state
+from fastmf.learning.layered.step import Plan
+from fastmf.learning.training.ascent import AscentStep, ascend_matrices, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
@@ -36,16 +37,33 @@ def test_weight_decay():
 def test_l1_leaves_the_couplings_of_a_penalised_maximum(momentum):
     # Of the objective -|W - T|^2 / 2, whose maximum is the soft threshold of T.
     target = np.random.default_rng(0).normal(size=(6, 5))
-    state = initial_state(RBM(0 * target, Bernoulli(np.zeros(6)), Bernoulli(np.zeros(5))))
-    settings = LayeredSettings(l1=0.4, l2=0.0, momentum=momentum)
+    model = RBM(0 * target, Bernoulli(np.zeros(6)), Bernoulli(np.zeros(5)))
+    state, means = initial_state(model), [np.zeros(6), np.zeros(5)]
+    plan = Plan(model, LayeredSettings(l1=0.4, l2=0.0, momentum=momentum))
     for _ in range(400):
         gradient = ModelParameters.of(state.model).combine(np.zeros_like)
         gradient.couplings = (target - state.model.weights,)
-        state.model = state.model.rebuilt(**vars(ascend(state, gradient, settings, 0.1)))
+        plan.ascend(state, gradient, means, 0.1)
     expected = np.sign(target) * np.maximum(abs(target) - 0.4, 0)
     np.testing.assert_allclose(state.model.weights, expected, atol=1e-6)
     np.testing.assert_array_equal(state.model.weights == 0, expected == 0)
     assert 5 < (expected == 0).sum() < 25
+
+
+def test_moves_of_fields_are_products_of_directions_with_offsets():
+    rng, shapes = np.random.default_rng(0), [(70, 31), (31, 5)]
+    matrices = []
+    for n, m in shapes:
+        sides = rng.normal(size=(2, n)), rng.normal(size=(2, m))
+        arrays = rng.normal(size=(3, n, m))
+        matrices.append((*arrays, AscentStep(0.1, 0.5, 0.2, 0.0), sides))
+    expected = []
+    for weights, gradient, _, _, (below, above) in matrices:
+        g = gradient - 0.2 * weights - np.outer(below[0], above[1]) - np.outer(below[1], above[0])
+        expected += [g @ above[0], below[0] @ g]
+    moves = ascend_matrices(matrices, 0)
+    for found, move in zip(sum(moves, ()), expected, strict=True):
+        np.testing.assert_allclose(found, move, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

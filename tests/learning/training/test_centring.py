@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.learning.layered.general_step import apply
 from fastmf.learning.layered.gradients import gradient_and_moments
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.training.ascent import ascend, initial_state
+from fastmf.learning.layered.step import Plan
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
@@ -20,8 +20,9 @@ def machine(layers, weights):
 
 def centred(model, slope, means):
     """The direction of a step of gradient ascent when units are counted from their means."""
-    state = initial_state(model)
-    ascend(state, slope.combine(np.copy), LayeredSettings(l2=0, momentum=0), 1.0, means)
+    state, plan = initial_state(model), Plan(model, LayeredSettings(l2=0, momentum=0))
+    plan.kinds = plan.kinds._replace(free=[])  # steps are not scaled
+    plan.ascend(state, slope.combine(np.copy), means, 1.0)
     return state.velocity
 
 
@@ -121,7 +122,7 @@ def test_decay_acts_on_couplings_between_deviations():
     model = mf.RBM(RNG.normal(size=sizes), *layers)
     means = [RNG.random(n) for n in sizes]
     state, nothing = initial_state(model), ModelParameters.of(model).combine(np.zeros_like)
-    apply(state, nothing, means, LayeredSettings(l2=0.1, momentum=0), 0.5)
+    Plan(model, LayeredSettings(l2=0.1, momentum=0)).ascend(state, nothing, means, 0.5)
     np.testing.assert_allclose(state.model.weights, 0.95 * model.weights)
     for k, (before, after) in enumerate(zip(model.layers, state.model.layers, strict=True)):
         weights = [m.weights if k == 0 else m.weights.T for m in (model, state.model)]

@@ -60,7 +60,6 @@ def test_rates_that_are_functions_of_the_epoch_are_constant_in_it():
     [
         ({"callbacks": print}, "callbacks must be a sequence of functions"),
         ({"callbacks": [1]}, "callbacks must be a sequence of functions"),
-        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
     ],
 )
 def test_bad_options_of_a_run(options, message):

@@ -1,0 +1,307 @@
+"""Steps of learning an RBM or DBM: averages over data and model, gradient, ascent.
+
+Each step of a `Plan` takes a few calls of kernels: moments of the hidden units given a batch
+(`conditional_moments`), mean-field solutions or Gibbs chains of the model, products of units
+(`pair_averages`), and the ascent of the couplings (`ascend_matrices`), which also moves their
+packed copies. Everything else is a few operations on vectors of units.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from fastmf._common.memory import Scratch
+from fastmf._common.rows import is_sparse
+from fastmf._common.warning import warn_user
+from fastmf.inference.ep.adaptive_tap import few_iterations
+from fastmf.inference.mean_field._layouts import handed_over, layout_of
+from fastmf.inference.mean_field.few_sweeps import few_sweeps
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
+from fastmf.inference.mean_field.tap import sweeps_from_data
+from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
+from fastmf.kernels.training.ascent import AscentStep
+from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
+from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.layered.gradients import (
+    MEAN_FIELD,
+    ORDER_OF_GRADIENT,
+    Kinds,
+    conditional_moments,
+    gradient_and_moments,
+)
+from fastmf.learning.layered.starts import starts
+from fastmf.learning.training import centring
+from fastmf.learning.training.ascent import ascend_matrices, finite_sum
+from fastmf.learning.training.hidden_scales import Scales, with_held_precisions
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.priors._protocol import is_concatenated, learned_fields, map_parameters, offers
+from fastmf.priors._queries import unbounded
+from fastmf.priors._rows import sparse_or_states, states
+from fastmf.priors._scaling import by_log_precision
+
+
+def is_solved(state, settings):
+    """Whether mean-field iterations, if they are asked for, are made: see `gradient_taken`."""
+    return settings.gradient in MEAN_FIELD and len(state.chains) != 1 and can_follow(state.model)
+
+
+def gradient_taken(state, settings):
+    """The gradient that is followed: chains where mean-field iterations have no moments.
+
+    A warning tells of the change. Chains are then in the state, and it does not change back.
+    """
+    if settings.gradient not in MEAN_FIELD or is_solved(state, settings):
+        return settings.gradient
+    if len(state.chains) != 1:
+        state.chains = ()
+        warn_user(
+            f"gradient={settings.gradient!r} cannot follow the machine any further (epoch "
+            f"{state.epoch}): its mean-field iterations have no moments for unbounded units as "
+            "strongly coupled as these. Learning goes on with gradient='pcd'.",
+        )
+    return "pcd"
+
+
+def hidden_layers(model, settings):
+    """Options of `tap` for the hidden layers given data; none for an RBM, where they are exact."""
+    if not model.deep:
+        return {}
+    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}
+
+
+def own_copy(model):
+    """A machine of the same parameters, in arrays of its own."""
+    couplings = [np.array(w, order="C") for w in model.couplings]
+    layers = [map_parameters(partial(np.array, order="C"), prior) for prior in model.layers]
+    return model.moved(couplings, layers)
+
+
+def settle(state):
+    """Give a state a machine that the next steps do not change."""
+    state.model = own_copy(state.model)
+    for w in state.model.couplings:
+        w.flags.writeable = False
+
+
+def fields_of(layers):
+    """The arrays that learning changes, of all layers."""
+    return [array for prior in layers for array in learned_fields(prior)]
+
+
+class Plan:
+    """The properties of a machine and its settings that do not change in a run, and its steps.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+        Machine of the kinds of units of those that will be trained.
+    settings : LayeredSettings
+    n_threads : int, optional
+    """
+
+    def __init__(self, model, settings, n_threads=None):
+        layers, self.kinds = model.layers, Kinds.of(model)
+        self.settings, self.n_threads = settings, n_threads
+        self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
+        self.options = hidden_layers(model, settings)
+        self.tilts = centring.tilts(layers)
+        self.constrained = has_constraints(layers)
+        # Machines of units that move in their fields alone always exist.
+        self.bounded = all(self.kinds.field_alone) and not any(
+            hasattr(prior, "project") for prior in layers
+        )
+        integrated, grouped = self.kinds.integrated, self.kinds.grouped
+        self.from_data = settings.starts == "data" and not (integrated or grouped)
+        self.packed = not (model.deep or grouped)
+        self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
+        self.units_in_place = not any(
+            is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
+        )
+        self._model, self.scratch = None, Scratch()
+
+    def __call__(self, state, X, rate, rng):
+        """Move a state one step up the log-likelihood of a batch.
+
+        Notes
+        -----
+        Tramel et al. (2018), Algorithm 2, where the momentum acts on the previous *step* (as
+        printed it would be 1 / rate times the gradient) and the regulariser enters with a minus
+        sign.
+        """
+        gradient, means, products = self.gradient(state, X, rng)
+        self.ascend(state, gradient, means, rate, products=products)
+
+    def gradient(self, state, X, rng):
+        """Approximate gradient of the log-likelihood of a batch, and the moments of the batch."""
+        self._take_over(state)
+        model = state.model
+        X = sparse_or_states(model.layers[0], X, model.dtype)
+        hidden = None
+        if not model.deep:
+            hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
+        of_model = self.states_of_model(state, X, rng, hidden)
+        return gradient_and_moments(
+            model,
+            X,
+            of_model,
+            self.order,
+            self.n_threads,
+            hidden,
+            self.kinds,
+            self.scratch,
+            **self.options,
+        )
+
+    def states_of_model(self, state, X, rng, hidden=None):
+        """Mean-field solutions, samples or exact averages of the model.
+
+        Persistent chains in `state` are advanced. The moments of the hidden units given the batch,
+        if known, spare half a sweep of solutions that start from it.
+        """
+        model, settings = state.model, self.settings
+        n_starts = settings.n_starts or X.shape[0]
+        gradient = settings.gradient
+        if not self.always_solved:
+            gradient = gradient_taken(state, settings)
+        if gradient == "exact":
+            return exact_averages(model)
+        if gradient not in MEAN_FIELD:
+            return self._samples(state, X, n_starts, rng, gradient)
+        at_data = hidden is not None and n_starts <= X.shape[0]
+        if at_data and self.from_data and gradient in ORDER_OF_GRADIENT:
+            X = states(model.layers[0], X, model.dtype) if is_sparse(X) else X
+            if n_starts < len(X):
+                X, hidden = X[:n_starts], [part[:n_starts] for part in hidden]
+            return sweeps_from_data(
+                model, X, hidden, self.order, settings.n_sweeps, self.n_threads, self.scratch
+            )
+        persistent = settings.starts == "persistent"
+        if persistent and state.chains:
+            n_layers = len(model.layers)
+            init = state.chains[:n_layers], state.chains[n_layers:]
+        elif at_data and settings.starts == "data" and self.kinds.integrated:
+            _, mean, var = (part[:n_starts] for part in hidden)
+            init = (states(model.layers[0], X[:n_starts], model.dtype), mean), (None, var)
+        else:
+            init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
+        options = {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
+        if gradient == "adaptive_tap":
+            solutions = few_iterations(model, init, damping=settings.damping, **options)
+        else:
+            options |= {"acceleration": False, "log_partition": False}
+            if settings.n_sweeps <= WINDOW_SWEEPS:  # of which `tap` damps no row
+                options["solve_rest"] = few_sweeps  # of the rest of a machine of Gaussian units
+            solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
+        if persistent:
+            state.chains = (*solutions.mean, *solutions.var)
+        return solutions
+
+    def _samples(self, state, X, n_starts, rng, gradient):
+        """Gibbs samples of the even layers, from persistent chains or from the batch."""
+        model = state.model
+        if gradient == "pcd" and state.chains:
+            chains = state.chains[0]
+        else:
+            chains = even_layers(model, starts("data", model, X, n_starts, 0.0, rng), rng)
+        samples, _ = gibbs(model.bipartite(), chains, self.settings.n_sweeps, rng, self.n_threads)
+        if gradient == "pcd":
+            state.chains = (samples,)
+        return samples
+
+    def ascend(self, state, gradient, means, rate, *, products=None):
+        """Move a state along the gradient, no further than machines exist.
+
+        Precisions of unbounded units move in their logarithm, or not at all where their scale is
+        free.
+        """
+        self._take_over(state)
+        model, settings, momentum = state.model, self.settings, self.settings.momentum
+        old, layers = model.layers, gradient.layers
+        if not self.bounded:
+            pairs = zip(old, layers, strict=True)
+            layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
+            if self.kinds.free:
+                layers = with_held_precisions(old, layers, self.kinds.free)
+        sides = centring.offsets(model, layers, means, self.tilts, settings.centred)
+        couplings, layers, steps, sides = self._directions(
+            state, gradient.couplings, layers, rate, sides, means, products
+        )
+        before = model
+        if self.constrained:
+            before = model.moved([w.copy() for w in model.couplings], old)
+        layout = layout_of(model, self.order, "blocked") if self.packed else None
+        matrices = model.couplings, couplings, state.velocity.couplings, steps, sides
+        matrices = list(zip(*matrices, strict=True))
+        moves = ascend_matrices(matrices, state.epoch, self.n_threads, layout)
+        if settings.centred:
+            layers = centring.with_moved_fields(layers, moves, self.tilts)
+        fields, velocities = fields_of(old), fields_of(state.velocity.layers)
+        for velocity, of_parameter in zip(velocities, fields_of(layers), strict=True):
+            velocity *= momentum
+            velocity += rate * of_parameter
+        new = [finite_sum(*pair, state.epoch) for pair in zip(fields, velocities, strict=True)]
+        if not self.bounded:
+            values = iter(new)
+            moved = tuple(map_parameters(lambda x: next(values), prior) for prior in old)
+            parameters = ModelParameters(couplings=model.couplings, layers=moved)
+            moved = after_step(before, parameters, state.velocity)
+            new = fields_of(moved.layers)
+            if moved.couplings[0] is not model.couplings[0]:
+                layout = None
+                for w, shortened in zip(model.couplings, moved.couplings, strict=True):
+                    w[:] = shortened
+        for parameter, value in zip(fields, new, strict=True):
+            parameter[...] = value
+        # A new machine of the same arrays: a machine knows some functions of its parameters.
+        self._model = state.model = model.moved(model.couplings, old)
+        if layout is not None:
+            handed_over(layout, state.model, self.units_in_place)
+
+    def _take_over(self, state):
+        """Let the arrays of a state be those of the run, which steps change in place."""
+        if state.model is not self._model:
+            self._model = state.model = own_copy(state.model)
+
+    def _directions(self, state, couplings, layers, rate, sides, means, products):
+        """Gradients times preconditioners or scales, with the steps and offsets that suit them."""
+        settings = self.settings
+        step = AscentStep(
+            float(rate), float(settings.momentum), float(settings.l2), float(settings.l1)
+        )
+        n = len(couplings)
+        if not (state.preconditioners or self.kinds.free):
+            return couplings, layers, [step] * n, sides
+        weights, directions = state.model.couplings, []
+        steps = [step._replace(l2=0.0, l1=0.0)] * n
+        if self.kinds.free:
+            scales = Scales(state.model.layers, means, products, settings.centred, self.kinds.free)
+            steps = [step._replace(l2=0.0, l1=l1) for l1 in scales.of_decay(step.l1)]
+        for k, (w, g, pair) in enumerate(zip(weights, couplings, sides, strict=True)):
+            g = g - step.l2 * w
+            if not self.kinds.free:
+                g -= step.l1 * np.sign(w)
+            g = centring.between_deviations(g, pair)
+            if self.kinds.free:
+                directions.append(scales.of_couplings(k, g))
+            else:
+                below, above = state.preconditioners[k : k + 2]
+                directions.append(below @ g @ above)
+        if self.kinds.free:
+            layers = scales.of_fields(layers)
+        else:
+            layers = tuple(
+                layer._replace(field=p @ layer.field)
+                for layer, p in zip(layers, state.preconditioners, strict=True)
+            )
+        # Fields are accounted for.
+        sides = [tuple(side * [[1], [0]] for side in pair) for pair in sides]
+        return (
+            directions,
+            layers,
+            steps,
+            [
+                tuple(side.astype(w.dtype) for side in pair)
+                for w, pair in zip(weights, sides, strict=True)
+            ],
+        )

@@ -1,0 +1,299 @@
+"""Steps of learning: those of plain NumPy, from any rows, with any units, on any threads."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.special import expit
+from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
+from training_runs import assert_equal, assert_resumes, states_by_threads
+
+import fastmf as mf
+from fastmf.inference.mean_field._layout import Layout
+from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import Plan
+from fastmf.learning.training.ascent import initial_state
+from fastmf.models import RBM, exact
+from fastmf.priors import Bernoulli, Gaussian, Ising, TruncatedGaussian
+from fastmf.priors._protocol import learned_fields
+from fastmf.priors._rows import few_stored
+
+# Options of a short run, in which the last batch of an epoch has fewer rows.
+RUN = {"batch_size": 7, "n_epochs": 2, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}
+
+
+def binary(n):
+    return mf.Bernoulli(np.zeros(n))
+
+
+def gaussian(n):
+    return mf.Gaussian(np.zeros(n), np.full(n, 2.0))
+
+
+def spiked(n):
+    return mf.GaussBernoulli(np.zeros(n), np.full(n, 2.0), np.zeros(n))
+
+
+def bounded(n):
+    return mf.TruncatedGaussBernoulli(*np.zeros((4, n)), np.ones(n))
+
+
+def groups(n):
+    return mf.Categorical([np.zeros(n - n // 2), np.zeros(n // 2)])
+
+
+def mixed(n):
+    return mf.Concatenated(binary(3), spiked(n - 3))
+
+
+def machine(*kinds, sizes=(11, 6, 5), dtype=np.float64):
+    rng = np.random.default_rng(0)
+    shapes = list(pairwise(sizes))[: len(kinds) - 1]
+    weights = [0.2 * rng.normal(size=shape).astype(dtype) for shape in shapes]
+    layers = tuple(kind(n) for kind, n in zip(kinds, sizes, strict=False))
+    return mf.DBM(tuple(weights), layers) if len(weights) > 1 else mf.RBM(*weights, *layers)
+
+
+def rows_of(model, n_rows=33):
+    prior, rng = model.layers[0], np.random.default_rng(1)
+    X = prior.sample(np.zeros((n_rows, model.sizes[0])), 0.0, rng)
+    return np.ascontiguousarray(X, model.dtype)
+
+
+MACHINES = [
+    (binary, binary), (binary, gaussian), (gaussian, binary), (spiked, bounded), (groups, binary),
+    (mixed, mixed), (binary, binary, binary), (binary, spiked, binary),
+]  # fmt: skip
+every_machine = pytest.mark.parametrize(
+    "kinds", MACHINES, ids=lambda kinds: "-".join(kind.__name__ for kind in kinds)
+)
+
+
+@pytest.mark.parametrize("dtype, rtol", [("float64", 1e-10), ("float32", 1e-3)])
+def test_steps_of_a_binary_machine_are_those_of_plain_numpy(dtype, rtol):
+    """TAP from data, with momentum, decay of weights and centring, written without kernels."""
+    model = machine(binary, binary, sizes=(60, 31), dtype=dtype)
+    X, rate, momentum, l2, l1 = rows_of(model, 40), 0.1, 0.9, 0.01, 0.002
+    settings = LayeredSettings(momentum=momentum, l2=l2, l1=l1, n_sweeps=3)
+    state, step = initial_state(model), Plan(model, settings)
+    w, b, c = (
+        np.asarray(x, float) for x in (model.weights, *np.zeros((2, 60)))[:2] + (np.zeros(31),)
+    )
+    vw, vb, vc = 0 * w, 0 * b, 0 * c
+    for _ in range(3):
+        step(state, X, rate, None)
+        h = expit(X @ w + c)
+        m, v, n, u = np.array(X), np.zeros(X.shape), h, h * (1 - h)
+        for k in range(3):
+            if k:
+                a = -v @ w**2
+                n = expit(m @ w + a * n + c - a / 2)
+                u = n * (1 - n)
+            a = -u @ (w**2).T
+            m = expit(n @ w.T + a * m + b - a / 2)
+            v = m * (1 - m)
+        rows = len(X)
+        db, dc = X.mean(0) - m.mean(0), h.mean(0) - n.mean(0)
+        g = X.T @ h / rows - m.T @ n / rows - w * (v.T @ u) / rows - l2 * w
+        g -= np.outer(X.mean(0), dc) + np.outer(db, h.mean(0))
+        vw = momentum * vw + rate * g
+        new = w + vw
+        decay = np.clip(new, -rate * l1, rate * l1)
+        g, vw, w = g - decay / rate, vw - decay, new - decay
+        vb = momentum * vb + rate * (db - g @ h.mean(0))
+        vc = momentum * vc + rate * (dc - X.mean(0) @ g)
+        b, c = b + vb, c + vc
+    found = state.model.weights, state.model.visible.field, state.model.hidden.field
+    for one, other in zip(found, (w, b, c), strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_packed_couplings_move_with_the_machine(order):
+    model = machine(binary, binary, sizes=(60, 31))
+    gradient = {1: "mean_field", 2: "tap"}[order]
+    state, step = initial_state(model), Plan(model, LayeredSettings(gradient=gradient))
+    for _ in range(2):
+        step(state, rows_of(model), 0.1, None)
+    kept = layout_of(state.model, order, "blocked").layers.of_model
+    expected = Layout(state.model, order, "blocked").layers.of_model
+    for layer, other in zip(kept, expected, strict=True):
+        np.testing.assert_array_equal(layer.couplings, other.couplings)
+        np.testing.assert_array_equal(layer.squares, other.squares)
+        np.testing.assert_array_equal(layer.prior.field, other.prior.field)
+
+
+def test_steps_do_not_change_machines_that_others_have():
+    model, models = machine(mixed, binary), []
+    before = [np.array(x) for x in (model.weights, *learned_fields(model.visible))]
+    train(model, rows_of(model), LayeredSettings(**RUN), seed=0,
+          callbacks=[lambda state: models.append(state.model)])  # fmt: skip
+    for x, then in zip((model.weights, *learned_fields(model.visible)), before, strict=True):
+        np.testing.assert_array_equal(x, then)
+    assert abs(models[0].weights - models[1].weights).max() > 1e-4
+
+
+@every_machine
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"gradient": "pcd", "n_starts": 9}, {"starts": "persistent", "centred": False}],
+    ids=str,
+)
+def test_a_run_resumes_from_a_checkpoint_as_if_nothing_had_happened(kinds, options, tmp_path):
+    model, settings = machine(*kinds), LayeredSettings(**RUN | {"learning_rate": 0.02} | options)
+    complete = assert_resumes(model, rows_of(model), settings, tmp_path)
+    assert abs(complete.model.couplings[0] - model.couplings[0]).max() > 1e-4
+    velocities = [learned_fields(layer) for layer in complete.velocity.layers]
+    assert {field.dtype for fields in velocities for field in fields} == {model.dtype}
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+@pytest.mark.parametrize("kinds", [(binary, binary), (bounded, spiked), (gaussian, binary)])
+@pytest.mark.parametrize("make", [np.asarray, csr_array], ids=["dense", "sparse"])
+def test_the_number_of_threads_does_not_matter(kinds, gradient, make):
+    model = machine(*kinds, sizes=(300, 90), dtype="float32")
+    model = mf.RBM(0.2 * model.weights, *model.layers)
+    rng, X = np.random.default_rng(0), rows_of(model, 90)
+    X = make(X * (rng.random(X.shape) < 0.1))
+    rows = np.stack([rng.permutation(90)[:60] for _ in range(4)])
+    settings = LayeredSettings(gradient=gradient, batch_size=60)
+    states = states_by_threads(model, X, settings, rows, 0.02)
+    assert abs(states[0].model.weights - model.weights).max() > 1e-3
+    for state in states[1:]:
+        assert_equal(state, states[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("gradient", ["tap", "mean_field", "cd", "pcd"])
+@pytest.mark.parametrize("dtype, close", [("f8", 1e-9), ("f4", 1e-3)])
+def test_sparse_rows_take_the_steps_of_dense_ones(gradient, dtype, close):
+    rng = np.random.default_rng(4)
+    X = (rng.random((33, 300)) < 0.05) * rng.choice([0.5, 1.0], (33, 300))
+    X[5] = 0
+    model = machine(binary, binary, sizes=(300, 9), dtype=dtype)
+    settings = LayeredSettings(**RUN, gradient=gradient)
+    assert few_stored(csr_array(X))
+    expected = train(model, X.astype(dtype), settings, seed=1)
+    for given in (csr_array(X.astype(dtype)), csr_array(X)):
+        found = train(model, given, settings, seed=1)
+        assert_equal(found, expected, rtol=close, atol=close * 1e-3)
+    assert abs(expected.model.weights - model.weights).max() > 0.01
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_labels_are_taken_as_the_states_of_their_groups(dtype):
+    model, settings = machine(groups, gaussian), LayeredSettings(**RUN, gradient="cd")
+    X = rows_of(model)
+    expected = train(model, X, settings, seed=1)
+    labels = model.visible.labels(X).astype(dtype)
+    assert_equal(train(model, labels, settings, seed=1), expected, rtol=0, atol=0)
+    assert abs(expected.model.weights - model.weights).max() > 1e-3
+
+
+@pytest.mark.parametrize("gradient", ["pcd", "cd"])
+def test_steps_end_where_machines_would_not_exist(gradient):
+    """The weights begin at 0.97 of where the machine ceases to exist."""
+    model = machine(gaussian, gaussian)
+    largest = np.linalg.norm(model.weights, 2) / 2  # the precisions are 2
+    model = mf.RBM(0.97 / largest * model.weights, *model.layers)
+    settings = LayeredSettings(**RUN | {"gradient": gradient, "learning_rate": 0.02})
+    found = train(model, 9 * np.abs(rows_of(model)), settings, seed=1).model
+    precisions = np.outer(found.visible.precision, found.hidden.precision)
+    assert 0.97 < np.linalg.norm(found.weights / np.sqrt(precisions), 2) < 1
+
+
+@every_machine
+def test_learning_stops_where_it_diverges(kinds):
+    model, settings = machine(*kinds), LayeredSettings(**RUN | {"learning_rate": 1e200})
+    with pytest.raises(FloatingPointError, match="smaller learning_rate"):
+        train(model, rows_of(model), settings, seed=0)
+
+
+def test_a_callback_may_replace_the_model():
+    other = machine(binary, binary, sizes=start().weights.shape)
+
+    def replaced(state):
+        state.model = other
+
+    found = train(start(), stripes(), LayeredSettings(**RUN), seed=0, callbacks=[replaced])
+    assert found.model is other
+
+
+@pytest.mark.parametrize("hidden", [Bernoulli, Ising, Gaussian])
+@pytest.mark.parametrize("gradient", ["tap", "mean_field", "adaptive_tap", "cd", "pcd"])
+def test_every_gradient_learns(gradient, hidden):
+    if gradient == "adaptive_tap" and hidden is Ising:
+        pytest.skip("one compilation less")
+    prior = hidden(np.zeros(N_HIDDEN), 2.0) if hidden is Gaussian else hidden(np.zeros(N_HIDDEN))
+    # Spins below spins, the machines that other tests compile.
+    visible, X = (Ising, 2 * stripes() - 1) if hidden is Ising else (Bernoulli, stripes())
+    n_epochs, rate = (25, 0.1) if gradient == "adaptive_tap" else (60, 0.05)
+    settings = quick(gradient=gradient, n_epochs=n_epochs, learning_rate=rate)
+    model = train(start(prior, visible=visible), X, settings, seed=0).model
+    independent = N_VISIBLE * np.log(0.5)
+    assert log_likelihood(model, X, exact(model).log_partition).mean() > independent + 1
+
+
+def test_the_damping_of_adaptive_tap_is_that_of_the_solver():
+    """Damping that is nearly one leaves sites where they start: those of one iteration."""
+    settings = quick(gradient="adaptive_tap", n_epochs=1, learning_rate=0.5)
+    weights = np.random.default_rng(0).normal(size=(N_VISIBLE, N_HIDDEN))
+    model = start().rebuilt((weights,), start().layers)
+    options = {"one": {"n_sweeps": 1}, "held": {"damping": 1 - 1e-12}, "free": {"damping": 0.0}}
+    found = {
+        name: train(model, stripes(), replace(settings, **given), seed=0).model.weights
+        for name, given in options.items()
+    }
+    np.testing.assert_allclose(found["held"], found["one"], rtol=1e-8)
+    assert abs(found["free"] - found["one"]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["data", "noise", "random", "persistent"])
+def test_every_kind_of_start(kind):
+    state = train(start(), stripes(), quick(starts=kind, n_epochs=2, n_starts=5), seed=0)
+    assert np.isfinite(state.model.weights).all()
+    assert [len(c) for c in state.chains] == ([5] * 4 if kind == "persistent" else [])
+
+
+def test_gaussian_units_need_no_bound_on_their_precision():
+    """Beyond half the critical coupling, and better than units alone."""
+    hidden = Gaussian(np.zeros(N_HIDDEN), 1.0)
+    state = train(start(hidden), stripes(), quick(learning_rate=0.2, n_epochs=60), seed=0)
+    model = state.model
+    broadening = (model.weights**2).sum(0) / 4
+    assert (model.hidden.precision < 2 * broadening).any()
+    found = log_likelihood(model, stripes(), exact(model, averages=False).log_partition).mean()
+    assert found > -N_VISIBLE * np.log(2) + 2
+    assert np.isfinite(state.history["log_likelihood"]).all()
+
+
+@pytest.mark.parametrize("gradient", ["tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"])
+def test_a_machine_that_is_right_stays_at_a_rate_near_zero(gradient):
+    """Two clusters 20 / 3 standard deviations apart: a bound on precisions would move them."""
+    z = np.random.default_rng(0).integers(0, 2, 200) * 2 - 1
+    X = z[:, None] + 0.3 * np.random.default_rng(1).normal(size=(200, 3))
+    p = np.full(3, 1 / 0.09)
+    truth = RBM((2 * p)[:, None], Gaussian(-p, p), Bernoulli(np.zeros(1)))
+    settings = quick(gradient=gradient, learning_rate=1e-9, n_epochs=2)
+    found = train(truth, X, settings, seed=0).model
+    np.testing.assert_allclose(found.weights, truth.weights, rtol=1e-5)
+    np.testing.assert_allclose(found.visible.precision, p, rtol=1e-5)
+    np.testing.assert_allclose(found.visible.field, -p, rtol=1e-5)
+
+
+def test_learning_says_where_mean_fields_have_no_moments_and_goes_on_with_chains():
+    rectified = TruncatedGaussian(np.zeros(N_HIDDEN), 1.0, 0.0, np.inf)
+    model = RBM(np.full((N_VISIBLE, N_HIDDEN), 0.8), start().visible, rectified)
+    settings = quick(learning_rate=0.01, n_epochs=2)
+    with pytest.warns(
+        UserWarning, match="'tap' cannot follow .* goes on with gradient='pcd'"
+    ) as told:
+        found = train(model, stripes(), settings, seed=0)
+    assert len(told) == 1
+    assert len(found.chains) == 1 and np.isfinite(found.history["log_likelihood"]).all()
+    chains = train(model, stripes(), replace(settings, gradient="pcd"), seed=0)
+    np.testing.assert_allclose(found.model.weights, chains.model.weights, rtol=0.2)

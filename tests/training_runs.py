@@ -1,0 +1,48 @@
+"""Comparisons of runs of training."""
+
+import numpy as np
+import pytest
+
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.step import Plan
+from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.trainer import stream
+from fastmf.priors._protocol import learned_fields
+
+
+def assert_equal(found, expected, **close):
+    """Compare couplings, learned fields of all units, their last step, and persistent states."""
+
+    def arrays(state):
+        parts = (*state.model.layers, *state.velocity.layers)
+        fields = [field for prior in parts for field in learned_fields(prior)]
+        return [*state.model.couplings, *state.velocity.couplings, *state.chains, *fields]
+
+    for one, other in zip(arrays(found), arrays(expected), strict=True):
+        np.testing.assert_allclose(one, other, **close)
+
+
+def states_by_threads(model, X, settings, rows, rate):
+    """States after steps of one, two and three threads."""
+    states = []
+    for n_threads in (1, 2, 3):
+        state, step = initial_state(model), Plan(model, settings, n_threads)
+        for k, batch in enumerate(rows):
+            step(state, X[batch], rate, stream(0, 0, k))
+        states.append(state)
+    return states
+
+
+def assert_resumes(model, X, settings, folder, epoch=1):
+    """Interrupt a run after an epoch: resumed from its checkpoint it gives the same state."""
+    file, complete = folder / "run.npz", train(model, X, settings, seed=3)
+
+    def stop(state):
+        if state.epoch == epoch:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(model, X, settings, seed=3, checkpoint=file, callbacks=[stop])
+    resumed = train(model, X, settings, seed=3, checkpoint=file)
+    assert_equal(resumed, complete, rtol=0, atol=0)
+    return complete
