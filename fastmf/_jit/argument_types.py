@@ -11,8 +11,8 @@ annotated with what it holds:
         tilt: Tilt           another such class
         memory: Workers[Row] that class, its arrays with an axis more, for all workers
 
-`argument_types` makes types of these, for which a kernel that others call by its address is
-compiled before there are arguments; `placeholder` makes an instance of no size.
+`argument_types` makes types of these, for which a kernel that is called by its address is compiled
+before there are arguments.
 """
 
 from typing import Any, NamedTuple, get_args
@@ -140,17 +140,3 @@ def _type(argument, dtype, n_more=0):
         return _NUMBERS[argument]
     members = argument.__annotations__.values()
     return TupleType(tuple(_type(item, dtype, n_more) for item in members), argument)
-
-
-def placeholder(dtype, argument, n_workers=1, shape=()):
-    """An argument of such a type: arrays of no size, numbers 0."""
-    if isinstance(argument, _Arrays):
-        return np.zeros(shape + (0,) * argument.n_axes, argument.dtype or dtype)
-    if isinstance(argument, _Workers):
-        return placeholder(dtype, argument.class_, n_workers, (n_workers,))
-    if argument in _NUMBERS:
-        return argument(0)
-    members = argument if isinstance(argument, tuple) else get_args(argument)
-    given = members or argument.__annotations__.values()
-    made = (placeholder(dtype, item, n_workers, shape) for item in given)
-    return tuple(made) if members else argument(*made)

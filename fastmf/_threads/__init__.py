@@ -1,1 +1,1 @@
-"""Threads that run kernels, and waiting for them."""
+"""Threads that run kernels."""

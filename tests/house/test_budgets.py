@@ -14,15 +14,15 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 77_000,
-    "lines of code": 47_320,
-    "numeric constants": 772,
-    "lines of tests": 55_090,
-    "lines of the longest docstring of a function": 153,
-    "lines of the longest docstring of a class": 148,
-    "parameters of tap": 16,
-    "parameters of belief_propagation": 20,
-    "replaced parts of Numba": 24,
+    "lines": 71_200,
+    "lines of code": 43_580,
+    "numeric constants": 734,
+    "lines of tests": 53_720,
+    "lines of the longest docstring of a function": 60,
+    "lines of the longest docstring of a class": 80,
+    "parameters of tap": 14,
+    "parameters of belief_propagation": 10,
+    "replaced parts of Numba": 22,
     "circles of imports": 0,
 }
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef
