@@ -19,7 +19,7 @@ BUDGETS = {
     "numeric constants": 734,
     "lines of tests": 53_720,
     "lines of the longest docstring of a function": 60,
-    "lines of the longest docstring of a class": 80,
+    "lines of the longest docstring of a class": 84,
     "parameters of tap": 14,
     "parameters of belief_propagation": 10,
     "replaced parts of Numba": 22,
