@@ -97,7 +97,7 @@ def test_what_texts_name_exists():
     root = PACKAGE.parent
     files = [*PACKAGE.rglob("*.py"), *root.glob("*.md"), *(root / "scripts").rglob("*.md")]
     names = set().union(*(named(file.read_text(encoding="utf-8")) for file in files))
-    assert "fastmf.learning.layered.settings.LayeredSettings" in names
+    assert "fastmf.distributed.LayeredSettings" in names
     missing = []
     for name in sorted(names):
         try:

@@ -36,7 +36,10 @@ def quasi_newton_family(X, weights, settings):
         for _ in range(STEPS_PER_EPOCH):
             take_step(state, objective)
 
-    changed = {"plan": lambda *arguments: step, "check": check_memory}
+    # Steps make new machines, so that the machine of an epoch is not changed by the next ones.
+    changed = {
+        "plan": lambda *arguments: step, "check": check_memory, "settle": lambda state: None
+    }  # fmt: skip
     return LAYERED_FAMILY._replace(preparation=None, completion=None, **changed)
 
 

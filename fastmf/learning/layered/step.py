@@ -109,7 +109,7 @@ class Plan:
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
         self.bounded = all(self.kinds.field_alone) and not any(
-            hasattr(prior, "project") for prior in layers
+            offers(type(prior), "project", of="project") for prior in layers
         )
         integrated, grouped = self.kinds.integrated, self.kinds.grouped
         self.from_data = settings.starts == "data" and not (integrated or grouped)
