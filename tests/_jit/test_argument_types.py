@@ -12,7 +12,6 @@ from fastmf._jit.argument_types import (
     Workers,
     argument_types,
     numba_type,
-    placeholder,
     type_of,
 )
 
@@ -67,11 +66,3 @@ def test_types_of_values_are_those_of_numba(value):
 )
 def test_other_values_have_no_type(value):
     assert type_of(value) is None
-
-
-def test_placeholders_are_of_these_types_and_of_no_size():
-    found = placeholder(np.dtype(np.float32), Rows, n_workers=3)
-    assert (type_of(found),) == argument_types(np.float32, Rows)
-    assert found.memory.state.shape == (3, 0, 0) and found.found.shape == (0,)
-    assert found.span == (0, 0.0) and (found.tol, found.size) == (0, 0)
-    assert placeholder(np.dtype(float), (int, Int64[2]))[1].shape == (0, 0)
