@@ -221,8 +221,6 @@ class TapSettings(NamedTuple):
     half_sweep_done : bool
         Whether the start is data and the moments of the first layer in the sweep given these data:
         that layer is then skipped in the first sweep. Its tilts are in the record.
-    tilts_kept : bool
-        Whether the record holds tilts, too, and not only means and variances.
     """
 
     order: int
@@ -239,7 +237,6 @@ class TapSettings(NamedTuple):
     rows_per_worker: int = 1
     resolution: float = 2.0**-52
     half_sweep_done: bool = False
-    tilts_kept: bool = True
 
 
 class Tilt(NamedTuple):

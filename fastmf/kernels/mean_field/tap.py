@@ -49,7 +49,6 @@ from fastmf.kernels.mean_field.rows import (
     THIRD,
     VAR_RESIDUAL,
     WINDOW_RESIDUAL,
-    A,
     ActiveRows,
     assess_row,
     copy_row,
@@ -115,9 +114,8 @@ def _load_rows(layers, active, n_active, queue, settings, record):
         index = next_task(queue)
         if index >= record.state.shape[1]:
             return n_active, False
-        copy_row(record.state, index, active.state, n_active, 4 if settings.tilts_kept else 2)
-        for plane in range(STEP if settings.tilts_kept else A, STEP + 1):
-            set_to_zero(row(active.state, (plane, n_active, 0), active.state.shape[2]))
+        copy_row(record.state, index, active.state, n_active, 4)
+        set_to_zero(row(active.state, (STEP, n_active, 0), active.state.shape[2]))
         set_to_zero(row(active.group_fields, (0, n_active, 0), active.group_fields.shape[2]))
         slot = row(active.slots, (0, n_active, 0), SLOT_SIZE)
         set_to_zero(slot)
@@ -147,7 +145,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
         # Rows that are confirmed are stored already.
         if status == CONFIRMING or slot[CONFIRMS] == 0:
             refresh_variances(layers, active, s, slot, tilt)
-            copy_row(active.state, s, record.state, index, 4 if settings.tilts_kept else 2)
+            copy_row(active.state, s, record.state, index, 4)
         if status == CONFIRMING:
             s += 1
             continue
