@@ -82,6 +82,7 @@ class GraphUnits:
         """The same with the field and the clamps of one row only."""
         other = copy(self)
         other.__dict__.pop("binary", None)
+        other.n_rows = None
         other.field = self.field[[min(k, len(self.field) - 1)]]
         if self.clamp is not None:
             other.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
@@ -256,6 +257,15 @@ class GraphUnits:
         one = np.diff(np.append(starts, len(unit))) == 1
         var = np.add.reduceat(beliefs * deviation, starts, axis=1)
         return mean, np.where(one, mean * (1 - mean), var)
+
+    def labels(self, beliefs):
+        """The most probable state of each unit."""
+        sizes = self.graph.n_states
+        labels = np.zeros((len(beliefs), len(sizes)), np.int64)
+        for size in np.unique(sizes):
+            index = np.flatnonzero(sizes == size)
+            labels[:, index] = beliefs[:, self.first_state[index, None] + np.arange(size)].argmax(2)
+        return labels
 
     def values_of(self, labels):
         """Rows of data with these states: labels of groups, values of other units."""
