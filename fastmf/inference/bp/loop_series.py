@@ -23,10 +23,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
-from scipy.special import logsumexp
+import scipy
 
 from fastmf._threads.workers import one_blas_thread
 
@@ -40,8 +37,9 @@ MAX_CORRELATION, SMALLEST_DEVIATION = 1 - 1e-9, 1e-10
 def loop_correction(sizes, edges, covariances):
     """Terms of cycles in the log-partition, to first order; None if the graph is very large."""
     ones, n_units = np.ones(len(edges)), len(sizes)
-    graph = csr_array((ones, edges.T), shape=(n_units, n_units))
-    if len(edges) == n_units - connected_components(graph, directed=False)[0]:  # a forest
+    graph = scipy.sparse.csr_array((ones, edges.T), shape=(n_units, n_units))
+    n_components, _ = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    if len(edges) == n_units - n_components:  # a forest
         return 0.0
     if covariances is None:
         return None
@@ -76,7 +74,7 @@ def loop_correction(sizes, edges, covariances):
         add(i, j, -coupled)
         add(j, i, -coupled.swapaxes(1, 2))
     cells = np.concatenate(rows), np.concatenate(columns)
-    hessian = csc_array((np.concatenate(values), cells), shape=(n_rows, n_rows))
+    hessian = scipy.sparse.csc_array((np.concatenate(values), cells), shape=(n_rows, n_rows))
     log_determinant = _log_determinant(hessian)
     return np.nan if log_determinant is None else float(-(total + log_determinant) / 2)
 
@@ -91,7 +89,7 @@ def _log_determinant(matrix):
     else:
         options = {"SymmetricMode": True}
         try:
-            factors = splu(
+            factors = scipy.sparse.linalg.splu(
                 matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options
             )
         except RuntimeError:  # singular
@@ -205,7 +203,7 @@ class MixedLoops(NamedTuple):
             terms = self.loops[k].terms(range(len(self.weights[k])))
             if None in terms:
                 return [None]
-            out.append(logsumexp(np.log(self.weights[k]) + np.array(terms)))
+            out.append(scipy.special.logsumexp(np.log(self.weights[k]) + np.array(terms)))
         return out
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp._options import BPOptions
@@ -102,7 +102,7 @@ def _distinct(ends, usable):
 def _mixed(ends, rows, members):
     """The mixture of some rows as `Beliefs` with one row, and its `Solutions`."""
     points = ends.log_partition[rows]
-    weights = np.exp(points - logsumexp(points)) if len(rows) > 1 else np.ones(1)
+    weights = np.exp(points - scipy.special.logsumexp(points)) if len(rows) > 1 else np.ones(1)
 
     def average(x):
         if x is None:

@@ -8,8 +8,7 @@ together in memory.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+import scipy
 
 
 class GraphLayout(NamedTuple):
@@ -69,12 +68,14 @@ def adjacency(edges, n_vertices):
     counts = np.bincount(edges.ravel(), minlength=n_vertices)
     neighbours = edges[:, ::-1].astype(np.int32).ravel()[ends]
     starts = np.append(0, np.cumsum(counts)).astype(np.int32)
-    return csr_array((np.ones(len(ends)), neighbours, starts), shape=(n_vertices, n_vertices))
+    return scipy.sparse.csr_array(
+        (np.ones(len(ends)), neighbours, starts), shape=(n_vertices, n_vertices)
+    )
 
 
 def components(graph):
     """The component of each vertex, and the first vertex of each component."""
-    _, component = connected_components(graph, connection="strong")
+    _, component = scipy.sparse.csgraph.connected_components(graph, connection="strong")
     _, roots, component = np.unique(component, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(roots))
     return rank[component], np.sort(roots)
@@ -85,6 +86,8 @@ def breadth_first(graph, roots):
     # One more vertex, next to the roots, from which all are searched.
     n, indices = graph.shape[0], np.append(graph.indices, roots).astype(np.int32)
     starts = np.append(graph.indptr, len(indices)).astype(np.int32)
-    searched = csr_array((np.ones(len(indices)), indices, starts), shape=(n + 1, n + 1))
-    order, parent = breadth_first_order(searched, n)
+    searched = scipy.sparse.csr_array(
+        (np.ones(len(indices)), indices, starts), shape=(n + 1, n + 1)
+    )
+    order, parent = scipy.sparse.csgraph.breadth_first_order(searched, n)
     return order[1:], parent

@@ -5,7 +5,7 @@ states of the receiver, the largest of them 0, in the order of the kernels.
 """
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.moves import forest_moves
@@ -136,7 +136,8 @@ def messages_of(units, beliefs):
         columns.append(problem.first_entry[units.layout.slots[edge, side]] + labels[1 - side])
     weights = np.tile(problem.exponentials, 2)
     shape = beliefs.shape[1], problem.first_entry[-1]
-    sending = csr_array((weights, tuple(map(np.concatenate, (rows, columns)))), shape=shape)
+    cells = tuple(map(np.concatenate, (rows, columns)))
+    sending = scipy.sparse.csr_array((weights, cells), shape=shape)
     with np.errstate(divide="ignore"):  # states that no state of the sender allows
         return returned_messages(np.log(beliefs @ sending), units)
 
@@ -150,7 +151,7 @@ def couplings_of(units, smallest=-np.inf):
     a, b = np.divmod(np.arange(len(tables)) - first[edge], sizes[edges[edge, 1]])
     start = units.first_state[edges[edge]]
     n = units.first_state[-1]
-    upper = csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
+    upper = scipy.sparse.csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
     return (upper + upper.T).tocsr()
 
 
