@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+import scipy
 
 from fastmf._common.arguments import rows as real_rows
 from fastmf.models._graph import pairwise_graph
@@ -216,7 +216,9 @@ def machine_of_tables(tables):
     n = sizes.sum()
     fields = np.full(n, -np.inf)
     fields[moved] = tables.fields
-    upper = coo_array((tables.couplings, (moved[rows], moved[columns])), shape=(n, n)).tocsr()
+    upper = scipy.sparse.coo_array(
+        (tables.couplings, (moved[rows], moved[columns])), shape=(n, n)
+    ).tocsr()
     return BoltzmannMachine(upper + upper.T, Categorical(np.split(fields, np.cumsum(sizes)[:-1])))
 
 
@@ -298,4 +300,4 @@ def average_products(tables, states, marginals, squares):
         products, rows, columns = np.add.reduceat(products, starts), rows[starts], columns[starts]
     entries = np.concatenate([products, products, squares])
     places = np.concatenate([rows, columns, units]), np.concatenate([columns, rows, units])
-    return csr_array((entries, places), shape=(len(squares), len(squares)))
+    return scipy.sparse.csr_array((entries, places), shape=(len(squares), len(squares)))

@@ -4,11 +4,11 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import block_array, csr_array, issparse
+import scipy
 
 from fastmf._common.arguments import flag, number
 from fastmf._common.html import extent, section, table
-from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf._common.rows import BLOCK_ENTRIES, is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import GraphSums
@@ -54,7 +54,7 @@ class Exact(NamedTuple):
     log_partition: float
     mean: np.ndarray | tuple | None = None
     var: np.ndarray | tuple | None = None
-    pairwise: np.ndarray | csr_array | tuple | None = None
+    pairwise: "np.ndarray | scipy.sparse.csr_array | tuple | None" = None
     mode: np.ndarray | None = None
 
     def __repr__(self):
@@ -74,7 +74,7 @@ class Exact(NamedTuple):
             for name in ("mean", "var", "pairwise"):
                 parts = getattr(self, name)
                 parts = parts if isinstance(parts, tuple) else (parts,)
-                parts = [part.data if issparse(part) else part for part in parts]
+                parts = [part.data if is_sparse(part) else part for part in parts]
                 rows.append((name, "; ".join(map(extent, parts))))
         return section("Exact", table(rows))
 
@@ -226,7 +226,7 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     n_states = np.bincount(tables.units, fields > -np.inf, len(states.sizes)).astype(np.int64)
     if not n_states.all():
         raise ValueError(NO_STATES)
-    all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
+    all_pairs = averages and not is_sparse(model.couplings) and _enumerable(model.prior)
     edges = np.stack(np.triu_indices(len(n_states), 1), axis=1) if all_pairs else graph.edges
     sums = GraphSums(n_states, edges, max_bytes)
     _refuse_large(sums, averages or mode, max_bytes)
@@ -291,10 +291,10 @@ def _exact_rbm(model, averages):
 
 def _exact_graph(pair, model, averages, max_bytes):
     """The same of a layered machine without a layer that can be enumerated, as one graph."""
-    weights, n = csr_array(pair.weights), pair.n_visible
+    weights, n = scipy.sparse.csr_array(pair.weights), pair.n_visible
     try:
         machine = BoltzmannMachine(
-            block_array([[None, weights], [weights.T, None]]), concatenate(pair.layers)
+            scipy.sparse.block_array([[None, weights], [weights.T, None]]), concatenate(pair.layers)
         )
         sums = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
     except ValueError as error:
