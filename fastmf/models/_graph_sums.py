@@ -11,7 +11,7 @@ from fastmf.models._state_tables import Marginals, Restriction
 
 # Entries of the tables of all rows up to which units are eliminated; and steps of all rows, each of
 # one unit or of a round, which is also the number of edges up to which an order is sought.
-MAX_ENTRIES, MAX_STEPS = 2**25, 8000
+MAX_ENTRIES, MAX_ELIMINATIONS = 2**25, 8000
 
 
 class GraphSums:
@@ -69,13 +69,13 @@ class GraphSums:
 def is_small(graph, n_rows=1):
     """Whether an order of elimination is sought for `n_rows` rows of a `PairwiseGraph`."""
     n_units, n_edges = len(graph.n_states), len(graph.edges)
-    if max(n_units * n_rows, n_edges) <= MAX_STEPS:
+    if max(n_units * n_rows, n_edges) <= MAX_ELIMINATIONS:
         return True
     q = int(graph.n_states.max(initial=1))
     if n_edges >= 2 * n_units or n_rows * n_units * q**2 > MAX_ENTRIES:
         return False
     rounds, core, edges = reduction_of(n_units, graph.edges, q, MAX_ENTRIES / n_rows)
-    return max((len(rounds) + len(core)) * n_rows, len(edges)) <= MAX_STEPS
+    return max((len(rounds) + len(core)) * n_rows, len(edges)) <= MAX_ELIMINATIONS
 
 
 def eliminated(tables, max_entries, plans, mode=False):
