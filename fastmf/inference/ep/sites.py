@@ -19,7 +19,7 @@ from fastmf.inference.gaussian.repeated import RepeatedRows
 from fastmf.kernels.ep.sites import UNITS_PER_TASK, SiteSettings, match_sites, tilt_sites
 from fastmf.models import SparseLinearModel
 from fastmf.priors._compiled import Units, units_of
-from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
+from fastmf.priors._protocol import as_dtype, n_units, parts_of
 from fastmf.priors._queries import has_spike, two_values
 from fastmf.priors.concatenated import concatenate
 
@@ -146,7 +146,7 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
         tol,
         max_iter,
         n_threads,
-        prior_precision=1 / of_distinct(second_moments, prior),
+        prior_precision=1 / second_moments(prior),
         evaluations=[0],
         weights=weights,
     )
@@ -157,31 +157,19 @@ def model_weights(model):
     return model.unit_weights() if isinstance(model, SparseLinearModel) else None
 
 
-def of_distinct(function, prior):
-    """A function of units of a prior, (n_units,), of one unit of each part where all are alike."""
-    return np.concatenate([_of_distinct(function, part) for part in parts_of(prior)])
-
-
-def _of_distinct(function, part):
-    n = n_units(part)
-    alike = n > 1 and all(
-        np.ndim(x) == 0 or (np.shape(x) == (n,) and (x == x[0]).all()) for x in part
-    )
-    return np.repeat(function(take(part, slice(1))), n) if alike else function(part)
-
-
 def log_normalisers(prior):
     """Log-partitions of the units of a prior alone."""
-
-    def of_part(part):
-        zero = np.zeros(n_units(part))
-        return part.log_partition(zero, zero)
-
-    return of_distinct(of_part, prior)
+    zero = np.zeros(n_units(prior))
+    return prior.log_partition(zero, zero)
 
 
 def second_moments(prior):
-    """Second moments of units that are not coupled; 1 where they do not exist.
+    """Second moments of units that are not coupled; 1 where they do not exist."""
+    return np.concatenate([_second_moments(part) for part in parts_of(prior)])
+
+
+def _second_moments(prior):
+    """Second moments of units of one kind.
 
     Units that their own field or log-odds hold at 0 may be moved by their neighbours: theirs are
     not far below those of units that are free, of two values with equal probabilities, of a slab.
