@@ -26,7 +26,7 @@ from fastmf.inference.ep.sites import (
     total,
 )
 from fastmf.inference.gaussian.blocks import BlockSide, block_side, blocks_of_members
-from fastmf.inference.gaussian.repeated import RepeatedRows
+from fastmf.inference.gaussian.latent import RepeatedRows
 from fastmf.kernels.ep.site_blocks import SiteBlocks, pattern_work, tilt_blocks
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 from fastmf.priors import GaussBernoulli
@@ -81,7 +81,7 @@ class BlockProblem(NamedTuple):
         return np.concatenate([mean / deviation, var / deviation[blocks.singles] ** 2, scaled])
 
     def roots(self):
-        """Roots of the numbers of units that each element of `difference` stands for."""
+        """Roots of the numbers of equal units, for each element of `difference`."""
         if self.single is None or self.single.weights is None:
             return 1.0
         roots, singles = np.ones(self.blocks.n_units), self.blocks.singles

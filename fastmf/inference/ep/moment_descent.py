@@ -33,7 +33,7 @@ from numpy.linalg import LinAlgError
 
 from fastmf._common.linalg import newton_step, solve_positive_definite
 from fastmf.inference.ep.sites import per_unit, state_with_moments, tilted_units
-from fastmf.inference.gaussian.side import GaussianMoments
+from fastmf.inference.gaussian.dense import GaussianMoments
 from fastmf.kernels.ep.sites import match_cavities
 
 # Smallest curvature, in units of the diagonal, where the energy is not convex.
