@@ -66,7 +66,7 @@ def adaptive_tap(
     -------
     ExpectationPropagation
         `mean`, `var`, `b` and `a` are tuples (visible, hidden, ...) for an RBM or DBM; `sites` has
-        those of even layers first, shape (2, n_units) or (n_rows, 2, n_units).
+        even layers first, shape (2, n_units) or (n_rows, 2, n_units).
 
     Raises
     ------
@@ -81,9 +81,9 @@ def adaptive_tap(
     expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved
     as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised. Exact
-    for Gaussian units. In well-trained machines so many units are correlated that the parallel
-    schedule does not converge, whatever the damping; then "auto" descends on the energy, for binary
-    units by their means (`fastmf.inference.ep.mean_descent`).
+    for Gaussian units. In well-trained machines units are correlated and the parallel schedule does
+    not converge, whatever the damping; then "auto" descends on the energy, for binary units by
+    their means (`fastmf.inference.ep.mean_descent`), unless binary and other units are mixed.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def parallel_sweeps_alone(
 ):
     """The result of `adaptive_tap` without a descent where the parallel schedule does not converge.
 
-    For many starts, of which some need not converge.
+    For many starts, some of which need not converge.
     """
     options = iteration(None, tol, max_iter, n_threads)
     return _with_schedule("parallel", model, init, (field, precision), options, False)
@@ -125,8 +125,8 @@ def _with_schedule(schedule, model, init, tilts, options, history):
 def few_iterations(model, init, max_iter, damping=None, n_threads=None):
     """The result of some iterations of the parallel schedule, in the precision of the machine.
 
-    As those of `adaptive_tap`, but that matrices of a machine of single precision are, too, which
-    takes half of the time: its fixed point is not found to more than about six digits.
+    Matrices of a machine of single precision are of single precision, too, which takes half of the
+    time of `adaptive_tap` and gives about six digits.
     """
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     common = problem_of(model, -np.inf, max_iter=max_iter, n_threads=n_threads)
@@ -163,9 +163,8 @@ def _solved(model, common, init, tilts, schedule, damping, history):
             for problem, end, trace in zip(problems, ends, traces, strict=True)
         ]
     result = rows[0] if single else stacked_rows(rows)
-    found = _in_model_type(model, result)
-    whole = start is not None and init is None
-    return with_check(found, Question(model, outside, whole))
+    from_uncoupled = start is not None and init is None
+    return with_check(_in_model_type(model, result), Question(model, outside, from_uncoupled))
 
 
 def _in_model_type(model, result):
@@ -217,7 +216,7 @@ def _start_and_tilt(model, init, sites, field, precision):
 
 
 def _first_sites(problem, swept, of_prior):
-    """Sites of one row, and means; of units that TAP gives no moments, those of their priors."""
+    """Sites of one row, and means; of units that TAP gives no moments, by their priors."""
     mean, var, b, a = swept
     exist = np.isfinite(swept).all(0) & (var > 0)
     mean, var = (np.where(exist, *pair) for pair in zip((mean, var), of_prior, strict=True))

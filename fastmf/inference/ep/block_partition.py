@@ -5,7 +5,7 @@ Blocks that were found in the data change by one rule, as long as it applies:
 - Where parallel updates do not converge, an effect most often has a place in two blocks, each of
   which takes it for the other's: the blocks of the two features that move most, weighted by their
   correlation, become one.
-- A block of which the largest patterns hold much of the weight has more effects than are summed
+- A block whose largest patterns hold much of the weight has more effects than are summed
   over: it is cut in two. Parts are not joined again.
 - At the end, correlated features of two blocks may share an effect that is open, and each block
   knows only the Gaussian of the other: the two blocks are joined, once.
@@ -19,7 +19,7 @@ from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut, unit_columns
 from fastmf.inference.gaussian.blocks import labels_of, members_of
 
-# Largest weight of the patterns of a block that include as many features as may be.
+# Largest weight of the largest patterns of a block.
 MAX_FULL = 0.2
 # Features that move most, whose correlations are computed, and how often blocks are joined.
 MOST_MOVING, MAX_JOINS = 64, 8
@@ -32,23 +32,12 @@ SHARING_CORRELATION, OPEN, MAX_SHARING = 0.3, 0.05, 40
 
 
 class FoundBlocks(NamedTuple):
-    """Blocks that were found in the data, and may be joined and cut.
+    """Blocks that were found in the data, and may be joined and cut."""
 
-    Parameters
-    ----------
-    labels : int array of shape (n_features,)
-    max_joins : int
-        How often two blocks may be joined where updates do not converge.
-    shares : bool
-        Whether two blocks that may share an effect are joined at the end.
-    lead : ExpectationPropagation, optional
-        Result with single sites by which they were found, from which a solve without `init` starts.
-    """
-
-    labels: np.ndarray
-    max_joins: int = MAX_JOINS
-    shares: bool = False
-    lead: object = None
+    labels: np.ndarray  # int, (n_features,)
+    max_joins: int = MAX_JOINS  # number of times that two blocks are joined without convergence
+    shares: bool = False  # whether two blocks that may share an effect are joined at the end
+    lead: object = None  # result with single sites, from which a solve without `init` starts
 
 
 def blocks_of(X, blocks, n_rows=None, scores=None, *, few_are_one=False):
@@ -85,7 +74,7 @@ def checked_labels(blocks, n_features):
 
 
 def full_blocks(result):
-    """The blocks of a result of which the largest patterns hold much of the weight."""
+    """The blocks of a result whose largest patterns hold much of the weight."""
     if result.block_sites is None:
         return []
     pairs = zip(result.block_sites, result.full_probability, strict=True)

@@ -2,7 +2,7 @@
 
 The features of a block have one site exp(t'w - w'Tw / 2), one cavity, and tilted moments that are
 sums over the patterns of their inclusion (`fastmf.kernels.ep.site_blocks`); all other units have
-sites of their own. Energy and fixed points are those of `sites` with vectors in the place of
+sites of their own. Energy and fixed points are as in `sites`, with vectors in the place of
 numbers; naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
 """
 
@@ -35,10 +35,10 @@ from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
 from fastmf.priors.concatenated import concatenate
 from fastmf.special import sigmoid
 
-# Patterns of a block include as many features as keep the sum of their squared sizes below this
-# (all patterns of 11, up to four features of 20), and three in any case.
+# Largest sum of the squared sizes of the patterns of a block, which limits their size (to all
+# patterns of 11 features, four of 20); but three features may be included in any case.
 MAX_COST = 100_000
-# Largest precision of a first site, in units of that of the slab, or of a latent variable.
+# Largest precision of a first site, in units of the slab's, or of a latent variable's.
 MAX_FIRST_PRECISION = 1e6
 
 
@@ -111,7 +111,7 @@ class Tilted(NamedTuple):
     exist: np.ndarray  # bool, (n_units,)
     included: np.ndarray  # (n_block_units,), probability of not being zero
     alone: np.ndarray  # (n_block_units,), and that no other unit of the block is
-    full: np.ndarray  # (n_blocks,), of as many features as patterns may include
+    full: np.ndarray  # (n_blocks,), of the largest patterns
 
 
 class BlockState(NamedTuple):
@@ -271,7 +271,7 @@ def proposed(problem, cavity, tilted, site):
 def floored(problem, tilted, cavity):
     """Moments of tilted units, variances bounded from below.
 
-    The bound is that of `fastmf.kernels.ep.sites.new_site`. Where moments do not exist, they are
+    The bound is as in `fastmf.kernels.ep.sites.new_site`. Where moments do not exist, they are
     mean 0 and variance 1.
     """
     blocks, exist = problem.blocks, tilted.exist

@@ -1,9 +1,8 @@
 """Blocks of correlated features, which expectation propagation should not treat one by one.
 
-A block has a feature that seems to have an effect, its lead, in the middle, and those that
-correlate with it. Where borders of blocks are next to an effect instead, as along a chain of
-correlated features that is cut without regard to it, both blocks take the effect for their own in
-turn: fixed points are then hard to find, and wrong.
+A block has a feature that seems to have an effect, its lead, in the middle, and the features that
+correlate with it. Where a chain of correlated features is cut next to an effect instead, both
+blocks take the effect in turn: fixed points are then hard to find, and wrong.
 """
 
 import numpy as np
@@ -12,8 +11,8 @@ from scipy.linalg.lapack import dpstrf
 
 from fastmf._common.stored_columns import StoredColumns
 
-# Features correlate with their lead by more than this, and by so many standard errors more than the
-# largest correlation of independent columns, up to a limit.
+# Features correlate with their lead by more than this, and by this number of standard errors more
+# than the largest correlation of independent columns, up to a limit.
 MIN_BLOCK_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.4, 0.5, 0.95
 # Features of the largest block; where there are more, those beyond the largest gap of correlations
 # are left out, but no more of the largest block than this fraction.
@@ -21,9 +20,7 @@ MAX_FEATURES, SMALLEST_PART = 60, 0.5
 # Leads whose correlations are computed at a time; and the most leads for each row, which cost as
 # much as ten iterations, but not fewer than the last number in all.
 LEADS_AT_A_TIME, LEADS_PER_ROW, MIN_LEADS = 128, 10, 2000
-# Features whose correlations with all others are computed at a time, to see whether there are any.
-PAIRS_AT_A_TIME = 64
-# Part of a column, squared, that others do not explain where it depends on them; coefficients that
+# Squared part of a column beyond its projection on columns on which it depends; coefficients that
 # count; and numbers of columns among which all dependences are sought.
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
 # Features that are one block, whether they correlate or not, where noise is Gaussian: it has all
@@ -35,12 +32,11 @@ def correlated_blocks(X, scores=None, n_rows=None, *, few_are_one=False):
     """Blocks of features that are strongly correlated, or linearly dependent.
 
     Clumps: the feature of largest score and those that are in no block yet and correlate with it by
-    more than 0.4 (more where there are so few samples that independent columns might), and so on
-    with the rest, up to 2000 leads or ten times the rows; what is left stays single. Then columns
-    that are linear combinations of others join them, if the block stays small enough; these
-    are sought among all, or with more columns than rows among those that are linked by such
-    correlations. The cost is that of the products of leads and features; small correlations are not
-    kept.
+    more than 0.4 (more where independent columns of this length might), and so on with the
+    remaining features, up to 2000 leads or ten times the rows. Then linearly dependent columns
+    share a block, if it stays small enough; dependences are sought among all columns, or with more
+    columns than rows among columns that are linked by correlations. The cost is the products of
+    leads and features.
     """
     n, p = n_rows or len(X), X.shape[1]
     columns = unit_columns(X)
@@ -59,10 +55,10 @@ def correlated_blocks(X, scores=None, n_rows=None, *, few_are_one=False):
         scores = scores() if callable(scores) else scores
         order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
         blocks, links = _clumps(single, order, threshold, n_leads)
-    few = min(n - 1, MAX_DEPENDENT)
-    for units in [np.arange(p)] if p <= few else _components(links, p):
+    most = min(n - 1, MAX_DEPENDENT)
+    for units in [np.arange(p)] if p <= most else _components(links, p):
         # More columns than rows all depend on each other.
-        if len(units) <= few:
+        if len(units) <= most:
             blocks = _joined(blocks, _dependences(columns[:, units], units))
     return [block for block in blocks if len(block) > 1]
 
@@ -76,9 +72,9 @@ def _are_present(columns):
 
 def _any_pair(columns, threshold):
     """Whether any two of these columns correlate by more than the threshold."""
-    for start in range(0, columns.shape[1], PAIRS_AT_A_TIME):
-        rest = columns[:, start:]
-        products = (rest.T @ rest[:, :PAIRS_AT_A_TIME]).T
+    for start in range(0, columns.shape[1], LEADS_AT_A_TIME):
+        following = columns[:, start:]
+        products = (following.T @ following[:, :LEADS_AT_A_TIME]).T
         products[np.tril_indices(len(products))] = 0
         if max(products.max(), -products.min()) > threshold:
             return True
@@ -93,16 +89,15 @@ def _clumps(columns, order, threshold, n_left):
         leads, order = order[: min(LEADS_AT_A_TIME, n_left)], order[LEADS_AT_A_TIME:]
         n_left -= len(leads)
         products = abs(columns.T @ columns[:, leads]).T
-        row, other = np.divmod(np.flatnonzero(products > threshold), p)
+        row, feature = np.divmod(np.flatnonzero(products > threshold), p)
         ends = np.searchsorted(row, np.arange(len(leads) + 1))
         for k, lead in enumerate(leads):
-            own = other[ends[k] : ends[k + 1]]
-            if not free[lead] or len(own) < 2:
+            linked = feature[ends[k] : ends[k + 1]]
+            if not free[lead] or len(linked) < 2:
                 continue
-            links.append(np.stack([np.full(len(own), lead), own]))
-            own = _nearest(own[free[own]], products[k], lead)
-            free[own] = False
-            blocks.append(own)
+            links.append(np.stack([np.full(len(linked), lead), linked]))
+            blocks.append(_nearest(linked[free[linked]], products[k], lead))
+            free[blocks[-1]] = False
         free[leads] = False
     return blocks, np.concatenate(links, axis=1)
 
@@ -115,7 +110,7 @@ def _nearest(units, correlations, lead):
         order = np.argsort(-values, kind="stable")
         fewest = int(SMALLEST_PART * MAX_FEATURES)
         falls = -np.diff(values[order[fewest - 1 : MAX_FEATURES + 1]])
-        last = len(falls) - 1 - np.argmax(falls[::-1])  # of equal ones as many as may be
+        last = len(falls) - 1 - np.argmax(falls[::-1])  # the last of equal ones
         units = units[order[: fewest + last]]
     return np.sort(units)
 
@@ -165,7 +160,7 @@ def _halves(columns, units):
 
 
 def _dependences(columns, units):
-    """Features of which one is a linear combination of the others, for each such combination."""
+    """Linearly dependent features, for each linear combination of columns that vanishes."""
     gram = columns.T @ columns
     exist = gram.diagonal() > 0
     gram, units = gram[exist][:, exist], units[exist]
@@ -179,8 +174,8 @@ def _dependences(columns, units):
     upper = np.triu(upper)
     coefficients = solve_triangular(upper[:rank, :rank], upper[:rank, rank:])
     return [
-        units[np.append(pivots[:rank][abs(own) > MIN_COEFFICIENT], dependent)]
-        for own, dependent in zip(coefficients.T, pivots[rank:], strict=True)
+        units[np.append(pivots[:rank][abs(column) > MIN_COEFFICIENT], dependent)]
+        for column, dependent in zip(coefficients.T, pivots[rank:], strict=True)
     ]
 
 
@@ -188,7 +183,7 @@ def _joined(blocks, dependences):
     """Blocks joined with those that share a dependence, where that is not too large."""
     for features in dependences:
         touched = [block for block in blocks if np.isin(block, features).any()]
-        whole = np.unique(np.concatenate([features, *touched]))
-        if len(whole) <= MAX_FEATURES:
-            blocks = [block for block in blocks if not np.isin(block, features).any()] + [whole]
+        joined = np.unique(np.concatenate([features, *touched]))
+        if len(joined) <= MAX_FEATURES:
+            blocks = [block for block in blocks if not np.isin(block, features).any()] + [joined]
     return blocks

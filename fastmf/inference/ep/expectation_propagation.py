@@ -156,15 +156,7 @@ def expectation_propagation(
 class Leads:
     """How likely each feature is to have an effect, by a few iterations with single sites.
 
-    Parameters
-    ----------
-    model : SparseLinearModel
-    n_threads : int, optional
-
-    Attributes
-    ----------
-    result : ExpectationPropagation, or None
-        The last of these iterations, once there are any: sites of blocks are most often near.
+    `result` is the last of these results, if there are any, to start from.
     """
 
     def __init__(self, model, n_threads=None):
@@ -182,7 +174,7 @@ class Leads:
 
 
 def _with_absent(constant, result):
-    """The result with the log-density of what is in the data, and not in the rows of the model."""
+    """The result with the log-density of data that are not in the rows of the model."""
     if constant == 0:
         return result
     energies = None if result.energies is None else result.energies - constant

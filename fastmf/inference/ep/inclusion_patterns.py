@@ -16,7 +16,7 @@ import numpy as np
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 
-# Features of which all patterns are summed: 65,536 take some 0.1 s.
+# Features whose patterns are summed: 65,536 take some 0.1 s.
 MAX_SUMMED = 16
 # Steps of chains that count, after half as many before they begin anew, and a quarter after it; and
 # the number of chains.
@@ -109,7 +109,7 @@ def summed_patterns(model, always):
     The weight of the pattern of no feature is 1. With the products of `model_chains` nearly equal
     columns, and the difference of nearly equal fits, would be lost in rounding. Features are taken
     one by one: each doubles the patterns, without it and with it, and is projected out of all that
-    follow, so that the cost of 2^d patterns is that of some products of their last columns.
+    follow, so that the cost of 2^d patterns is the cost of a few products of their last columns.
     """
     prior, n = model.prior, model.n_features
     X, y = np.asarray(model.X, np.float64), model.y

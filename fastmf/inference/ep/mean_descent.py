@@ -29,8 +29,8 @@ from fastmf.inference.gaussian.dense import Dense
 
 # Number of units up to which matrices of all units are affordable.
 MAX_MATRIX_UNITS = 2500
-# Error of the variance of a binary unit, and what is added to all variances, as smaller ones would
-# be lost in the rounding of the inverses of sites; in units of the squared distance of the values.
+# Error of the variance of a binary unit, and a term of all variances, as smaller ones would be lost
+# in the rounding of the inverses of sites; in units of the squared distance of the values.
 VARIANCE_ROUNDING = 1e-10
 # Steps towards the sites that match the variances, after how many correlations are computed anew,
 # and the error of the energy in units of its predicted decrease.
@@ -152,7 +152,7 @@ def evaluate(units, field, start, predicted_decrease):
 def _matching_sites(units, var, start, error, rounding):
     """Sites that give the Gaussian these variances; None if they are not found.
 
-    Ends when the value is known to `error`, or rounding, of which `rounding` is an estimate, stops
+    Ends when the value is known to `error`, or rounding, estimated by `rounding`, stops
     its rise.
     """
     side, linear = units.problem.side, -units.form.field

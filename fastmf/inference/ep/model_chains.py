@@ -1,12 +1,12 @@
 """Chains over the inclusion patterns of a sparse linear model, coefficients integrated out.
 
-The log-weight of the features S against that of none is, with Q = X'X / s2 + slab precisions and
+The log-weight of the features S against no feature is, with Q = X'X / s2 + slab precisions and
 h = X'y / s2 + slab fields,
 
     sum_S (log-odds + ln(precision) / 2 - field^2 / (2 precision)) + h_S' Q_SS^-1 h_S / 2
         - ln det(Q_SS) / 2
 
-From one factorisation of Q_SS that of every S with one feature more follows. A step draws anew the
+From a factorisation of Q_SS follows one for every S with one feature more. A step draws anew the
 place of one effect among all features, and then proposes an effect more or less: so chains pass
 between features that are alike. They are an independent check of expectation propagation; weights
 of distinct patterns sum to a lower bound of the evidence.

@@ -12,7 +12,7 @@ whose stationary points are the fixed points, with the value of the energy of th
     by m:   t1 + c1 - (t2 + c2) m
     by v:   (1 / v - t2 - c2) / 2
 
-With the sites as variables the moments are those of the Gaussian, and the first maximum needs no
+With the sites as variables the moments are the Gaussian's, and the first maximum needs no
 search; the second is a search unit by unit (`match_cavities`). So one factorisation gives the
 energy exactly, without an inner loop. The Hessian is
 
@@ -20,7 +20,7 @@ energy exactly, without an inner loop. The Hessian is
     by v:   with S the covariance, (S * S)^-1 / 2 and a diagonal. Off its diagonal, S * S matters
             for the most correlated units, which are taken together; all others one by one.
 
-Decoupled means and variances are those of Seeger & Nickisch (2011), here in the quadratic model of
+Decoupled means and variances are as in Seeger & Nickisch (2011), here in the quadratic model of
 Newton's method instead of in nested loops. Levenberg's term, in units of the marginals' own
 curvature, keeps steps short where the quadratic model is poor. For binary units, whose variance
 follows from the mean, no cavity gives arbitrary m and v: see `mean_descent`.
@@ -141,7 +141,7 @@ class MomentStep:
     def at(self, length):
         """The point at some length along the step; None outside the domain.
 
-        Precisions that fall do so exponentially: that of an uncoupled unit stays positive.
+        Precisions that fall do so exponentially: an uncoupled unit's stays positive.
         """
         (mean, var), (t1, t2) = self.point.gaussian, self.point.site
         relative = length * self.relative
@@ -173,7 +173,7 @@ def _squared_correlations(covariance, var):
 
 
 def _variance_model(square, scale):
-    """The Hessian by scaled variances of the active units, of which the diagonal is about 1."""
+    """The Hessian by scaled variances of the active units, whose diagonal is about 1."""
     inverse = solve_positive_definite(square, np.eye(len(square)))
     model = scale[:, None] * inverse * scale / 2
     model.flat[:: len(scale) + 1] += 1 - scale * scale / 2
@@ -183,7 +183,7 @@ def _variance_model(square, scale):
 def unit_curvature(problem, point):
     """Covariance of (e, -e^2 / 2) under each tilted unit, where e = w - Gaussian mean."""
     (b, a), (mean, var) = point.cavity, point.tilted
-    # The step must be small against the scale of the unit: that of the cavity, or that of the prior
+    # The step must be small against the scale of the unit: of the cavity, or of the prior
     # if the cavity is flat.
     weak = 1 / (abs(a) + 1e-12)
     prior_scale = 100 * (1 / problem.prior_precision + mean * mean + var)

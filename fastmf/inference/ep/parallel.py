@@ -49,7 +49,7 @@ def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
 
 
 class _Step:
-    """Steps of the parallel schedule: their length, and what they are extrapolated from."""
+    """Steps of the parallel schedule: their length, and the points of extrapolation."""
 
     def __init__(self, adaptive, length):
         self.adaptive, self.length, self.longest = adaptive, length, length
@@ -88,7 +88,7 @@ class _Step:
 class AndersonExtrapolation:
     """Anderson's extrapolation of sites, from the last sites, their steps and differences.
 
-    The extrapolated sites are the combination of the last sites, and of what they led to, whose
+    The extrapolated sites are the combination of the last sites, and of their proposals, whose
     differences between tilted and Gaussian moments, in standard deviations, are smallest.
     """
 

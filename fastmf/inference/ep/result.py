@@ -10,7 +10,7 @@ from fastmf.inference.ep.sites import energy, log_normalisers, mismatch, tilted_
 from fastmf.inference.fixed_point import FixedPoint
 
 # Rounding error of a natural parameter, relative to it, and the largest change of a mean or
-# variance, as in `FixedPoint`, that those of cavities may cause.
+# variance, as in `FixedPoint`, that rounding of cavities may cause.
 EPSILON, MAX_ROUNDING = 2.0**-50, 1e-4
 
 
@@ -22,7 +22,7 @@ class ExpectationPropagation(FixedPoint):
     ----------
     sites : array of shape (2, n_units)
         Linear coefficients t1 and precisions t2 of the Gaussian factors exp(t1 w - t2 w^2 / 2) that
-        stand for the prior. Pass it as `init` to start from here.
+        replace the prior. Pass the result as `init` to start from here.
     log_evidence : float
         `log_partition` with the prior normalised: the log-evidence of a linear model.
     energies : array of shape (n_iter,), optional
@@ -36,7 +36,7 @@ class ExpectationPropagation(FixedPoint):
         With blocks: the probabilities that a feature is not zero, and that it is the only one of
         its block (of a single feature, both are the same).
     full_probability : array of shape (n_blocks,), optional
-        Probability that as many features of a block are not zero as its patterns may include.
+        Probability of the largest patterns of each block.
     most_included : int array of shape (n_blocks,), optional
         Features that patterns of each block include at most.
     gaussian_mean : array of shape (n_units,), optional

@@ -67,7 +67,7 @@ def descent(problem, state, damping, trace):
     if converged:
         return end, CONVERGED, "convergent"
     done = len(trace.residuals) - n_before == problem.max_iter or exhausted(problem)
-    # Where rounding decides which moments exist, those of the last state may not.
+    # Where rounding decides which moments exist, the last state may have none.
     end = end if end.residual() < np.inf else state
     return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
 

@@ -1,7 +1,7 @@
 """Sequential expectation propagation: exact rank-one updates, a block of units at a time.
 
-See `fastmf.kernels.ep.sequential` for the equations. Kept are the covariance and means of the
-units, or with fewer rows than units B^-1 and B^-1 (y - X D t1).
+See `fastmf.kernels.ep.sequential` for the equations. The Gaussian is stored as the covariance and
+means of the units, or with fewer rows than units as B^-1 and B^-1 (y - X D t1).
 """
 
 import numpy as np
@@ -42,14 +42,14 @@ def sequential_sweeps(problem, state, damping, trace):
 def _sweep(problem, damping, site):
     """Update all sites in place: the largest mismatch before an update, None without a Gaussian."""
     side, low_rank = problem.side, isinstance(problem.side, LowRank)
-    kept = (_inverse_data_covariance if low_rank else _covariance)(side, site)
-    if kept is None:
+    gaussian = (_inverse_data_covariance if low_rank else _covariance)(side, site)
+    if gaussian is None:
         return None
-    matrix = pack(kept[0])
+    matrix = pack(gaussian[0])
     n_panels, n, width = matrix.shape
     rows = np.zeros((BLOCK, BLOCK + n_panels * width))
     vector = np.zeros(rows.shape[1])
-    vector[BLOCK : BLOCK + n] = kept[1]
+    vector[BLOCK : BLOCK + n] = gaussian[1]
     starts = range(0, side.n_units, BLOCK)
     updates = np.zeros((2, len(starts) * BLOCK))
     settings = SiteSettings(problem.prior_precision, damping, problem.min_site_precision)
@@ -71,8 +71,8 @@ def _copy_block(units, matrix, rows, vector):
     """The rows of a block of units and their fields, where M is the covariance of the units."""
     n_block = units.stop - units.start
     rows[:n_block, BLOCK:] = matrix[:, units].swapaxes(0, 1).reshape(n_block, -1)
-    for whole in (*rows[:n_block], vector):
-        whole[:n_block] = whole[BLOCK:][units]
+    for row in (*rows[:n_block], vector):
+        row[:n_block] = row[BLOCK:][units]
 
 
 def _covariance(side, site):

@@ -23,7 +23,7 @@ from fastmf.priors._protocol import as_dtype, n_units, parts_of
 from fastmf.priors._queries import has_spike, two_values
 from fastmf.priors.concatenated import concatenate
 
-# Smallest second moment of a unit under its prior, relative to that of a free one.
+# Smallest second moment of a unit under its prior, relative to a free one.
 MIN_RELATIVE_MOMENT = 1e-6
 
 

@@ -27,7 +27,7 @@ from fastmf.inference.gaussian.low_rank import LowRank, StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
 from fastmf.models.sparse_linear import gram_of
 
-# Up to so many units matrices of units are cheaper than the Woodbury identity, and more precise.
+# Units up to which their matrices are cheaper than the Woodbury identity, and more precise.
 MAX_WOODBURY_UNITS = 64
 
 

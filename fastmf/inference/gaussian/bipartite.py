@@ -115,7 +115,7 @@ class BipartiteInverse(NamedTuple):
         return trmm(1.0, self.whiten, self.side.weights.T, lower=1)
 
     def covariance_of_layers(self):
-        """The covariance of the units of the larger layer with those of the smaller."""
+        """The covariance of the units of the larger layer with the smaller layer."""
         trmm = get_blas_funcs("trmm", dtype=self.whiten.dtype)
         across = trmm(1.0, self.whiten, self._whitened_weights(), lower=1, trans_a=1, overwrite_b=1)
         return across.T / self.precision[:, None]

@@ -3,9 +3,9 @@
 Naturals of sites, cavities and marginals, and moments, are one vector each,
 
     [linear terms, or means, of all units | precisions, or variances, of single units
-     | matrices of all blocks, those of few units first]
+     | matrices of all blocks, small ones first]
 
-so that sums and multiples of them are sums and multiples of vectors. `Blocks` says what is where.
+so that sums and multiples of them are sums and multiples of vectors. `Blocks` is this layout.
 """
 
 from functools import lru_cache
@@ -24,7 +24,7 @@ from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models.sparse_linear import gram_of
 
-# With blocks, matrices of units are cheaper than the Woodbury identity up to so many for each row.
+# With blocks, matrices of units are cheaper up to this number of units for each row.
 MAX_DENSE_RATIO = 2.5
 
 
@@ -32,8 +32,8 @@ def block_side(model, blocks, n_threads=None):
     """The Gaussian side of a linear model with blocks."""
     y, noise_variance = model.y, model.noise_variance
     stored = isinstance(model.X, StoredColumns)
-    few = not (model.has_latent or stored) and model.n_units <= MAX_DENSE_RATIO * model.n_samples
-    if few:
+    dense = not (model.has_latent or stored) and model.n_units <= MAX_DENSE_RATIO * model.n_samples
+    if dense:
         side = Dense.of_regression(model.X, y, noise_variance, gram_of(model))
     else:
         side = gaussian_side(model, n_threads)
@@ -125,7 +125,7 @@ class Blocks:
         return np.concatenate([values, values[self.singles], np.repeat(per_block, counts)])
 
     def spread(self, single, of_blocks):
-        """An array of all units, from those of single units and of the units of blocks."""
+        """An array of all units, from single units and the units of blocks."""
         values = np.empty((*np.shape(single)[:-1], self.n_units))
         values[..., self.singles], values[..., self.units] = single, of_blocks
         return values
@@ -287,7 +287,7 @@ class BlockInverse(NamedTuple):
     inverse: object  # A^-1 of a GaussianSide, in the rotated units
 
     def covariance(self, units):
-        """The covariance of some units, with all those of their blocks."""
+        """The covariance of some units, which are whole blocks."""
         covariance = self.inverse.covariance(units)
         place = np.full(self.blocks.n_units, -1)
         place[units] = np.arange(len(units))
@@ -346,7 +346,7 @@ def members_of(labels):
 
 
 def labels_of(members, n):
-    """A number for each of n units, the same for those of a block, in the order of the units."""
+    """A number for each of n units, the same within a block, in the order of the units."""
     first = np.arange(n)
     if len(members):
         sizes = [len(units) for units in members]

@@ -1,4 +1,4 @@
-"""Gaussian sides, and that of few units, or of any couplings: a full matrix.
+"""Gaussian sides, and the side of few units, or of any couplings: a full matrix.
 
 With P the couplings, h their linear term and sites (t1, t2), A = P + diag(t2) has the Cholesky
 factor L, and
@@ -108,7 +108,7 @@ class DenseInverse(NamedTuple):
         return GaussianMoments(np.stack([mean, var]), log_partition)
 
     def moments_and_covariances(self, linear, blocks):
-        """The moments, and the covariances of blocks of units, of which few elements are needed."""
+        """The moments, and the covariances of blocks of units, few elements of the inverse."""
         columns = self.factor.inverse_factor().T  # A^-1 = W'W
         moments = self._moments(linear, np.einsum("ij,ij->i", columns, columns))
         of_blocks = (columns[units] for units in blocks)

@@ -321,7 +321,7 @@ class StoredLowRank(LowRank):
 
 
 class StoredInverse(LowRankInverse):
-    """A^-1 of `StoredLowRank`: covariances of as many blocks at a time as a chunk has columns."""
+    """A^-1 of `StoredLowRank`: covariances of some blocks at a time."""
 
     def moments_and_covariances(self, linear, blocks):
         """The moments, and the covariances of blocks of units."""

@@ -184,20 +184,20 @@ def _append(given, s, j, c, pattern):
     """Make unit j the one number s of the pattern: its log-weight; NaN if it is not proper."""
     prior, linear, precision, first, square = given
     members, factor, _, _, whitened, _, log_weights, _, _, _, _ = pattern
-    d, here, log_weight = len(members), square + j * c, np.nan
-    rest = precision[here + j] + prior[2, first + j]
-    scale, along = rest, linear[first + j] + prior[1, first + j]
+    d, offset, log_weight = len(members), square + j * c, np.nan
+    remaining = precision[offset + j] + prior[2, first + j]
+    scale, along = remaining, linear[first + j] + prior[1, first + j]
     for r in range(s):
-        value = precision[here + members[r]]
+        value = precision[offset + members[r]]
         for t in range(r):
             value -= factor[s * d + t] * factor[r * d + t]
         value /= factor[r * d + r]
         factor[s * d + r] = value
-        rest -= value * value
+        remaining -= value * value
         along -= value * whitened[r]
-    if rest > MIN_PATTERN_PIVOT * abs(scale):
+    if remaining > MIN_PATTERN_PIVOT * abs(scale):
         members[s] = j
-        pivot = np.sqrt(rest)
+        pivot = np.sqrt(remaining)
         z = along / pivot
         factor[s * d + s], whitened[s] = pivot, z
         log_weight = log_weights[s] + prior[0, first + j] + z * z / 2 - np.log(pivot)
@@ -259,23 +259,23 @@ def _moments_of_last(given, s, j, c, pattern):
     """Log-weight with unit j besides the first s, NaN if not proper, and its mean and variance."""
     prior, linear, precision, first, square = given
     members, _, whiten, _, whitened, _, log_weights, _, cross, _, shift = pattern
-    d, here, log_weight = len(members), square + j * c, np.nan
+    d, offset, log_weight = len(members), square + j * c, np.nan
     for a in range(s):
-        cross[a], shift[a] = precision[here + members[a]], 0.0
-    rest, along = precision[here + j] + prior[2, first + j], linear[first + j]
-    scale, along = rest, along + prior[1, first + j]
+        cross[a], shift[a] = precision[offset + members[a]], 0.0
+    remaining, along = precision[offset + j] + prior[2, first + j], linear[first + j]
+    scale, along = remaining, along + prior[1, first + j]
     for r in range(s):
         value = 0.0
         for t in range(r + 1):
             value += whiten[r * d + t] * cross[t]
         for t in range(r + 1):
             shift[t] += whiten[r * d + t] * value
-        rest -= value * value
+        remaining -= value * value
         along -= value * whitened[r]
-    var = 1 / rest
+    var = 1 / remaining
     mean = along * var
-    if rest > MIN_PATTERN_PIVOT * abs(scale):
-        log_weight = log_weights[s] + prior[0, first + j] + (along * mean - np.log(rest)) / 2
+    if remaining > MIN_PATTERN_PIVOT * abs(scale):
+        log_weight = log_weights[s] + prior[0, first + j] + (along * mean - np.log(remaining)) / 2
     return log_weight, mean, var
 
 
@@ -292,7 +292,7 @@ def _scale_last(s, ratio, pattern):
 
 @kernel(mode="merged")
 def _add_unit(s, j, moments, c, pattern, sums):
-    """Add the moments of unit j besides the first s, and what it changes in theirs."""
+    """Add the moments of unit j besides the first s, and its change of their moments."""
     members, _, _, _, _, means, _, changes, _, change, shift = pattern
     d, (weight, mean, var) = len(members), moments
     first_order = weight * mean
@@ -301,12 +301,12 @@ def _add_unit(s, j, moments, c, pattern, sums):
         sums[INCLUDED_ALONE * c + j] += weight
     sums[MEAN * c + j] += first_order
     sums[INCLUDED * c + j] += weight
-    here = 3 * c + j * c
-    sums[here + j] += second_order
+    offset = 3 * c + j * c
+    sums[offset + j] += second_order
     for a in range(s):
         scaled = second_order * shift[a]
         change[a] += first_order * shift[a]
-        sums[here + members[a]] += first_order * means[a] - scaled
+        sums[offset + members[a]] += first_order * means[a] - scaled
         for b in range(a + 1):
             changes[a * d + b] += scaled * shift[b]
 
@@ -317,7 +317,7 @@ def _add_common(s, weight, c, pattern, sums):
     members, _, whiten, _, _, means, _, changes, _, change, _ = pattern
     d = len(members)
     for a in range(s):
-        i, here = members[a], 3 * c + members[a] * c
+        i, offset = members[a], 3 * c + members[a] * c
         sums[MEAN * c + i] += weight * means[a] - change[a]
         sums[INCLUDED * c + i] += weight
         for b in range(a + 1):
@@ -325,7 +325,7 @@ def _add_common(s, weight, c, pattern, sums):
             for r in range(a, s):
                 value += whiten[r * d + a] * whiten[r * d + b]
             value = weight * value - means[a] * change[b] - means[b] * change[a]
-            sums[here + members[b]] += value + changes[a * d + b]
+            sums[offset + members[b]] += value + changes[a * d + b]
 
 
 @kernel(mode="merged")
@@ -343,13 +343,13 @@ def _add(s, weight, c, pattern, sums):
         sums[MEAN * c + i] += weight * mean
         sums[INCLUDED * c + i] += weight
     for a in range(s):
-        here = 3 * c + members[a] * c
+        offset = 3 * c + members[a] * c
         for b in range(a + 1):
             value = means[a] * means[b]
             for r in range(a, s):
                 value += whiten[r * d + a] * whiten[r * d + b]
             second[a * d + b] = second[b * d + a] = value
-            sums[here + members[b]] += weight * value
+            sums[offset + members[b]] += weight * value
 
 
 @kernel(mode="merged")

@@ -33,7 +33,7 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
 
 
 def slabs(prior, linear, precision, largest):
-    """Units, log-weight, mean and covariance of every pattern of so many units at most."""
+    """Units, log-weight, mean and covariance of every pattern up to a number of units."""
     c = len(linear)
     sizes = (combinations(range(c), s) for s in range(largest + 1))
     matrix = precision.reshape(c, c)
