@@ -193,12 +193,12 @@ def rows(name, value, n_units, dtype, *, missing=False):
 
 def common_rows(named_arrays):
     """Number of rows that all arrays share; None if none of them has rows."""
-    found = {name: len(a) for name, a in named_arrays if a is not None and a.ndim == 2}
-    lengths = {n for n in found.values() if n != 1}
+    n_rows = {name: len(a) for name, a in named_arrays if a is not None and a.ndim == 2}
+    lengths = {n for n in n_rows.values() if n != 1}
     if len(lengths) > 1:
-        listed = ", ".join(f"{name} {n}" for name, n in found.items())
+        listed = ", ".join(f"{name} {n}" for name, n in n_rows.items())
         raise ValueError(f"the numbers of rows differ: {listed}.")
-    return max(found.values(), default=None)
+    return max(n_rows.values(), default=None)
 
 
 def iteration(damping, tol, max_iter, n_threads):

@@ -30,8 +30,8 @@ def quota(root, groups):
     """Cores' worth of time that control groups leave to a process; infinite without a limit."""
     smallest = math.inf
     for line in _text(groups).splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        number, _, group = line.partition(":")
+        controllers, _, path = group.partition(":")
         if number == "0":
             folder, limit = root, _limit
         elif "cpu" in controllers.split(","):

@@ -9,7 +9,7 @@ import numpy as np
 
 LINE_BYTES = 64
 # At most one block, as large as the largest solve so far; a solve beside another makes its own.
-_kept: list = []
+_block: list = []
 
 
 def memory_of_the_machine():
@@ -35,8 +35,8 @@ def _memory_of_windows():
     """Bytes of physical memory by the kernel of Windows; infinity where there is none."""
     windows = getattr(ctypes, "windll", None)
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-    known = windows and windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-    return status.physical if known else np.inf
+    answered = windows and windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
+    return status.physical if answered else np.inf
 
 
 def aligned(shape, dtype, allocate=np.empty):
@@ -66,13 +66,13 @@ def borrowed(shape, dtype):
             "what keeps the messages of every row (messages, pairwise, init)."
         )
     try:
-        memory = _kept.pop()
+        memory = _block.pop()
     except IndexError:
         memory = np.empty(0, np.uint8)
     if memory.nbytes < n_bytes + LINE_BYTES:
         memory = np.empty(n_bytes + LINE_BYTES, np.uint8)
     yield _aligned(memory, n_bytes).view(dtype).reshape(shape)
-    _kept[:] = [memory]
+    _block[:] = [memory]
 
 
 class Scratch:

@@ -73,10 +73,10 @@ class Archive:
         if file.read(2) != b"PK":
             raise ValueError("not an .npz archive")
         self._zip, self.prefix = zipfile.ZipFile(file), ""
-        found = self._zip.infolist()
+        members = self._zip.infolist()
         self._members = {
             info.filename.removesuffix(".npy"): info
-            for info in found
+            for info in members
             if info.filename.endswith(".npy")
         }
         self._max_bytes = memory_limit(file.seek(0, 2), max_bytes)
@@ -122,18 +122,18 @@ class Archive:
 
     def check(self, name, kinds="f", shape=None, dtype=None):
         """Raise unless the header of a member says what is expected: see `member`."""
-        found_shape, found = self.header(name)
-        fits = found.kind in kinds and (dtype is None or found == dtype)
+        actual_shape, actual = self.header(name)
+        fits = actual.kind in kinds and (dtype is None or actual == dtype)
         if shape is not None:
-            fits = fits and len(shape) == len(found_shape)
-            fits = fits and all(n in (None, m) for n, m in zip(shape, found_shape, strict=True))
+            fits = fits and len(shape) == len(actual_shape)
+            fits = fits and all(n in (None, m) for n, m in zip(shape, actual_shape, strict=True))
         if not fits:
             expected = _KINDS[kinds] if dtype is None else f"{np.dtype(dtype)}"
             if shape is not None:
                 expected += f" of shape {_shape(shape)}"
             raise ValueError(
-                f"member {shown(self.prefix + name)} must hold {expected}, got {found!s:.60} of "
-                f"shape {shown(found_shape)}."
+                f"member {shown(self.prefix + name)} must hold {expected}, got {actual!s:.60} of "
+                f"shape {shown(actual_shape)}."
             )
 
     def member(self, name, kinds="f", shape=None, dtype=None, low=None, high=np.inf):

@@ -121,10 +121,10 @@ class IntegratedMachine:
     def between(self, rows, columns):
         """Return the couplings between units of the model, given by their numbers."""
         n = len(self._weights)
-        above, left = rows >= n, columns >= n
+        below, above = rows < n, columns >= n
         out = np.zeros((len(rows), len(columns)))
-        out[np.ix_(~above, left)] = self._weights[np.ix_(rows[~above], columns[left] - n)]
-        out[np.ix_(above, ~left)] = self._weights[np.ix_(columns[~left], rows[above] - n)].T
+        out[np.ix_(below, above)] = self._weights[np.ix_(rows[below], columns[above] - n)]
+        out[np.ix_(~below, ~above)] = self._weights[np.ix_(columns[~above], rows[~below] - n)].T
         return out
 
     def times_covariance(self, rows):
@@ -136,7 +136,7 @@ class IntegratedMachine:
         """The fully visible machine of the other units; None if there are none."""
         if not len(self.rest):
             return None
-        gone = np.concatenate([self.gaussian, self.clamped])
+        removed = np.concatenate([self.gaussian, self.clamped])
         with np.errstate(over="ignore"):
             couplings = self.couplings.astype(self.dtype)
         if not np.isfinite(couplings).all():
@@ -144,7 +144,7 @@ class IntegratedMachine:
                 "model has weights so large that couplings without its Gaussian units exceed the "
                 f"range of {self.dtype}: divide the weights by a number."
             )
-        return BoltzmannMachine(couplings, without_units(self._layers, gone))
+        return BoltzmannMachine(couplings, without_units(self._layers, removed))
 
     def moments(self, mean, var, order=2):
         """Compute means and variances of all units from those of the units of `machine`.

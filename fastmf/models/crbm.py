@@ -81,9 +81,9 @@ class CRBM(Model):
             raise ValueError("weights must have at least one row, one for each visible unit.")
         expected = (n, m), (n, f), (m, f), (n,), (m,)
         for field, shape in zip(fields(self), expected, strict=True):
-            found = getattr(self, field.name).shape
-            if found != shape:
-                raise ValueError(f"{field.name} must have shape {shape}, got {found}.")
+            given = getattr(self, field.name).shape
+            if given != shape:
+                raise ValueError(f"{field.name} must have shape {shape}, got {given}.")
 
     def moved(self, parameters):
         """The model with parameters that are known to be finite and to fit, as after a step.
@@ -153,10 +153,10 @@ class CRBM(Model):
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             visible = np.asarray(X @ self.visible_weights.T) + self.visible_bias
             hidden = np.asarray(X @ self.hidden_weights.T) + self.hidden_bias
-            found = visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
-        if not all(np.isfinite(part).all() for part in found):
+            result = visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
+        if not all(np.isfinite(part).all() for part in result):
             raise ValueError(f"X must give finite fields, got NaN or infinity in {self.dtype}.")
-        return found
+        return result
 
     def given(self, x):
         """The RBM conditioned on one row of features, for `exact`, `tap` and other solvers.

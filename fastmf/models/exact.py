@@ -269,16 +269,16 @@ def _refuse_large(sums, averages, max_bytes):
 def _exact_rbm(model, averages):
     counts = [number_of_states(layer) if _enumerable(layer) else np.inf for layer in model.layers]
     side = int(np.argmin(counts))
-    summed, other = model.layers[side], model.layers[1 - side]
+    summed, independent = model.layers[side], model.layers[1 - side]
     weights = (model.weights.T if side else model.weights).astype(float)
 
     def summands(w, x, fields):
         if not averages:
             return ()
-        mean, var = other.moments(fields, 0.0)
+        mean, var = independent.moments(fields, 0.0)
         return w @ x, w @ x**2, w @ mean, w @ (var + mean**2), x.T @ (w[:, None] * mean)
 
-    log_partition, sums = sums_over_side(summed, other, weights, summands)
+    log_partition, sums = sums_over_side(summed, independent, weights, summands)
     if not averages:
         return Exact(log_partition)
     mean, square, other_mean, other_square, pairwise = sums

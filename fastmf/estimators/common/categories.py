@@ -69,8 +69,10 @@ def declared_categories(X):
 def as_array(values):
     """Values as an array: of strings or numbers if all are, else of objects."""
     array = np.asarray(list(values))
-    same = array.dtype.kind not in "US" or all(isinstance(value, str | bytes) for value in values)
-    return array if same and array.ndim == 1 else np.array([*values, None], object)[:-1]
+    is_plain = array.dtype.kind not in "US" or all(
+        isinstance(value, str | bytes) for value in values
+    )
+    return array if is_plain and array.ndim == 1 else np.array([*values, None], object)[:-1]
 
 
 def learned_categories(estimator, X, declared):
@@ -87,11 +89,11 @@ def learned_categories(estimator, X, declared):
     for j, values in observed.items():
         columns, values = [j], {(isinstance(value, bool), value) for value in values}
         apart = []
-        for other in alphabets:
-            if values.isdisjoint(other[1]):
-                apart.append(other)
+        for alphabet in alphabets:
+            if values.isdisjoint(alphabet[1]):
+                apart.append(alphabet)
             else:
-                columns, values = columns + other[0], values | other[1]
+                columns, values = columns + alphabet[0], values | alphabet[1]
         alphabets = [*apart, (columns, values)]
     out = dict(declared)
     for columns, values in alphabets:

@@ -55,36 +55,36 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
     if independent is None or not epoch:
         return
     values = np.array(history["log_likelihood"][:epoch]) * sum(model.sizes)
-    found, largest = values[-1], values[np.isfinite(values)].max(initial=-np.inf)
+    value, largest = values[-1], values[np.isfinite(values)].max(initial=-np.inf)
     small = BELOW_INDEPENDENT * model.sizes[0]
     least = max(independent - small, largest - max(LOST_GAIN * (largest - independent), small))
-    if np.isfinite(found) and found < least:
-        found = max(found, score())
+    if np.isfinite(value) and value < least:
+        value = max(value, score())
     # Earlier epochs may be too high by as much, so that the bound does not tell of a fall.
-    elif np.isfinite(found) and (gain := largest_gain()) < -small:
-        found = independent + gain
+    elif np.isfinite(value) and (gain := largest_gain()) < -small:
+        value = independent + gain
     advice = (
         "Use a smaller learning_rate, larger batches (batch_size), with chains more of them "
         "(n_starts), or for few units gradient='exact'."
     )
-    if not np.isfinite(found):
+    if not np.isfinite(value):
         warn_user(
             f"the log-likelihood of epoch {epoch} is unknown, because mean-field iterations of "
             "this machine have no moments: compare `score` with that of independent units. "
             "Bounded units, such as 'truncated_gaussian', have moments always.",
             ConvergenceWarning,
         )
-    elif found < independent - small:
+    elif value < independent - small:
         warn_user(
-            f"learning has diverged: the log-likelihood of epoch {epoch}, {found:.4g} nats a row, "
+            f"learning has diverged: the log-likelihood of epoch {epoch}, {value:.4g} nats a row, "
             "is below that of the independent units that learning began with, "
             f"{independent:.4g}. {advice}",
             ConvergenceWarning,
         )
-    elif found < least:
+    elif value < least:
         warn_user(
             f"learning has not converged: the log-likelihood fell from {largest:.4g} nats a row, "
-            f"in epoch {int(np.nanargmax(values)) + 1}, to {found:.4g} in epoch {epoch} "
+            f"in epoch {int(np.nanargmax(values)) + 1}, to {value:.4g} in epoch {epoch} "
             f"(independent units: {independent:.4g}). {advice}",
             ConvergenceWarning,
         )

@@ -161,10 +161,10 @@ def _refuse_other_values(X, error):
         return
     values = np.asarray(X, object)
     numbers = np.frompyfunc(lambda value: isinstance(value, Number | np.bool_), 1, 1)(values)
-    others = ~np.asarray(numbers, bool) & ~missing_entries(values)
-    if not others.any():
+    refused = ~np.asarray(numbers, bool) & ~missing_entries(values)
+    if not refused.any():
         return
-    place = tuple(np.argwhere(others)[0])
+    place = tuple(np.argwhere(refused)[0])
     value, text = values[place], f"got {values[place]!r:.60}"
     if values.ndim == 2:
         names = list(getattr(X, "columns", []))

@@ -254,18 +254,18 @@ def _is_existence(value):
     if not isinstance(value, list) or len(value) != 3:
         return False
     exists, units, message = value
-    whole = isinstance(units, list) and all(map(_is_count, units))
-    return exists in (True, False, None) and whole and isinstance(message, str)
+    are_counts = isinstance(units, list) and all(map(_is_count, units))
+    return exists in (True, False, None) and are_counts and isinstance(message, str)
 
 
 def _are_categories(value):
     """Whether values are lists of different numbers or texts, two or more."""
     return isinstance(value, list) and all(
-        isinstance(known, list)
-        and len(known) > 1
-        and all(isinstance(entry, Real | str) for entry in known)
-        and len(set(known)) == len(known)
-        for known in value
+        isinstance(column, list)
+        and len(column) > 1
+        and all(isinstance(entry, Real | str) for entry in column)
+        and len(set(column)) == len(column)
+        for column in value
     )
 
 

@@ -44,9 +44,9 @@ def warn_of_missing_codes(estimator, X, name="X", codes=CODES, seen=None):
     """Warn of numbers that seem to mark missing values: see `missing_code`."""
     if is_sparse(X) or X.dtype.kind not in "iuf" or not X.size:
         return
-    found = missing_code(X, codes, seen)
-    if found is not None:
-        code, j = found
+    code_and_column = missing_code(X, codes, seen)
+    if code_and_column is not None:
+        code, j = code_and_column
         column = column_name(estimator, j) if name == "X" else j
         place = f" in column {column}" if X.shape[1] > 1 or name == "X" else ""
         warn_user(

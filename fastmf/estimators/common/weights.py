@@ -25,10 +25,10 @@ def check_counts(total, n_rows, option=""):
             f"{total:.3g}: divide by a common factor."
         )
     if total < 2 < n_rows:
-        other = f", or fit with {option}" if option else ""
+        advice = f", or fit with {option}" if option else ""
         warn_user(
             f"sample_weight counts rows, and {n_rows} rows count as {total:.3g} together: multiply "
-            f"it by {n_rows} over its sum{other}."
+            f"it by {n_rows} over its sum{advice}."
         )
 
 
