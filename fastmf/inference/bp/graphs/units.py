@@ -11,9 +11,9 @@ from copy import copy
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._threads.workers import computed_once, in_parallel
+from fastmf._threads.workers import computed_once
+from fastmf.inference.bp.graphs.layout import graph_layout
 from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
-from fastmf.kernels.bp.graph_layout import GraphLayout, graph_layout
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._state_tables import states_of_units
 from fastmf.priors._groups import (
@@ -77,12 +77,13 @@ class GraphUnits:
         self.clamp = None if clamp is None else np.atleast_2d(clamp)
         graph = pairwise_graph(model)
         self.graph = graph._replace(values=graph.values.astype(np.float64))
-        self.layout = _layout(graph.edges, len(graph.n_states))
+        self.layout = graph_layout(graph.edges, len(graph.n_states))
 
     def row(self, k):
         """The same with the field and the clamps of one row only."""
         other = copy(self)
         other.__dict__.pop("binary", None)
+        other.n_rows = None
         other.field = self.field[[min(k, len(self.field) - 1)]]
         if self.clamp is not None:
             other.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
@@ -91,8 +92,7 @@ class GraphUnits:
     @property
     def is_forest(self):
         """Whether the graph has no cycle."""
-        n_edges, n_vertices = len(self.graph.edges), len(self.graph.n_states)
-        return n_edges == n_vertices - self.layout.n_components[0]
+        return self.layout.is_forest
 
     @property
     def max_degree(self):
@@ -237,6 +237,15 @@ class GraphUnits:
         var = np.add.reduceat(beliefs * deviation, starts, axis=1)
         return mean, np.where(one, mean * (1 - mean), var)
 
+    def labels(self, beliefs):
+        """The most probable state of each unit."""
+        sizes = self.graph.n_states
+        labels = np.zeros((len(beliefs), len(sizes)), np.int64)
+        for size in np.unique(sizes):
+            index = np.flatnonzero(sizes == size)
+            labels[:, index] = beliefs[:, self.first_state[index, None] + np.arange(size)].argmax(2)
+        return labels
+
     def values_of(self, labels):
         """Rows of data with these states: labels of groups, values of other units."""
         if only_groups(self.model.prior):
@@ -261,26 +270,6 @@ def checked_clamp(prior, clamp, name="clamp"):
     if wrong.any():
         refuse_clamped(prior, x, wrong)
     return clamp
-
-
-def _layout(edges, n_vertices):
-    """The `GraphLayout` of edges between numbered vertices."""
-    n_edges = len(edges)
-    if n_edges >= 2**30:
-        raise ValueError(f"a graph must have fewer than 2^30 edges, got {n_edges}.")
-    layout = GraphLayout(
-        order=np.zeros(n_vertices, np.int64),
-        place=np.full(n_vertices, -1, np.int32),
-        slots=np.full((n_edges, 2), -1, np.int32),
-        starts=np.zeros(n_vertices + 1, np.int64),
-        neighbours=np.zeros(2 * n_edges, np.int32),
-        reverse=np.zeros(2 * n_edges, np.int32),
-        edges=np.zeros(2 * n_edges, np.int32),
-        n_components=np.zeros(1, np.int64),
-    )
-    first, given = np.zeros(n_vertices + 1, np.int32), np.zeros((2 * n_edges, 2), np.int32)
-    in_parallel(graph_layout, (edges, first, given, layout, np.zeros(1, np.int64)), 1)
-    return layout
 
 
 def sums_at_ends(edges, values, n):
