@@ -64,7 +64,7 @@ def count(name, value, low=1, *, optional=False):
 
 
 def flag(name, value):
-    """`value` as True or False; 0 and 1 stand for them."""
+    """`value` as True or False, also given as 1 or 0."""
     if isinstance(value, bool | np.bool_ | Integral) and value in (0, 1):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
@@ -87,7 +87,7 @@ def file_path(name, value):
 def one_of(name, value, choices):
     """The one among the choices that `value` equals."""
     if isinstance(value, Hashable):
-        # What is not found is a ValueError; pandas' NA, which compares with nothing, a TypeError.
+        # An absent value is a ValueError; pandas' NA, which compares with nothing, a TypeError.
         try:
             return choices[choices.index(value)]
         except (TypeError, ValueError):

@@ -113,7 +113,7 @@ def _lapack(name, matrix):
 
 def _inverse_of_triangle(triangle, lower):
     """The inverse of a lower or upper triangle in Fortran order, in its place."""
-    # By blocks: that of [A 0; B C] is [A^-1 0; -C^-1 B A^-1 C^-1], and so of the transpose.
+    # By blocks: [A 0; B C] has the inverse [A^-1 0; -C^-1 B A^-1 C^-1]; likewise its transpose.
     n = len(triangle)
     if n < MIN_SPLIT_ORDER:
         return _lapack("trtri", triangle)(triangle, lower=lower, overwrite_c=1)[0]

@@ -1,6 +1,5 @@
 """Memory that one solve leaves to the next: fresh pages cost small solves more than their work."""
 
-import ctypes
 import math
 import os
 from contextlib import contextmanager
@@ -13,30 +12,14 @@ _block: list = []
 
 
 def memory_of_the_machine():
-    """Bytes of physical memory; infinity where the system does not tell."""
+    """Bytes of physical memory; infinity where the system does not tell, as on Windows.
+
+    There more than the machine has is refused when it is asked for, and not when it is used.
+    """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return _memory_of_windows()
-
-
-class _MemoryStatus(ctypes.Structure):
-    """MEMORYSTATUSEX: its size, the load, then bytes of which the first are all physical ones."""
-
-    _fields_ = [
-        ("length", ctypes.c_uint32),
-        ("load", ctypes.c_uint32),
-        ("physical", ctypes.c_uint64),
-        ("others", ctypes.c_uint64 * 6),
-    ]
-
-
-def _memory_of_windows():
-    """Bytes of physical memory by the kernel of Windows; infinity where there is none."""
-    windows = getattr(ctypes, "windll", None)
-    status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-    answered = windows and windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-    return status.physical if answered else np.inf
+        return np.inf
 
 
 def aligned(shape, dtype, allocate=np.empty):

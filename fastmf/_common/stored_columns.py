@@ -1,6 +1,6 @@
 """Matrices of columns that are kept as they were stored, and converted as they are multiplied.
 
-The entries are those of an array of small integers, of a memory-mapped file or of a sparse matrix,
+The entries come from an array of small integers, of a memory-mapped file or of a sparse matrix,
 with scaled rows and columns, less a product of low rank: centred columns, and residuals of a
 regression, are such a matrix, and need no copy in floating point.
 """

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmf._common.arguments import file_path
 
-# Compressed arrays may take so much memory, or that of the file: `save` writes uncompressed ones.
+# Compressed arrays may take this memory, or the size of the file: `save` writes uncompressed ones.
 MIN_MEMORY_BYTES = 2**30
 
 _HEADERS = {
@@ -103,7 +103,7 @@ class Archive:
         return self.member(name, "fiubU")
 
     def header(self, name):
-        """Shape and dtype of a member, of which no more than that is read."""
+        """Shape and dtype of a member, without its values."""
         info = self._info(name)
         full = self.prefix + name
         self._read_bytes[full] = info.file_size
@@ -121,7 +121,7 @@ class Archive:
         return shape, dtype
 
     def check(self, name, kinds="f", shape=None, dtype=None):
-        """Raise unless the header of a member says what is expected: see `member`."""
+        """Raise unless the header of a member is as expected: see `member`."""
         actual_shape, actual = self.header(name)
         fits = actual.kind in kinds and (dtype is None or actual == dtype)
         if shape is not None:
@@ -181,7 +181,7 @@ def _shape(shape):
 
 @contextmanager
 def reading(path, what, max_bytes=None):
-    """The `Archive` of a file, and what is wrong with it or its members as errors of one line."""
+    """The `Archive` of a file; faults of the file or its members are errors of one line."""
     with open(file_path("path", path), "rb") as file:
         # The zip and header parsers raise exceptions of many types for damaged bytes, and their
         # messages may contain the whole file.

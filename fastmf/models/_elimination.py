@@ -1,7 +1,7 @@
 """Exact sums over the states of a pairwise graph, by elimination of one unit after the other.
 
 Steps are counted in the order of elimination. The weights that mention the unit of step k, which
-are those of its states, of its couplings to later units and messages of earlier steps, are
+belong to its states, its couplings to later units and messages of earlier steps, are
 multiplied and summed over its states x; that is its message, a table over the units of its
 separator s, to the first step of these:
 
@@ -48,7 +48,7 @@ MAX_LOGARITHMS = _Arithmetic(np.add, np.maximum, True)
 
 
 class _SpanError(ArithmeticError):
-    """Weights of a step whose logarithms span more than those of float64."""
+    """Weights of a step whose logarithms exceed the range of float64."""
 
 
 class _Factor(NamedTuple):
@@ -176,7 +176,7 @@ class _Elimination:
         return groups, products
 
     def _contracted(self, first, second, keep):
-        """Sum of the product of two factors over what they share but is not in `keep`."""
+        """Sum of the product of two factors over shared axes that are not in `keep`."""
         both = [s for s in first.axes if s in second.axes]
         shared, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
         rows = [s for s in first.axes if s not in second.axes]
@@ -269,7 +269,7 @@ class _Elimination:
             yield group, _Factor(joint, product.axes)
 
     def set_state(self, k):
-        """Set the most probable state of the unit of a step, given those of its separator."""
+        """Set the most probable state of the unit of a step, given the states of its separator."""
         logs = np.zeros(self.plan.sizes[k])
         for *_, factor in self._factors(k):
             logs = (

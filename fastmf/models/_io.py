@@ -294,7 +294,7 @@ def load(path, *, max_bytes=None):
     Parameters
     ----------
     path : str or path
-        An .npz file. Nothing in it is executed. From that of an estimator (`fastmf train` writes
+        An .npz file. Nothing in it is executed. In the file of an estimator (`fastmf train` writes
         one) its `model_` is read.
     max_bytes : int, optional
         Largest memory that its arrays may take; default the size of the file, which is enough for

@@ -1,15 +1,15 @@
 """Exact sums over the narrow parts of graphs, such as forests and rings, in rounds of arrays.
 
 A unit with no more than two neighbours is summed over: what remains is a field on its neighbour, or
-a table over both, which adds to that of their edge. In each round this is done at once for many
-units of which no two are neighbours, a third of a chain or more, so that a million units take some
+a table over both, which adds to the table of their edge. In each round this is done at once for
+many units, no two of them neighbours, a third of a chain or more, so that a million units take some
 forty rounds. Units that are left, the core, have more neighbours, and are eliminated one after the
 other (`fastmf.models._elimination`); graphs of width two have no core. In the opposite order the
 joint probabilities of a unit and its neighbours follow from
 
     p(x, y, z) = p(x | y, z) p(y, z)
 
-as those of the neighbours are known. Units have equal numbers of states: states of others are added
+once p(y, z) is known. Units have equal numbers of states: states are added to smaller units
 with the log-weight -inf.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from fastmf.models._state_tables import Marginals, Tables
 
-# Rounds end once they have gone through this many times the units of the graph. Those of trees and
+# Rounds end once they have gone through this many times the units of the graph. Rounds of trees and
 # rings take 3; but in a long ladder only the units at its ends have two neighbours.
 MAX_VISITS = 20
 
@@ -93,7 +93,7 @@ def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
 
 
 def _round(edges, chosen, degree, n_units):
-    """The `Round` of some units of which no two are neighbours."""
+    """The `Round` of some units, no two of them neighbours."""
     at = chosen[edges]
     touched = np.flatnonzero(at.any(1))
     second = at[touched, 1].astype(np.int64)
@@ -265,7 +265,7 @@ def _pass_on(done, messages, fields, couplings):
 
 
 def _joint(done, conditionals, units, after):
-    """Probabilities of pairs before a round from those after it; those of its units in place."""
+    """Probabilities of pairs before a round from the pairs after it; its units are set in place."""
     alone, leaves, inner = conditionals
     units[done.alone] = alone
     before = np.empty((len(done.edges), *after.shape[1:]))

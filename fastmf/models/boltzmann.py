@@ -105,8 +105,8 @@ class BoltzmannMachine(Model):
         Parameters
         ----------
         gauge : {"zero-sum", "lattice"}, default "zero-sum"
-            Couplings of two groups have mean zero over the states of either, and fields over those
-            of a group; or they are zero at the state `reference` of each.
+            Couplings of two groups have mean zero over the states of either, and fields over the
+            states of a group; or they are zero at the state `reference` of each.
         reference : int, default 0
 
         Returns

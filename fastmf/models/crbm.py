@@ -17,7 +17,7 @@ def _parameter(name, value, dtype):
     if array.ndim != (1 if name.endswith("bias") else 2):
         raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
     with np.errstate(over="ignore"):  # overflow is checked below
-        # One that owns its data and is read-only needs no copy: those of each step of learning.
+        # Arrays that own their data and are read-only, as in learning, need no copy.
         frozen = array is value and array.flags.owndata and not array.flags.writeable
         array = np.array(array, dtype=dtype, order="C", copy=None if frozen else True)
     if not np.isfinite(array).all():
@@ -144,7 +144,7 @@ class CRBM(Model):
         Raises
         ------
         ValueError, TypeError
-            For features that are not numbers, not as many, or too large.
+            For features that are not numbers, too large, or of another number.
         """
         if not hasattr(X, "toarray"):
             X = _checks.states("X", X, self.n_features)

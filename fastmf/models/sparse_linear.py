@@ -30,7 +30,7 @@ class SparseLinearModel(Model):
         n_features + n_samples units, those after the coefficients are a latent variable u of each
         row, and y = X w - u + noise.
     total_rows : float, optional
-        Number of rows of the data, if X and y are fewer rows with equal moments. None: that of X.
+        Number of rows of the data, if X and y are fewer rows with equal moments. None: rows of X.
     absent_square : float, default 0
         Sum of squares of y that is orthogonal to all features, and not in the y given.
     row_weights : float or array of shape (n_samples,), default 1

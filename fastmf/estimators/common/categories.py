@@ -1,7 +1,7 @@
 """Tables of values of any kind, and the categories of their columns: the values, in order.
 
 One table has three views: pairs of values of binary columns (`two_categories`), ordered codes of
-items (`item_categories`), and labels of categorical positions, of which negative ones are missing
+items (`item_categories`), and labels of categorical positions, negative where missing
 (`position_categories`). All are encoded by `codes`.
 """
 
@@ -176,7 +176,7 @@ def two_categories(estimator, X, declared):
 
 
 def _pair(estimator, X, listed, j, declared):
-    """The two values of column j, which with those of other columns has these."""
+    """The two values of column j, one of the columns with these values."""
     if len(listed) == 1 and listed[0] in (-1, 0, 1):
         listed = np.array(_SPINS if listed[0] else _BITS)
     if len(listed) > 2 and not declared and _are_codes(listed):
@@ -251,7 +251,7 @@ def from_spins(means, categories):
 
 
 def item_categories(estimator, X, n_categories, declared):
-    """The values that the scores 0, 1, ... of each item stand for."""
+    """The values of each item with the scores 0, 1, ..."""
     if n_categories is not None:
         return _given(X, n_categories)
     numeric = is_numeric(X)
@@ -334,7 +334,7 @@ def _in_order(estimator, values, j):
 
 
 def position_categories(estimator, X, n_states, declared):
-    """The values that the states of each position stand for."""
+    """The values of each position with the states 0, 1, ..."""
     n_groups = X.shape[1]
     if n_states is not None:
         if not is_numeric(X):

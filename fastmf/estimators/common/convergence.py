@@ -7,15 +7,15 @@ from fastmf._common.warning import warn_user
 
 # Largest error of log-likelihoods without a warning, in nats.
 MAX_ERROR = 0.1
-# Learning of labels counts as diverged at so many times the log-likelihood of uniform values, with
-# which it may begin, and learning of machines at so many nats a unit below independent units.
+# Learning of labels counts as diverged at this multiple of the log-likelihood of uniform values,
+# with which it may begin; learning of machines at this many nats a unit below independent units.
 BELOW_UNIFORM, BELOW_INDEPENDENT = 1.1, 0.02
 # Share of what the best epoch gained over independent units that the last one may have lost.
 LOST_GAIN = 0.5
 
 
 def warn_unless_converged(converged):
-    """Say for how many rows means are returned that are of no solution."""
+    """Warn of rows whose means are no solution."""
     n = np.count_nonzero(~converged)
     if n:
         warn_user(
@@ -26,7 +26,7 @@ def warn_unless_converged(converged):
 
 
 def warn_of_approximation(what, approximate, sums):
-    """Say so if approximate log-likelihoods of some rows differ from annealed ones with errors."""
+    """Warn if approximate log-likelihoods of some rows differ from annealed ones with errors."""
     values, errors = sums
     off = np.mean(approximate - values)
     if not abs(off) <= MAX_ERROR + errors.mean():
@@ -39,7 +39,7 @@ def warn_of_approximation(what, approximate, sums):
 
 
 def warn_if_below_uniform(found, n_labels):
-    """Say so if the log-likelihood of a row of labels is below that of labels drawn at random."""
+    """Warn if the log-likelihood of a row of labels is below the value for random labels."""
     uniform = -n_labels * np.log(2)
     if not found >= BELOW_UNIFORM * uniform:
         warn_user(
@@ -51,7 +51,7 @@ def warn_if_below_uniform(found, n_labels):
 
 
 def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
-    """Say so if learning ended below independent units, or far below what it had reached."""
+    """Warn if learning ended below independent units, or far below its best epoch."""
     if independent is None or not epoch:
         return
     values = np.array(history["log_likelihood"][:epoch]) * sum(model.sizes)

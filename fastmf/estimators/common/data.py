@@ -74,7 +74,7 @@ def dense_frame(X):
 
 
 def with_nan(X):
-    """Data in which NaN stands for what is masked, None or pandas' NA."""
+    """Data with NaN in the place of masked entries, None or pandas' NA."""
     if np.ma.isMaskedArray(X):
         return unmasked("X", X, missing=True)
     if hasattr(X, "isna") and hasattr(X, "iloc"):

@@ -30,7 +30,7 @@ def _options(estimator):
         if name == "random_state" and not isinstance(value, Integral):
             continue  # the state of a generator is no option of a fit to come
         if name in ("visible", "hidden") and not isinstance(value, str):
-            # A class or an instance: the fitted prior stands for it.
+            # A class or an instance: the fitted prior is saved in its place.
             arrays |= field_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
             continue
         if name == "graph" and value is not None:
@@ -52,7 +52,7 @@ def _plain_or_list(value):
 
 
 class Saved:
-    """Estimators that go to a file and back: what they have learned, and their options."""
+    """Estimators with their options and fitted values in files."""
 
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks", "checkpoint")
@@ -205,7 +205,7 @@ def _from_arrays(cls, arrays):
 
 
 def check_n_features(estimator, n_features):
-    """Raise unless the model is of as many features as the estimator has seen."""
+    """Raise unless the model has the number of features that the estimator has seen."""
     if estimator.n_features_in_ not in n_features:
         raise ValueError(
             f"n_features_in_ must be {' or '.join(map(str, n_features))}, as the model says, got "

@@ -25,7 +25,7 @@ LAYERED_METHODS = ("auto", "exact", "tap")
 
 
 def means_of_missing(model, X, method, random_state, n_threads):
-    """Means of the units of a model given those of rows that are not missing."""
+    """Means of the units of a model given the observed values of rows."""
     one_of("method", method, METHODS)
     seed = drawn_seed(random_state)
     result = conditional_means(model, X, method, seed=seed, n_threads=n_threads)
@@ -60,12 +60,12 @@ class LayeredImputing:
               sides are the even and the odd layers.
             - "tap": the means of distinct mean-field solutions from `n_starts` starts, each a phase
               with the weight that its log-partition gives. Phases that no start leads to are
-              missed, and weights are those of TAP.
+              missed, and weights are approximate.
             - "auto": "exact" for rows that it takes, "tap" for all others.
         n_starts : int, default 8
-            Number of starts of "tap": the mean of independent units, those of the distinct
-            `solutions` under which what was seen is most probable, and the rows of `starts_` that
-            are nearest to it. With 1, a single solution, which may be one of several phases.
+            Number of starts of "tap": the mean of independent units, the distinct
+            `solutions` under which the observed values are most probable, and the nearest rows of
+            `starts_`. With 1, a single solution, which may be one of several phases.
         labels : {"mode", "mean", "probabilities"}, default "mode"
             Values of categorical units: the most probable label, which is wrong least often; the
             average label, whose squared error is least where labels are scores, such as ratings;

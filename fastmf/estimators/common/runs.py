@@ -73,7 +73,7 @@ def run(estimator, model, data, settings, family, seed, validation, raw=None, **
 
 
 def _with_raw_models(callbacks, raw):
-    """Callbacks that see models of data as they were given; what is no list of them, as it is."""
+    """Callbacks that see models of data as given; anything but a list of callbacks is returned."""
     if callbacks is None:
         return ()
     if raw is None or not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
