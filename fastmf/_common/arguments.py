@@ -64,7 +64,7 @@ def count(name, value, low=1, *, optional=False):
 
 
 def flag(name, value):
-    """`value` as True or False; 0 and 1 stand for them."""
+    """`value` as True or False, also given as 1 or 0."""
     if isinstance(value, bool | np.bool_ | Integral) and value in (0, 1):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
@@ -87,7 +87,7 @@ def file_path(name, value):
 def one_of(name, value, choices):
     """The one among the choices that `value` equals."""
     if isinstance(value, Hashable):
-        # What is not found is a ValueError; pandas' NA, which compares with nothing, a TypeError.
+        # An absent value is a ValueError; pandas' NA, which compares with nothing, a TypeError.
         try:
             return choices[choices.index(value)]
         except (TypeError, ValueError):
@@ -193,12 +193,12 @@ def rows(name, value, n_units, dtype, *, missing=False):
 
 def common_rows(named_arrays):
     """Number of rows that all arrays share; None if none of them has rows."""
-    found = {name: len(a) for name, a in named_arrays if a is not None and a.ndim == 2}
-    lengths = {n for n in found.values() if n != 1}
+    n_rows = {name: len(a) for name, a in named_arrays if a is not None and a.ndim == 2}
+    lengths = {n for n in n_rows.values() if n != 1}
     if len(lengths) > 1:
-        listed = ", ".join(f"{name} {n}" for name, n in found.items())
+        listed = ", ".join(f"{name} {n}" for name, n in n_rows.items())
         raise ValueError(f"the numbers of rows differ: {listed}.")
-    return max(found.values(), default=None)
+    return max(n_rows.values(), default=None)
 
 
 def iteration(damping, tol, max_iter, n_threads):

@@ -12,7 +12,7 @@ OF_THIS_PROCESS = Path("/proc/self/cgroup")
 def n_cores():
     """Cores that this process may use, at least one.
 
-    No more than its affinity has (that of `taskset`, of a scheduler or of a cpuset), and no more
+    No more than its affinity has (set by `taskset`, a scheduler or a cpuset), and no more
     than its quota of time rounded up: beyond it, the kernel pauses all threads for a part of each
     period, those with work included.
     """
@@ -30,8 +30,8 @@ def quota(root, groups):
     """Cores' worth of time that control groups leave to a process; infinite without a limit."""
     smallest = math.inf
     for line in _text(groups).splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        number, _, group = line.partition(":")
+        controllers, _, path = group.partition(":")
         if number == "0":
             folder, limit = root, _limit
         elif "cpu" in controllers.split(","):
@@ -63,7 +63,7 @@ def _first_limit(group):
 
 
 def _ratio(quota="", period="100000"):
-    """Cores' worth of time; infinite for "max", -1 and what is not a number."""
+    """Cores' worth of time; infinite for "max", -1 and text that is no number."""
     try:
         cores = int(quota) / int(period)
     except (ValueError, ZeroDivisionError):

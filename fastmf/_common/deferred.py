@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class _Deferred(ModuleType):
-    """Stands for a module that is imported when one of its attributes is first looked up."""
+    """Placeholder of a module that is imported when one of its attributes is first looked up."""
 
     def __getattr__(self, name):
         _withdraw(self)

@@ -33,8 +33,8 @@ def table(rows, header=()):
         cells = "".join(f'<th scope="col">{escape(str(cell))}</th>' for cell in header)
         lines.append(f"<thead><tr>{cells}</tr></thead>")
     lines.append("<tbody>")
-    for name, *others in rows:
-        cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in others)
+    for name, *values in rows:
+        cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in values)
         lines.append(f'<tr><th scope="row">{escape(str(name))}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody>", "</table>"])
 

@@ -113,7 +113,7 @@ def _lapack(name, matrix):
 
 def _inverse_of_triangle(triangle, lower):
     """The inverse of a lower or upper triangle in Fortran order, in its place."""
-    # By blocks: that of [A 0; B C] is [A^-1 0; -C^-1 B A^-1 C^-1], and so of the transpose.
+    # By blocks: [A 0; B C] has the inverse [A^-1 0; -C^-1 B A^-1 C^-1]; likewise its transpose.
     n = len(triangle)
     if n < MIN_SPLIT_ORDER:
         return _lapack("trtri", triangle)(triangle, lower=lower, overwrite_c=1)[0]
@@ -122,10 +122,10 @@ def _inverse_of_triangle(triangle, lower):
     parts = [np.asfortranarray(triangle[block, block]) for block in blocks]
     inverses = [_inverse_of_triangle(part, lower) for part in parts]
     order = -1 if lower else 1
-    place, (left, right) = blocks[::order], inverses[::order]
+    place, (before, after) = blocks[::order], inverses[::order]
     across = np.asfortranarray(triangle[place])
-    across = trmm(-1.0, left, across, lower=lower, overwrite_b=1)
-    triangle[place] = trmm(1.0, right, across, side=1, lower=lower, overwrite_b=1)
+    across = trmm(-1.0, before, across, lower=lower, overwrite_b=1)
+    triangle[place] = trmm(1.0, after, across, side=1, lower=lower, overwrite_b=1)
     for block, inverse in zip(blocks, inverses, strict=True):
         triangle[block, block] = inverse
     return triangle

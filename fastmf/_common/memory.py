@@ -1,6 +1,5 @@
 """Memory that one solve leaves to the next: fresh pages cost small solves more than their work."""
 
-import ctypes
 import math
 import os
 from contextlib import contextmanager
@@ -9,34 +8,18 @@ import numpy as np
 
 LINE_BYTES = 64
 # At most one block, as large as the largest solve so far; a solve beside another makes its own.
-_kept: list = []
+_block: list = []
 
 
 def memory_of_the_machine():
-    """Bytes of physical memory; infinity where the system does not tell."""
+    """Bytes of physical memory; infinity where the system does not tell, as on Windows.
+
+    There more than the machine has is refused when it is asked for, and not when it is used.
+    """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return _memory_of_windows()
-
-
-class _MemoryStatus(ctypes.Structure):
-    """MEMORYSTATUSEX: its size, the load, then bytes of which the first are all physical ones."""
-
-    _fields_ = [
-        ("length", ctypes.c_uint32),
-        ("load", ctypes.c_uint32),
-        ("physical", ctypes.c_uint64),
-        ("others", ctypes.c_uint64 * 6),
-    ]
-
-
-def _memory_of_windows():
-    """Bytes of physical memory by the kernel of Windows; infinity where there is none."""
-    windows = getattr(ctypes, "windll", None)
-    status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-    known = windows and windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-    return status.physical if known else np.inf
+        return np.inf
 
 
 def aligned(shape, dtype, allocate=np.empty):
@@ -66,13 +49,13 @@ def borrowed(shape, dtype):
             "what keeps the messages of every row (messages, pairwise, init)."
         )
     try:
-        memory = _kept.pop()
+        memory = _block.pop()
     except IndexError:
         memory = np.empty(0, np.uint8)
     if memory.nbytes < n_bytes + LINE_BYTES:
         memory = np.empty(n_bytes + LINE_BYTES, np.uint8)
     yield _aligned(memory, n_bytes).view(dtype).reshape(shape)
-    _kept[:] = [memory]
+    _block[:] = [memory]
 
 
 class Scratch:

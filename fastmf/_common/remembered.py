@@ -15,17 +15,17 @@ def remembered(function):
     Arguments are compared by their contents, so that they may be changed in place. For functions
     that take much longer than that.
     """
-    kept = deque(maxlen=N_CALLS)
+    calls = deque(maxlen=N_CALLS)
 
     @functools.wraps(function)
     def call(*arrays):
-        for given, result in tuple(kept):
+        for given, result in tuple(calls):
             if all(map(_is_same, given, arrays)):
                 return result
         result = tuple(map(np.asarray, function(*arrays)))
         for array in result:
             array.flags.writeable = False
-        kept.append((tuple(np.array(array) for array in arrays), result))
+        calls.append((tuple(np.array(array) for array in arrays), result))
         return result
 
     return call

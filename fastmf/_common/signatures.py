@@ -1,7 +1,7 @@
 """Types in public signatures: for the stubs beside the packages' `__init__.py`, and for programs.
 
-What is one number or an array, by whether arguments have rows, is `Any` in results: a union would
-make every use of it an error.
+Results that are a number or an array, by whether arguments have rows, are `Any`: a union would
+make every use of them an error.
 """
 
 from os import PathLike

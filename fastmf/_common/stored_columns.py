@@ -1,6 +1,6 @@
 """Matrices of columns that are kept as they were stored, and converted as they are multiplied.
 
-The entries are those of an array of small integers, of a memory-mapped file or of a sparse matrix,
+The entries come from an array of small integers, of a memory-mapped file or of a sparse matrix,
 with scaled rows and columns, less a product of low rank: centred columns, and residuals of a
 regression, are such a matrix, and need no copy in floating point.
 """
@@ -81,9 +81,9 @@ class StoredColumns:
         columns = np.arange(self.shape[1])[columns]
         if self.mixing is None:
             return self._converted(columns)
-        own = self.mixing[:, columns]
-        needed = np.unique(own.indices)
-        return (own[needed].T @ self._converted(needed).T).T
+        mixing = self.mixing[:, columns]
+        needed = np.unique(mixing.indices)
+        return (mixing[needed].T @ self._converted(needed).T).T
 
     def _converted(self, columns):
         part = self.stored[:, columns]
@@ -112,29 +112,29 @@ class StoredColumns:
 
     def less(self, left, right):
         """The matrix less another product of low rank."""
-        other = copy(self)
-        other.left = np.concatenate([self.left, left], axis=1)
-        other.right = np.concatenate([self.right, right], axis=0)
-        return other
+        out = copy(self)
+        out.left = np.concatenate([self.left, left], axis=1)
+        out.right = np.concatenate([self.right, right], axis=0)
+        return out
 
     def times(self, scale):
         """The matrix with multiplied columns."""
-        other = copy(self)
-        other.column_scale, other.right = self.column_scale * scale, self.right * scale
-        return other
+        out = copy(self)
+        out.column_scale, out.right = self.column_scale * scale, self.right * scale
+        return out
 
     def without(self, columns):
         """The matrix with some columns of zeros: numbers, or a mask."""
-        other = copy(self)
-        other.column_scale, other.right = self.column_scale.copy(), self.right.copy()
-        other.column_scale[columns], other.right[:, columns] = 0, 0
-        return other
+        out = copy(self)
+        out.column_scale, out.right = self.column_scale.copy(), self.right.copy()
+        out.column_scale[columns], out.right[:, columns] = 0, 0
+        return out
 
     def mixed(self, mixing):
         """The product with a sparse matrix, of shape (n_columns, n_columns), on the right."""
-        other = copy(self)
-        other.mixing = scipy.sparse.csc_array(mixing)
-        return other
+        out = copy(self)
+        out.mixing = scipy.sparse.csc_array(mixing)
+        return out
 
 
 class _Transposed:

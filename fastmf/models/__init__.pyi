@@ -106,20 +106,6 @@ class SparseLinearModel(_Model):
         absent_square: float = 0.0,
         row_weights: float | ArrayLike = 1.0,
     ) -> None: ...
-    @classmethod
-    def from_moments(
-        cls,
-        gram: ArrayLike,
-        moment: ArrayLike,
-        y_square: float,
-        n: float,
-        noise_variance: float,
-        prior: UnitPrior,
-    ) -> SparseLinearModel: ...
-    @classmethod
-    def from_summary(
-        cls, z: ArrayLike, R: Any, n: float, noise_variance: float, prior: UnitPrior
-    ) -> SparseLinearModel: ...
     @property
     def log_absent(self) -> float: ...
     @property

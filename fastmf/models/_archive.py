@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmf._common.arguments import file_path
 
-# Compressed arrays may take so much memory, or that of the file: `save` writes uncompressed ones.
+# Compressed arrays may take this memory, or the size of the file: `save` writes uncompressed ones.
 MIN_MEMORY_BYTES = 2**30
 
 _HEADERS = {
@@ -73,10 +73,10 @@ class Archive:
         if file.read(2) != b"PK":
             raise ValueError("not an .npz archive")
         self._zip, self.prefix = zipfile.ZipFile(file), ""
-        found = self._zip.infolist()
+        members = self._zip.infolist()
         self._members = {
             info.filename.removesuffix(".npy"): info
-            for info in found
+            for info in members
             if info.filename.endswith(".npy")
         }
         self._max_bytes = memory_limit(file.seek(0, 2), max_bytes)
@@ -103,7 +103,7 @@ class Archive:
         return self.member(name, "fiubU")
 
     def header(self, name):
-        """Shape and dtype of a member, of which no more than that is read."""
+        """Shape and dtype of a member, without its values."""
         info = self._info(name)
         full = self.prefix + name
         self._read_bytes[full] = info.file_size
@@ -121,19 +121,19 @@ class Archive:
         return shape, dtype
 
     def check(self, name, kinds="f", shape=None, dtype=None):
-        """Raise unless the header of a member says what is expected: see `member`."""
-        found_shape, found = self.header(name)
-        fits = found.kind in kinds and (dtype is None or found == dtype)
+        """Raise unless the header of a member is as expected: see `member`."""
+        actual_shape, actual = self.header(name)
+        fits = actual.kind in kinds and (dtype is None or actual == dtype)
         if shape is not None:
-            fits = fits and len(shape) == len(found_shape)
-            fits = fits and all(n in (None, m) for n, m in zip(shape, found_shape, strict=True))
+            fits = fits and len(shape) == len(actual_shape)
+            fits = fits and all(n in (None, m) for n, m in zip(shape, actual_shape, strict=True))
         if not fits:
             expected = _KINDS[kinds] if dtype is None else f"{np.dtype(dtype)}"
             if shape is not None:
                 expected += f" of shape {_shape(shape)}"
             raise ValueError(
-                f"member {shown(self.prefix + name)} must hold {expected}, got {found!s:.60} of "
-                f"shape {shown(found_shape)}."
+                f"member {shown(self.prefix + name)} must hold {expected}, got {actual!s:.60} of "
+                f"shape {shown(actual_shape)}."
             )
 
     def member(self, name, kinds="f", shape=None, dtype=None, low=None, high=np.inf):
@@ -181,7 +181,7 @@ def _shape(shape):
 
 @contextmanager
 def reading(path, what, max_bytes=None):
-    """The `Archive` of a file, and what is wrong with it or its members as errors of one line."""
+    """The `Archive` of a file; faults of the file or its members are errors of one line."""
     with open(file_path("path", path), "rb") as file:
         # The zip and header parsers raise exceptions of many types for damaged bytes, and their
         # messages may contain the whole file.

@@ -10,7 +10,7 @@ import scipy
 from fastmf._common.rows import canonical, is_sparse
 from fastmf.models import _checks
 
-# Up to so many units, solvers that have dense matrices only make one of sparse couplings.
+# Most units for which solvers of dense matrices make sparse couplings dense.
 MAX_DENSE_UNITS = 4096
 NO_FORBIDDEN_PAIRS = (
     "couplings of -inf forbid pairs of states, and {} has no moments for these; take "
@@ -42,7 +42,7 @@ def checked_couplings(value):
 
 
 def _largest(array, left_out):
-    """Largest absolute value, without the values of which `left_out` is true."""
+    """Largest absolute value, without the values for which `left_out` is true."""
     largest = abs(array).max(initial=0.0)
     return abs(array[~left_out(array)]).max(initial=0.0) if left_out(largest) else largest
 

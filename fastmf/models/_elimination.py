@@ -1,7 +1,7 @@
 """Exact sums over the states of a pairwise graph, by elimination of one unit after the other.
 
 Steps are counted in the order of elimination. The weights that mention the unit of step k, which
-are those of its states, of its couplings to later units and messages of earlier steps, are
+belong to its states, its couplings to later units and messages of earlier steps, are
 multiplied and summed over its states x; that is its message, a table over the units of its
 separator s, to the first step of these:
 
@@ -48,7 +48,7 @@ MAX_LOGARITHMS = _Arithmetic(np.add, np.maximum, True)
 
 
 class _SpanError(ArithmeticError):
-    """Weights of a step whose logarithms span more than those of float64."""
+    """Weights of a step whose logarithms exceed the range of float64."""
 
 
 class _Factor(NamedTuple):
@@ -123,7 +123,7 @@ class _Elimination:
             if c is not None:
                 self.messages[c] = self._scaled(self.messages[c])
             factors = self.own[k] + [(self.messages, c, self.messages[c]) for c in self.children[k]]
-            low, high = (sum(own[-1][at] for own in factors) for at in (2, 3))
+            low, high = (sum(entry[-1][at] for entry in factors) for at in (2, 3))
             if self.arithmetic.is_log or (low >= -MAX_SPAN and high <= MAX_SPAN):
                 return factors
         raise _SpanError
@@ -154,9 +154,9 @@ class _Elimination:
             return factor.table
         at = dict(zip(summed, state, strict=True))
         table = factor.table[tuple(at.get(s, slice(None)) for s in factor.axes)]
-        own = [s for s in factor.axes if s not in at]
-        table = table.transpose([own.index(s) for s in axes if s in own])
-        return table.reshape([self.plan.sizes[s] if s in own else 1 for s in axes])
+        axes_of_factor = [s for s in factor.axes if s not in at]
+        table = table.transpose([axes_of_factor.index(s) for s in axes if s in axes_of_factor])
+        return table.reshape([self.plan.sizes[s] if s in axes_of_factor else 1 for s in axes])
 
     def _groups(self, k):
         """Two groups of the factors of a step, with their places, and the products of both."""
@@ -176,17 +176,17 @@ class _Elimination:
         return groups, products
 
     def _contracted(self, first, second, keep):
-        """Sum of the product of two factors over what they share but is not in `keep`."""
+        """Sum of the product of two factors over shared axes that are not in `keep`."""
         both = [s for s in first.axes if s in second.axes]
         shared, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
         rows = [s for s in first.axes if s not in second.axes]
         columns = [s for s in second.axes if s not in first.axes]
         if not self.arithmetic.is_log:
             sizes = [self._size(axes) for axes in (shared, rows, summed, columns)]
-            left = self._aligned(first, (*shared, *rows, *summed)).reshape(sizes[:3])
-            right = self._aligned(second, (*shared, *summed, *columns))
+            first_matrix = self._aligned(first, (*shared, *rows, *summed)).reshape(sizes[:3])
+            second_matrix = self._aligned(second, (*shared, *summed, *columns))
             axes = (*shared, *rows, *columns)
-            table = left @ right.reshape(sizes[0], sizes[2], sizes[3])
+            table = first_matrix @ second_matrix.reshape(sizes[0], sizes[2], sizes[3])
             return _Factor(table.reshape([self.plan.sizes[s] for s in axes]), axes)
         axes, total = (*rows, *columns, *shared), None
         for state in np.ndindex(*(self.plan.sizes[s] for s in summed)):
@@ -208,7 +208,7 @@ class _Elimination:
 
     def _message(self, k):
         """Sum of the products of a step over the states of its unit."""
-        factors = [own[-1] for own in self._factors(k)]
+        factors = [entry[-1] for entry in self._factors(k)]
         joint = self._at_once(k, factors)
         if joint is None:
             message = self._contracted(*self._groups(k)[1], self.plan.separators[k])
@@ -251,25 +251,25 @@ class _Elimination:
 
     def _joints(self, k, ratio):
         """Groups of factors of a step, and probabilities of the units of each group."""
-        own = self._factors(k)
-        factors = [*(factor for *_, factor in own), ratio]
+        factors_of_step = self._factors(k)
+        factors = [*(factor for *_, factor in factors_of_step), ratio]
         joint = self._at_once(k, factors)
         if joint is not None:
             yield (
-                own,
+                factors_of_step,
                 joint._replace(table=np.exp(joint.table)) if self.arithmetic.is_log else joint,
             )
             return
         groups, products = self._groups(k)
-        for group, product, other in zip(groups, products, products[::-1], strict=True):
-            rest = self._contracted(other, ratio, product.axes)
-            joint = self.arithmetic.times(product.table, self._aligned(rest, product.axes))
+        for group, product, partner in zip(groups, products, products[::-1], strict=True):
+            ratios = self._contracted(partner, ratio, product.axes)
+            joint = self.arithmetic.times(product.table, self._aligned(ratios, product.axes))
             if self.arithmetic.is_log:
                 np.exp(joint, out=joint)
             yield group, _Factor(joint, product.axes)
 
     def set_state(self, k):
-        """Set the most probable state of the unit of a step, given those of its separator."""
+        """Set the most probable state of the unit of a step, given the states of its separator."""
         logs = np.zeros(self.plan.sizes[k])
         for *_, factor in self._factors(k):
             logs = (

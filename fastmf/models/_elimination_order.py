@@ -2,10 +2,10 @@
 
 To eliminate a unit is to sum over its states: what remains is a table over its neighbours, its
 separator, which are neighbours of one another from then on. The order decides how large these
-tables become, and to find the best one is NP-hard. The cheapest of three orders is taken: that of
-the numbers, which takes no search; reverse Cuthill-McKee, for grids and chains of layers; and
-weighted minimum fill, which eliminates next the unit whose neighbours need the fewest new pairs of
-states (Kjaerulff 1990).
+tables become, and to find the best one is NP-hard. The cheapest of three orders is taken: the
+numbers of the units, which takes no search; reverse Cuthill-McKee, for grids and chains of layers;
+and weighted minimum fill, which eliminates next the unit whose neighbours need the fewest new pairs
+of states (Kjaerulff 1990).
 """
 
 import heapq

@@ -8,7 +8,8 @@ positions (gaps that are ignored) break the symmetry: then probabilities do chan
 import numpy as np
 import scipy
 
-from fastmf.priors._groups import fields_of_groups, groups, has_groups
+from fastmf._common.rows import is_sparse
+from fastmf.priors._groups import column_is_group, column_sizes, fields_of_groups, groups
 from fastmf.priors._queries import with_shifted_field
 
 GAUGES = ("zero-sum", "lattice")
@@ -49,41 +50,37 @@ class PositionStates:
         return logs
 
 
+def projection(sizes, gauge, reference=0, is_group=True):
+    """Matrix Q and weights w of a gauge: Q x is x less w'x of each group of states.
+
+    Columns that are no group stay as they are.
+    """
+    positions, is_group = PositionStates(sizes), np.broadcast_to(is_group, len(sizes))
+    if gauge == "zero-sum":
+        weights = np.where(is_group, 1 / positions.sizes, 0.0)[positions.position]
+    else:
+        if reference >= positions.sizes[is_group].min(initial=reference + 1):
+            raise ValueError(f"reference must be a state of every group, got {reference}.")
+        weights = np.zeros(len(positions.position))
+        weights[(positions.first + reference)[is_group]] = 1
+    states, shape = np.arange(len(weights)), (len(weights), len(sizes))
+    members = scipy.sparse.csr_array((np.ones(len(weights)), (states, positions.position)), shape)
+    used = np.flatnonzero(weights)
+    entries = weights[used], (used, positions.position[used])
+    taken = members @ scipy.sparse.csr_array(entries, shape).T
+    return scipy.sparse.csr_array(scipy.sparse.identity(len(weights))) - taken, weights
+
+
 def in_gauge(couplings, field, sizes, gauge, reference=0):
-    """Parameters in a gauge."""
-    groups = PositionStates(sizes)
-    position = groups.position
-    if gauge == "zero-sum":
-        means = groups.means(couplings)
-        both = groups.means(np.swapaxes(means, -1, -2))
-        shift = groups.zero_sum(means.sum(-1) + field)
-    else:
-        kept = groups.first + reference
-        means = couplings[..., kept]
-        both = np.swapaxes(means, -1, -2)[..., kept]
-        shift = means.sum(-1) + field
-        shift = shift - shift[..., kept][..., position]
-    out = couplings - means[..., position]
-    out -= np.swapaxes(means, -1, -2)[..., position, :]
-    out += both[..., position, :][..., position]
-    return out, shift
-
-
-def sparse_in_gauge(couplings, field, sizes, gauge, reference=0):
-    """`in_gauge` of one csr_array of couplings, without a dense matrix."""
-    groups = PositionStates(sizes)
-    n_states, n_groups = len(groups.position), len(groups.sizes)
-    members = scipy.sparse.csr_array((np.ones(n_states), (np.arange(n_states), groups.position)))
-    if gauge == "zero-sum":
-        weights = members / groups.sizes
-    else:
-        kept = np.ones(n_groups), (groups.first + reference, np.arange(n_groups))
-        weights = scipy.sparse.csr_array(kept, shape=(n_states, n_groups))
-    means = couplings @ weights
-    shift = means.sum(1) + field
-    shift = shift - (shift @ weights)[groups.position]
-    moved = means @ members.T
-    return couplings - moved - moved.T + members @ (weights.T @ means) @ members.T, shift
+    """Parameters Q J Q' and Q (h + J w) in a gauge; dense ones may have further axes in front."""
+    Q, weights = projection(sizes, gauge, reference)
+    shift = (field + couplings @ weights) @ Q.T
+    if is_sparse(couplings):
+        return Q @ couplings @ Q.T, shift
+    for _ in range(2):  # rows, then columns
+        projected = couplings.reshape(-1, len(weights)) @ Q.T
+        couplings = np.swapaxes(projected.reshape(couplings.shape), -1, -2)
+    return couplings, shift
 
 
 def position_in_zero_sum(couplings, groups):
@@ -97,33 +94,21 @@ def layered_in_gauge(model, gauge, reference=0):
     The couplings of each group have, for each unit of the neighbouring layer, the mean zero over
     its states, or are zero at the reference state; the fields of groups likewise.
     """
-    couplings = [np.array(w, np.float64) for w in model.couplings]
-    shifts = [np.zeros(n) for n in model.sizes]
-    for k, w in enumerate(couplings):
-        for group in groups(model.layers[k]):
-            taken = _taken(w[group], gauge, reference)
-            w[group] -= taken
-            shifts[k + 1] += taken
-        for group in groups(model.layers[k + 1]):
-            taken = _taken(w[:, group].T, gauge, reference)
-            w[:, group] -= taken[:, None]
-            shifts[k] += taken
+    gauges = [
+        projection(column_sizes(layer), gauge, reference, column_is_group(layer))
+        for layer in model.layers
+    ]
+    couplings, shifts = [], [np.zeros(n) for n in model.sizes]
+    for k, w in enumerate(model.couplings):
+        (lower, lower_weights), (upper, upper_weights) = gauges[k : k + 2]
+        shifts[k + 1] += lower_weights @ w
+        w = lower @ w.astype(np.float64)
+        shifts[k] += w @ upper_weights
+        couplings.append((w @ upper.T).astype(model.dtype))
     layers = []
-    for prior, shift in zip(model.layers, shifts, strict=True):
-        moved = with_shifted_field(prior, shift)
-        if has_groups(prior):
-            back = np.zeros(len(shift))
-            for group, field in zip(groups(prior), fields_of_groups(moved), strict=True):
-                back[group] = -_taken(field, gauge, reference)
-            moved = with_shifted_field(moved, back)
-        layers.append(moved)
-    return tuple(w.astype(model.dtype) for w in couplings), tuple(layers)
-
-
-def _taken(rows, gauge, reference):
-    """Part that the gauge takes from the parameters of a group, one row a state."""
-    if gauge == "zero-sum":
-        return rows.mean(0)
-    if reference >= len(rows):
-        raise ValueError(f"reference must be a state of every group, got {reference}.")
-    return rows[reference].copy()
+    for prior, shift, (Q, _) in zip(model.layers, shifts, gauges, strict=True):
+        moved, field = with_shifted_field(prior, shift), np.zeros(len(shift))
+        for group, fields in zip(groups(moved), fields_of_groups(moved), strict=True):
+            field[group] = fields
+        layers.append(with_shifted_field(moved, Q @ field - field) if field.any() else moved)
+    return tuple(couplings), tuple(layers)

@@ -19,8 +19,8 @@ class PairwiseGraph(NamedTuple):
         Pairs with a coupling that is not zero, each once, the smaller number first, in
         lexicographic order.
     n_states : int64 array of shape (n_units,)
-        Number of states of each unit; 0 for units with a continuum of values, or of which the
-        values are not known.
+        Number of states of each unit; 0 for units with a continuum of values, or with
+        unknown values.
     values : array of shape (offsets[-1],)
         The coupling of each edge. For categorical units i < j
         ``values[offsets[e]:offsets[e + 1]].reshape(n_states[i], n_states[j])`` is the table of the

@@ -47,7 +47,7 @@ class GraphSums:
 
     @property
     def n_entries(self):
-        """Entries that sums take time for: of all tables of rounds, twice those of messages."""
+        """Entries as a measure of time: all tables of rounds, and messages twice."""
         rounds = n_entries_of(self._reduction.rounds, self._most)
         return rounds + 2.0 * self.plan.n_message_entries
 
@@ -79,16 +79,20 @@ def is_small(graph, n_rows=1):
 
 
 def eliminated(tables, max_entries, plans, mode=False):
-    """Exact `Marginals` of a graph, -inf alone if no state is possible; None if they are large.
+    """Exact `Marginals` of a graph, zeros if no state is possible; None if its tables are large.
 
     With `mode`, the most probable state takes all the weight.
     """
+    no_state = Marginals(-np.inf, np.zeros(len(tables.fields)), np.zeros(len(tables.couplings)))
     n_possible = np.bincount(tables.units, tables.fields > -np.inf, len(tables.sizes))
     if not n_possible.all():
-        return Marginals(-np.inf, None, None)
+        return no_state
     key = n_possible.tobytes()
     if key not in plans:
         bits = np.log2(max(max_entries * n_possible.max(initial=1), 1.0))
         sums = GraphSums(n_possible.astype(np.int64), tables.edges, 16 * max_entries, bits)
         plans[key] = sums if sums.n_entries <= max_entries else None
-    return None if plans[key] is None else plans[key].marginals(tables, maximum=mode)
+    if plans[key] is None:
+        return None
+    marginals = plans[key].marginals(tables, maximum=mode)
+    return no_state if marginals.units is None else marginals

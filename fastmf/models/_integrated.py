@@ -10,9 +10,9 @@ unbounded variance. The diagonal of J changes the precisions of its units. All m
 
     E x = L^-1 (f + C E h),    Cov(x, h) = L^-1 C Cov(h),    Cov x = L^-1 + L^-1 C Cov(h) C' L^-1
 
-and log Z is that of the other units plus f' L^-1 f / 2 - log det(L / 2 pi) / 2. With no other units
-everything is exact. Cov(h) has the variances on its diagonal, and elsewhere the derivative of the
-approximate log Z by J: J v v', of order 3 also J^2 k k' / 2.
+and log Z exceeds the one of the other units by f' L^-1 f / 2 - log det(L / 2 pi) / 2. Without other
+units everything is exact. Cov(h) has the variances on its diagonal, and elsewhere the derivative of
+the approximate log Z by J: J v v', of order 3 also J^2 k k' / 2.
 """
 
 from itertools import pairwise
@@ -32,7 +32,7 @@ class IntegratedMachine:
     ----------
     model : RBM or DBM
     clamped : bool array of shape (n_units,), optional
-        Units of which the Gaussian ones keep their values, even layers before odd ones.
+        Units; Gaussian ones among them keep their values. Even layers come before odd ones.
     precision : array of shape (n_units,), optional
         External precisions.
 
@@ -43,13 +43,13 @@ class IntegratedMachine:
     field, precision : array of shape (n_rest,)
         External tilt of the units of `machine`, to be passed to a solver.
     log_partition : float
-        Added to the log-partition of `machine` it is that of the model; inf if the Gaussian units
+        Constant to be added to the log-partition of `machine`; inf if the Gaussian units
         have no proper distribution.
     gaussian, rest, clamped : int array
         Numbers of the units that are integrated out, of the units of other kinds, and of the
         Gaussian units that are clamped.
     means : array of shape (n_gaussian, n_rest)
-        L^-1 C, the derivatives of the means of Gaussian units by those of the others.
+        L^-1 C, the derivatives of means of Gaussian units by means of other units.
     covariance : array of shape (n_gaussian, n_gaussian), or (n_gaussian,)
         L^-1, or its diagonal where it has no other elements.
     half_log_determinant : float
@@ -121,10 +121,10 @@ class IntegratedMachine:
     def between(self, rows, columns):
         """Return the couplings between units of the model, given by their numbers."""
         n = len(self._weights)
-        above, left = rows >= n, columns >= n
+        below, above = rows < n, columns >= n
         out = np.zeros((len(rows), len(columns)))
-        out[np.ix_(~above, left)] = self._weights[np.ix_(rows[~above], columns[left] - n)]
-        out[np.ix_(above, ~left)] = self._weights[np.ix_(columns[~left], rows[above] - n)].T
+        out[np.ix_(below, above)] = self._weights[np.ix_(rows[below], columns[above] - n)]
+        out[np.ix_(~below, ~above)] = self._weights[np.ix_(columns[~above], rows[~below] - n)].T
         return out
 
     def times_covariance(self, rows):
@@ -136,7 +136,7 @@ class IntegratedMachine:
         """The fully visible machine of the other units; None if there are none."""
         if not len(self.rest):
             return None
-        gone = np.concatenate([self.gaussian, self.clamped])
+        removed = np.concatenate([self.gaussian, self.clamped])
         with np.errstate(over="ignore"):
             couplings = self.couplings.astype(self.dtype)
         if not np.isfinite(couplings).all():
@@ -144,10 +144,10 @@ class IntegratedMachine:
                 "model has weights so large that couplings without its Gaussian units exceed the "
                 f"range of {self.dtype}: divide the weights by a number."
             )
-        return BoltzmannMachine(couplings, without_units(self._layers, gone))
+        return BoltzmannMachine(couplings, without_units(self._layers, removed))
 
     def moments(self, mean, var, order=2):
-        """Compute means and variances of all units from those of the units of `machine`.
+        """Compute means and variances of all units from the results of a solver for `machine`.
 
         Parameters
         ----------

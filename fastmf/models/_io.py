@@ -116,14 +116,14 @@ def prior_to_arrays(name, prior):
         for i, part in enumerate(parts):
             arrays |= prior_to_arrays(f"{name}.{i}", part)
         return arrays
-    known = {class_: key for key, class_ in (REGISTRY | USER_REGISTRY).items()}
-    if type(prior) not in known:
+    registered = {class_: key for key, class_ in (REGISTRY | USER_REGISTRY).items()}
+    if type(prior) not in registered:
         raise TypeError(
             f"{name}: {type(prior).__name__} cannot be saved, nor loaded elsewhere, before its "
             "class has the decorator fastmf.priors.register."
         )
     fields = {f"{name}.{field}": value for field, value in prior._asdict().items()}
-    return {name: np.array([known[type(prior)]])} | fields
+    return {name: np.array([registered[type(prior)]])} | fields
 
 
 def prior_from_arrays(name, arrays):
@@ -131,14 +131,14 @@ def prior_from_arrays(name, arrays):
     kind, *count = _kind(name, arrays)
     if count:
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(*count)))
-    known = REGISTRY | USER_REGISTRY
-    if kind not in known:
+    registered = REGISTRY | USER_REGISTRY
+    if kind not in registered:
         raise UnknownPrior(
             f"{arrays.prefix}{name} has the unit prior {shown(kind)[1:-1]}, which is unknown here: "
             "import the module that defines it, with the decorator fastmf.priors.register, and "
             "load again."
         )
-    class_ = known[kind]
+    class_ = registered[kind]
     return class_(*(_numbers(f"{name}.{field}", arrays) for field in field_names(class_)))
 
 
@@ -294,7 +294,7 @@ def load(path, *, max_bytes=None):
     Parameters
     ----------
     path : str or path
-        An .npz file. Nothing in it is executed. From that of an estimator (`fastmf train` writes
+        An .npz file. Nothing in it is executed. In the file of an estimator (`fastmf train` writes
         one) its `model_` is read.
     max_bytes : int, optional
         Largest memory that its arrays may take; default the size of the file, which is enough for

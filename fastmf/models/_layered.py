@@ -65,7 +65,7 @@ class Layered(Model):
         ----------
         gauge : {"zero-sum", "lattice"}, default "zero-sum"
             Couplings and fields of a group have mean zero over its states, or are zero at its
-            state `reference`. What is taken from couplings goes to the fields of the other layer.
+            state `reference`. The difference goes to the fields of the other layer.
         reference : int, default 0
 
         Returns

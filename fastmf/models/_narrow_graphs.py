@@ -1,15 +1,15 @@
 """Exact sums over the narrow parts of graphs, such as forests and rings, in rounds of arrays.
 
 A unit with no more than two neighbours is summed over: what remains is a field on its neighbour, or
-a table over both, which adds to that of their edge. In each round this is done at once for many
-units of which no two are neighbours, a third of a chain or more, so that a million units take some
+a table over both, which adds to the table of their edge. In each round this is done at once for
+many units, no two of them neighbours, a third of a chain or more, so that a million units take some
 forty rounds. Units that are left, the core, have more neighbours, and are eliminated one after the
 other (`fastmf.models._elimination`); graphs of width two have no core. In the opposite order the
 joint probabilities of a unit and its neighbours follow from
 
     p(x, y, z) = p(x | y, z) p(y, z)
 
-as those of the neighbours are known. Units have equal numbers of states: states of others are added
+once p(y, z) is known. Units have equal numbers of states: states are added to smaller units
 with the log-weight -inf.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from fastmf.models._state_tables import Marginals, Tables
 
-# Rounds end once they have gone through this many times the units of the graph. Those of trees and
+# Rounds end once they have gone through this many times the units of the graph. Rounds of trees and
 # rings take 3; but in a long ladder only the units at its ends have two neighbours.
 MAX_VISITS = 20
 
@@ -34,7 +34,7 @@ class Round(NamedTuple):
         Unit, neighbour and number of the edge.
     inner : int array of shape (n_inner, 5)
         Unit, its neighbours, the smaller number first, and the numbers of both edges.
-    kept : int array of shape (n_kept, 2)
+    retained : int array of shape (n_retained, 2)
         Edges that remain: their numbers before and after.
     made : int array of shape (n_inner,)
         Numbers after the round of the edges between both neighbours.
@@ -46,7 +46,7 @@ class Round(NamedTuple):
     alone: np.ndarray
     leaves: np.ndarray
     inner: np.ndarray
-    kept: np.ndarray
+    retained: np.ndarray
     made: np.ndarray
     n_edges: int
     edges: np.ndarray
@@ -71,55 +71,55 @@ class Reduction(NamedTuple):
 
 def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
     """The `Reduction` of a graph; without rounds if these leave most, or have more entries."""
-    whole = np.asarray(edges, np.int64).reshape(-1, 2)
-    edges, left = np.sort(whole, axis=1), np.ones(n_units, bool)
+    given = np.asarray(edges, np.int64).reshape(-1, 2)
+    edges, remaining = np.sort(given, axis=1), np.ones(n_units, bool)
     rounds, n_visits, rng = [], 0, np.random.default_rng(0)
-    while left.any() and n_visits < MAX_VISITS * n_units:
+    while remaining.any() and n_visits < MAX_VISITS * n_units:
         degree = np.bincount(edges.ravel(), minlength=n_units)
-        chosen = left & (degree <= 2)
+        chosen = remaining & (degree <= 2)
         if not chosen.any():
             break
-        n_visits += np.count_nonzero(left)
+        n_visits += np.count_nonzero(remaining)
         rank = rng.random(n_units)
         both = edges[chosen[edges].all(1)]
         first_loses = rank[both[:, 0]] < rank[both[:, 1]]
         chosen[np.where(first_loses, both[:, 0], both[:, 1])] = False
         rounds.append(_round(edges, chosen, degree, n_units))
-        edges, left = _edges_after(rounds[-1]), left & ~chosen
+        edges, remaining = _edges_after(rounds[-1]), remaining & ~chosen
     # Only the corners of a grid would be left out.
-    if n_entries_of(rounds, n_states) > max_entries or left.sum() > n_units / 2:
-        return Reduction([], np.arange(n_units), whole)
-    return Reduction(rounds, np.flatnonzero(left), (np.cumsum(left) - 1)[edges])
+    if n_entries_of(rounds, n_states) > max_entries or remaining.sum() > n_units / 2:
+        return Reduction([], np.arange(n_units), given)
+    return Reduction(rounds, np.flatnonzero(remaining), (np.cumsum(remaining) - 1)[edges])
 
 
 def _round(edges, chosen, degree, n_units):
-    """The `Round` of some units of which no two are neighbours."""
+    """The `Round` of some units, no two of them neighbours."""
     at = chosen[edges]
     touched = np.flatnonzero(at.any(1))
     second = at[touched, 1].astype(np.int64)
     unit = edges[touched, second]
     order = np.lexsort((edges[touched, 1 - second], unit))
     touched, unit = touched[order], unit[order]
-    other = edges[touched].sum(1) - unit
+    neighbour = edges[touched].sum(1) - unit
     single = degree[unit] == 1
-    leaves = np.stack([unit, other, touched], 1)[single]
-    pairs = np.stack([other, touched], 1)[~single].reshape(-1, 2, 2)
+    leaves = np.stack([unit, neighbour, touched], 1)[single]
+    pairs = np.stack([neighbour, touched], 1)[~single].reshape(-1, 2, 2)
     inner = np.column_stack([unit[~single][::2], pairs[:, :, 0], pairs[:, :, 1]])
-    kept = np.flatnonzero(~at.any(1))
+    retained = np.flatnonzero(~at.any(1))
     keys = np.concatenate([
-        edges[kept, 0] * n_units + edges[kept, 1], inner[:, 1] * n_units + inner[:, 2]
+        edges[retained, 0] * n_units + edges[retained, 1], inner[:, 1] * n_units + inner[:, 2]
     ])  # fmt: skip
     unique, number = np.unique(keys, return_inverse=True)
     alone = np.flatnonzero(chosen & (degree == 0))
     number = number.reshape(-1)
-    kept = np.stack([kept, number[: len(kept)]], 1)
-    return Round(alone, leaves, inner, kept, number[len(kept) :], len(unique), edges)
+    retained = np.stack([retained, number[: len(retained)]], 1)
+    return Round(alone, leaves, inner, retained, number[len(retained) :], len(unique), edges)
 
 
 def _edges_after(done):
     """Edges after a round, in the order of their numbers."""
     after = np.empty((done.n_edges, 2), np.int64)
-    after[done.kept[:, 1]] = done.edges[done.kept[:, 0]]
+    after[done.retained[:, 1]] = done.edges[done.retained[:, 0]]
     after[done.made] = done.inner[:, 1:3]
     return after
 
@@ -241,8 +241,8 @@ def _log_maximum(clique):
 
 def _cliques(done, fields, couplings):
     """Sums of all that mentions the units of a round: (units, states, states of neighbours)."""
-    unit, other, edge = done.leaves.T
-    leaves = fields[unit][:, :, None] + _from(couplings, edge, unit < other)
+    unit, neighbour, edge = done.leaves.T
+    leaves = fields[unit][:, :, None] + _from(couplings, edge, unit < neighbour)
     unit, first, second, to_first, to_second = done.inner.T
     by_first = fields[unit][:, :, None] + _from(couplings, to_first, unit < first)
     by_second = _from(couplings, to_second, unit < second)
@@ -259,25 +259,25 @@ def _pass_on(done, messages, fields, couplings):
     """Add messages to the fields, in place, and to the couplings after the round."""
     np.add.at(fields, done.leaves[:, 1], messages[1])
     after = np.zeros((done.n_edges, *couplings.shape[1:]))
-    after[done.kept[:, 1]] = couplings[done.kept[:, 0]]
+    after[done.retained[:, 1]] = couplings[done.retained[:, 0]]
     np.add.at(after, done.made, messages[2])
     return after
 
 
 def _joint(done, conditionals, units, after):
-    """Probabilities of pairs before a round from those after it; those of its units in place."""
+    """Probabilities of pairs before a round from the pairs after it; its units are set in place."""
     alone, leaves, inner = conditionals
     units[done.alone] = alone
     before = np.empty((len(done.edges), *after.shape[1:]))
-    before[done.kept[:, 0]] = after[done.kept[:, 1]]
-    unit, other, edge = done.leaves.T
-    leaves *= units[other][:, None, :]
+    before[done.retained[:, 0]] = after[done.retained[:, 1]]
+    unit, neighbour, edge = done.leaves.T
+    leaves *= units[neighbour][:, None, :]
     units[unit] = leaves.sum(2)
-    before[edge] = np.where((unit < other)[:, None, None], leaves, leaves.swapaxes(1, 2))
+    before[edge] = np.where((unit < neighbour)[:, None, None], leaves, leaves.swapaxes(1, 2))
     unit, first, second, to_first, to_second = done.inner.T
     inner *= after[done.made][:, None]
     units[unit] = inner.sum((2, 3))
-    for other, edge, axis in ((first, to_first, 3), (second, to_second, 2)):
+    for neighbour, edge, axis in ((first, to_first, 3), (second, to_second, 2)):
         pair = inner.sum(axis)
-        before[edge] = np.where((unit < other)[:, None, None], pair, pair.swapaxes(1, 2))
+        before[edge] = np.where((unit < neighbour)[:, None, None], pair, pair.swapaxes(1, 2))
     return before

@@ -121,7 +121,7 @@ class States(NamedTuple):
         """The flat couplings of a `PairwiseGraph` over these states."""
         tables = Tables(self.sizes, graph.edges, self.weights, graph.values)
         edge, row, column = tables.pairs()
-        # Columns of units in the table of the graph: one, or those of the states of a group.
+        # Columns of units in the table of the graph: one, or one for each state of a group.
         within = self.columns - self.columns[tables.first][tables.units]
         width = 1 + within[np.cumsum(self.sizes) - 1]
         source = graph.offsets[edge] + within[column]
@@ -277,7 +277,7 @@ class Restriction:
         self._given = possible, free, row, column, entries
 
     def marginals(self, marginals):
-        """The marginals of all units and edges, from those of the possible states."""
+        """The marginals of all units and edges, from the marginals of `tables`."""
         marginals = marginals._replace(log_partition=marginals.log_partition + self.constant)
         if marginals.units is None or self._given is None:
             return marginals

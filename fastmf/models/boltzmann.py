@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._common.rows import is_sparse
 from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
-from fastmf.models._gauge import in_gauge, sparse_in_gauge
+from fastmf.models._gauge import in_gauge
 from fastmf.models._io import Model
 from fastmf.priors._groups import (
     column_is_group,
@@ -105,8 +105,8 @@ class BoltzmannMachine(Model):
         Parameters
         ----------
         gauge : {"zero-sum", "lattice"}, default "zero-sum"
-            Couplings of two groups have mean zero over the states of either, and fields over those
-            of a group; or they are zero at the state `reference` of each.
+            Couplings of two groups have mean zero over the states of either, and fields over the
+            states of a group; or they are zero at the state `reference` of each.
         reference : int, default 0
 
         Returns
@@ -133,15 +133,12 @@ class BoltzmannMachine(Model):
             raise ValueError("a gauge needs categorical units alone.")
         sizes = column_sizes(self.prior)
         field = np.concatenate(fields_of_groups(self.prior))
-        if gauge == "lattice" and reference >= sizes.min():
-            raise ValueError(f"reference must be a state of every group, got {reference}.")
         if has_forbidden(self.couplings) or np.isinf(field).any():
             raise ValueError(
                 "a gauge needs finite couplings and fields, got -inf: there is none that forbidden "
                 "states have a mean in. Take a large negative number in its place."
             )
-        transform = sparse_in_gauge if is_sparse(self.couplings) else in_gauge
-        couplings, moved = transform(self.couplings, field, sizes, gauge, reference)
+        couplings, moved = in_gauge(self.couplings, field, sizes, gauge, reference)
         shifted = with_shifted_field(self.prior, moved - field)
         return BoltzmannMachine((couplings + couplings.T) / 2, shifted)
 

@@ -17,7 +17,7 @@ def _parameter(name, value, dtype):
     if array.ndim != (1 if name.endswith("bias") else 2):
         raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
     with np.errstate(over="ignore"):  # overflow is checked below
-        # One that owns its data and is read-only needs no copy: those of each step of learning.
+        # Arrays that own their data and are read-only, as in learning, need no copy.
         frozen = array is value and array.flags.owndata and not array.flags.writeable
         array = np.array(array, dtype=dtype, order="C", copy=None if frozen else True)
     if not np.isfinite(array).all():
@@ -81,9 +81,9 @@ class CRBM(Model):
             raise ValueError("weights must have at least one row, one for each visible unit.")
         expected = (n, m), (n, f), (m, f), (n,), (m,)
         for field, shape in zip(fields(self), expected, strict=True):
-            found = getattr(self, field.name).shape
-            if found != shape:
-                raise ValueError(f"{field.name} must have shape {shape}, got {found}.")
+            given = getattr(self, field.name).shape
+            if given != shape:
+                raise ValueError(f"{field.name} must have shape {shape}, got {given}.")
 
     def moved(self, parameters):
         """The model with parameters that are known to be finite and to fit, as after a step.
@@ -144,7 +144,7 @@ class CRBM(Model):
         Raises
         ------
         ValueError, TypeError
-            For features that are not numbers, not as many, or too large.
+            For features that are not numbers, too large, or of another number.
         """
         if not hasattr(X, "toarray"):
             X = _checks.states("X", X, self.n_features)
@@ -153,10 +153,10 @@ class CRBM(Model):
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             visible = np.asarray(X @ self.visible_weights.T) + self.visible_bias
             hidden = np.asarray(X @ self.hidden_weights.T) + self.hidden_bias
-            found = visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
-        if not all(np.isfinite(part).all() for part in found):
+            result = visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
+        if not all(np.isfinite(part).all() for part in result):
             raise ValueError(f"X must give finite fields, got NaN or infinity in {self.dtype}.")
-        return found
+        return result
 
     def given(self, x):
         """The RBM conditioned on one row of features, for `exact`, `tap` and other solvers.

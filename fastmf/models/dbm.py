@@ -137,11 +137,11 @@ class DBM(Layered):
             totals[k % 2] += n
         couplings = np.zeros(totals, self.dtype)
         for k, w in enumerate(self.weights):
-            here, above = (slice(starts[j], starts[j] + self.sizes[j]) for j in (k, k + 1))
+            below, above = (slice(starts[j], starts[j] + self.sizes[j]) for j in (k, k + 1))
             if k % 2:
-                couplings[above, here] = w.T
+                couplings[above, below] = w.T
             else:
-                couplings[here, above] = w
+                couplings[below, above] = w
         return RBM(couplings, *(concatenate(self.layers[side::2]) for side in (0, 1)))
 
 

@@ -21,7 +21,7 @@ from fastmf.models._state_tables import (
     with_all_pairs,
 )
 from fastmf.models.boltzmann import BoltzmannMachine, check_machine
-from fastmf.priors._groups import column_is_group, column_sizes, only_groups
+from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
 from fastmf.priors.concatenated import concatenate
 
@@ -160,9 +160,8 @@ def _without_nan(result):
 
 
 def _enumerable(prior):
-    return (
-        len(column_sizes(prior)) <= MAX_LAYER_UNITS and number_of_states(prior) <= MAX_LAYER_STATES
-    )
+    n_units, n_states = len(column_sizes(prior)), number_of_states(prior)
+    return n_units <= MAX_LAYER_UNITS and n_states <= MAX_LAYER_STATES
 
 
 def states_of(prior, width):
@@ -215,12 +214,9 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
     states = states_of_units(model)
     shift = one_row("field", field, model)
-    fields = (
-        states.weights
-        if shift is None
-        else states.weights + (shift[states.columns] * states.values)
-    )
-    fields = np.where(allowed_states(model, clamp, states), fields, -np.inf)
+    fields = np.where(allowed_states(model, clamp, states), states.weights, -np.inf)
+    if shift is not None:
+        fields += shift[states.columns] * states.values
     graph = pairwise_graph(model)
     tables = Tables(states.sizes, graph.edges, fields, np.zeros(0))
     n_states = np.bincount(tables.units, fields > -np.inf, len(states.sizes)).astype(np.int64)
@@ -238,9 +234,8 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     best = None
     if mode:
         best = np.flatnonzero(sums.marginals(tables, maximum=True).units)
-        labels = best - tables.first
-        best = np.where(column_is_group(model.prior), labels, states.values[best])
-        best = labels if only_groups(model.prior) else best
+        labels, is_group = best - tables.first, column_is_group(model.prior)
+        best = labels if is_group.all() else np.where(is_group, labels, states.values[best])
     if not averages:
         return Exact(marginals.log_partition, mode=best)
     mean, square = states.means(marginals)
@@ -269,16 +264,16 @@ def _refuse_large(sums, averages, max_bytes):
 def _exact_rbm(model, averages):
     counts = [number_of_states(layer) if _enumerable(layer) else np.inf for layer in model.layers]
     side = int(np.argmin(counts))
-    summed, other = model.layers[side], model.layers[1 - side]
+    summed, independent = model.layers[side], model.layers[1 - side]
     weights = (model.weights.T if side else model.weights).astype(float)
 
     def summands(w, x, fields):
         if not averages:
             return ()
-        mean, var = other.moments(fields, 0.0)
+        mean, var = independent.moments(fields, 0.0)
         return w @ x, w @ x**2, w @ mean, w @ (var + mean**2), x.T @ (w[:, None] * mean)
 
-    log_partition, sums = sums_over_side(summed, other, weights, summands)
+    log_partition, sums = sums_over_side(summed, independent, weights, summands)
     if not averages:
         return Exact(log_partition)
     mean, square, other_mean, other_square, pairwise = sums

@@ -1,14 +1,13 @@
 """Bayesian linear regression with a unit prior on every coefficient."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from fastmf._common.arguments import number
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
-from fastmf._common.warning import warn_user
-from fastmf.models import _checks, _moments
+from fastmf.models import _checks
 from fastmf.models._io import Model
 from fastmf.priors._groups import refuse_groups
 from fastmf.priors._protocol import is_unit_prior, n_units
@@ -31,14 +30,13 @@ class SparseLinearModel(Model):
         n_features + n_samples units, those after the coefficients are a latent variable u of each
         row, and y = X w - u + noise.
     total_rows : float, optional
-        Number of rows of the data, where X and y are others with the same moments (see
-        `from_moments`), or stand for more. None: that of X.
+        Number of rows of the data, if X and y are fewer rows with equal moments. None: rows of X.
     absent_square : float, default 0
         Sum of squares of y that is orthogonal to all features, and not in the y given.
     row_weights : float or array of shape (n_samples,), default 1
-        Numbers of equal rows, each with a latent variable of its own, that the rows stand for, not
-        only whole ones; X and y hold them multiplied by the roots of these numbers. For rows with
-        latent variables, which are those of one of the equal rows, by the parallel schedule.
+        Number of equal rows, each with its latent variable, in the place of each row; it need not
+        be an integer. X and y hold rows multiplied by its root. For models with latent variables
+        and the parallel schedule.
 
     Attributes
     ----------
@@ -102,10 +100,10 @@ class SparseLinearModel(Model):
                 f"total_rows and absent_square must be finite, and absent_square not negative, got "
                 f"{rows:g} and {square:g}."
             )
-        if is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape) and rows != len(X):
+        latent = is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape)
+        if latent and rows != len(X):
             raise ValueError("total_rows must be that of X with a latent variable of each row.")
         weights = _row_weights(self.row_weights, len(X))
-        latent = is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape)
         if not latent and np.any(weights != 1):
             raise ValueError(
                 "row_weights must be 1 for rows without latent variables: multiply X and y by the "
@@ -114,103 +112,11 @@ class SparseLinearModel(Model):
         y = y[0]
         y.flags.writeable = False
         refuse_groups("SparseLinearModel", (self.prior,), "its coefficients are numbers.")
-        n = X.shape[1]
-        if is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape):
-            n += len(X)
+        n = X.shape[1] + latent * len(X)
         prior = _checks.unit_prior("prior", self.prior, n, np.dtype(np.float64))
-        object.__setattr__(self, "X", X)
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "noise_variance", float(variance))
-        object.__setattr__(self, "prior", prior)
-        object.__setattr__(self, "total_rows", rows)
-        object.__setattr__(self, "absent_square", square)
-        object.__setattr__(self, "row_weights", weights)
-
-    @classmethod
-    def from_moments(cls, gram, moment, y_square, n, noise_variance, prior):
-        """The model of data of which the moments are known, and not the rows.
-
-        Parameters
-        ----------
-        gram : array of shape (n_features, n_features)
-            X'X.
-        moment : array of shape (n_features,)
-            X'y.
-        y_square : float
-            y'y.
-        n : float
-            Number of rows.
-        noise_variance : float
-        prior : unit prior
-            Prior of the coefficients.
-
-        Returns
-        -------
-        SparseLinearModel
-            Model of as many rows as the matrix has rank, with the same posterior and evidence.
-
-        Raises
-        ------
-        ValueError
-            If no data have these moments.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
-        >>> prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
-        >>> moments = mf.SparseLinearModel.from_moments(X.T @ X, X.T @ y, y @ y, 30, 1.0, prior)
-        >>> ours = mf.expectation_propagation(moments).log_evidence
-        >>> rows = mf.expectation_propagation(mf.SparseLinearModel(X, y, 1.0, prior)).log_evidence
-        >>> bool(abs(ours - rows) < 1e-8)
-        True
-        """
-        gram, moment, y_square, n = _moments.checked_moments(gram, moment, y_square, n)
-        X, y, absent = _moments.rows_of_moments(gram, moment, y_square)
-        return cls(X, y, noise_variance, prior, n, absent)
-
-    @classmethod
-    def from_summary(cls, z, R, n, noise_variance, prior):
-        """The model of standardised data, from z-scores and correlations.
-
-        Parameters
-        ----------
-        z : array of shape (n_features,)
-            z-scores (t-statistics) of regressions on each feature alone.
-        R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
-            Correlations of the features; a list holds those of uncorrelated blocks.
-        n : float
-            Number of rows.
-        noise_variance : float
-            In units of the variance of y.
-        prior : unit prior
-            Prior of the coefficients of standardised features, in standard deviations of y.
-
-        Returns
-        -------
-        SparseLinearModel
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> prior = mf.GaussBernoulli(np.zeros(2), np.full(2, 10.0), np.full(2, -1.0))
-        >>> R = np.array([[1.0, 0.5], [0.5, 1.0]])
-        >>> model = mf.SparseLinearModel.from_summary([5.0, 2.5], R, 100, 0.8, prior)
-        >>> mf.expectation_propagation(model).mean.round(1) + 0.0
-        array([0.4, 0. ])
-        """
-        found = _moments.summary_of(z, R, n)
-        if (message := found.message()) is not None:
-            warn_user(message)
-        X = np.zeros((sum(len(y) for _, y in found.rows), len(np.asarray(z))))
-        last = 0
-        for units, (rows, _) in zip(found.units, found.rows, strict=True):
-            X[last : last + len(rows), units] = rows
-            last += len(rows)
-        targets = [y for _, y in found.rows]
-        absent = _moments.absent_of(targets, float(n), float(n))
-        return cls(X, np.concatenate(targets), noise_variance, prior, *absent)
+        checked = X, y, float(variance), prior, rows, square, weights
+        for field, value in zip(fields(self), checked, strict=True):
+            object.__setattr__(self, field.name, value)
 
     @property
     def n_samples(self):
@@ -229,7 +135,7 @@ class SparseLinearModel(Model):
 
     @property
     def log_absent(self):
-        """Log-density of what is in the data, and not in X and y."""
+        """Log-density of the part of the data that is not in X and y."""
         variance, absent = self.noise_variance, self.total_rows - self.n_samples
         return -(absent * np.log(2 * np.pi * variance) + self.absent_square / variance) / 2
 
@@ -240,11 +146,11 @@ class SparseLinearModel(Model):
 
     @property
     def has_weights(self):
-        """Whether rows stand for other numbers of rows than one."""
+        """Whether some rows have another weight than 1."""
         return np.ndim(self.row_weights) > 0
 
     def unit_weights(self):
-        """How many equal units each unit stands for; None if one."""
+        """Numbers of equal units in the place of each unit; None if all are 1."""
         if not self.has_weights:
             return None
         weights = np.ones(self.n_units)
@@ -321,8 +227,8 @@ def gram_of(model):
 def _row_weights(value, n_rows):
     """A number, or positive numbers of rows."""
     weights = np.asarray(value)
-    known = weights.dtype.kind in "fiu" and weights.shape in ((), (n_rows,))
-    if not (known and np.isfinite(weights).all() and (weights > 0).all()):
+    fits = weights.dtype.kind in "fiu" and weights.shape in ((), (n_rows,))
+    if not (fits and np.isfinite(weights).all() and (weights > 0).all()):
         raise ValueError(
             f"row_weights must be positive and finite, a number or of shape ({n_rows},), got "
             f"{value!r:.60}: leave rows of weight 0 out."

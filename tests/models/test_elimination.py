@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, diags_array
 import fastmf as mf
 from fastmf.models._elimination_order import elimination_plan
 
-N_GRAPHS = 22
+N_GRAPHS = 35
 
 
 def graph_edges(kind, n, rng):
@@ -22,6 +22,9 @@ def graph_edges(kind, n, rng):
         return [(int(rng.integers(k)), k) for k in range(1, n) if k % 3]
     if kind == "ring":
         return [(k, (k + 1) % n) for k in range(n)]
+    if kind == "triangles":
+        pairs = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (0, 4), (2, 4), (1, 5), (3, 5)]
+        return [pair for pair in pairs if max(pair) < n and rng.random() < 0.8]
     if kind == "grid":
         right = [(k, k + 1) for k in range(n - 1) if (k + 1) % 3]
         return right + [(k, k + 3) for k in range(n - 3)]
@@ -32,7 +35,7 @@ def graph_edges(kind, n, rng):
 def random_tables(number):
     """Fields and couplings, of which some are -inf and others as large as 10."""
     rng = np.random.default_rng(number)
-    kinds = ("tree", "forest", "ring", "grid", "complete", "random")
+    kinds = ("tree", "forest", "ring", "grid", "complete", "random", "triangles")
     kind, n = kinds[number % len(kinds)], 5 + number % 2
     sizes = rng.integers(2, 6, n) if number % 2 else np.full(n, 2 + number // 2 % 3)
     scale = (0.5, 3.0, 10.0)[number % 3]
@@ -43,7 +46,9 @@ def random_tables(number):
     }
     if number % 4 > 1:
         for table in couplings.values():
-            table[rng.random(table.shape) < 0.2] = -np.inf
+            forbidden = rng.random(table.shape) < 0.2
+            forbidden[-1, -1] = False  # with their last states there is always a state of all
+            table[forbidden] = -np.inf
         fields[1][0] = -np.inf
     return fields, couplings
 

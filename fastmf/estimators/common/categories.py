@@ -1,7 +1,7 @@
 """Tables of values of any kind, and the categories of their columns: the values, in order.
 
 One table has three views: pairs of values of binary columns (`two_categories`), ordered codes of
-items (`item_categories`), and labels of categorical positions, of which negative ones are missing
+items (`item_categories`), and labels of categorical positions, negative where missing
 (`position_categories`). All are encoded by `codes`.
 """
 
@@ -69,8 +69,10 @@ def declared_categories(X):
 def as_array(values):
     """Values as an array: of strings or numbers if all are, else of objects."""
     array = np.asarray(list(values))
-    same = array.dtype.kind not in "US" or all(isinstance(value, str | bytes) for value in values)
-    return array if same and array.ndim == 1 else np.array([*values, None], object)[:-1]
+    is_plain = array.dtype.kind not in "US" or all(
+        isinstance(value, str | bytes) for value in values
+    )
+    return array if is_plain and array.ndim == 1 else np.array([*values, None], object)[:-1]
 
 
 def learned_categories(estimator, X, declared):
@@ -87,11 +89,11 @@ def learned_categories(estimator, X, declared):
     for j, values in observed.items():
         columns, values = [j], {(isinstance(value, bool), value) for value in values}
         apart = []
-        for other in alphabets:
-            if values.isdisjoint(other[1]):
-                apart.append(other)
+        for alphabet in alphabets:
+            if values.isdisjoint(alphabet[1]):
+                apart.append(alphabet)
             else:
-                columns, values = columns + other[0], values | other[1]
+                columns, values = columns + alphabet[0], values | alphabet[1]
         alphabets = [*apart, (columns, values)]
     out = dict(declared)
     for columns, values in alphabets:
@@ -174,7 +176,7 @@ def two_categories(estimator, X, declared):
 
 
 def _pair(estimator, X, listed, j, declared):
-    """The two values of column j, which with those of other columns has these."""
+    """The two values of column j, one of the columns with these values."""
     if len(listed) == 1 and listed[0] in (-1, 0, 1):
         listed = np.array(_SPINS if listed[0] else _BITS)
     if len(listed) > 2 and not declared and _are_codes(listed):
@@ -249,7 +251,7 @@ def from_spins(means, categories):
 
 
 def item_categories(estimator, X, n_categories, declared):
-    """The values that the scores 0, 1, ... of each item stand for."""
+    """The values of each item with the scores 0, 1, ..."""
     if n_categories is not None:
         return _given(X, n_categories)
     numeric = is_numeric(X)
@@ -332,7 +334,7 @@ def _in_order(estimator, values, j):
 
 
 def position_categories(estimator, X, n_states, declared):
-    """The values that the states of each position stand for."""
+    """The values of each position with the states 0, 1, ..."""
     n_groups = X.shape[1]
     if n_states is not None:
         if not is_numeric(X):

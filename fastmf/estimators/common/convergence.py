@@ -7,15 +7,15 @@ from fastmf._common.warning import warn_user
 
 # Largest error of log-likelihoods without a warning, in nats.
 MAX_ERROR = 0.1
-# Learning of labels counts as diverged at so many times the log-likelihood of uniform values, with
-# which it may begin, and learning of machines at so many nats a unit below independent units.
+# Learning of labels counts as diverged at this multiple of the log-likelihood of uniform values,
+# with which it may begin; learning of machines at this many nats a unit below independent units.
 BELOW_UNIFORM, BELOW_INDEPENDENT = 1.1, 0.02
 # Share of what the best epoch gained over independent units that the last one may have lost.
 LOST_GAIN = 0.5
 
 
 def warn_unless_converged(converged):
-    """Say for how many rows means are returned that are of no solution."""
+    """Warn of rows whose means are no solution."""
     n = np.count_nonzero(~converged)
     if n:
         warn_user(
@@ -26,7 +26,7 @@ def warn_unless_converged(converged):
 
 
 def warn_of_approximation(what, approximate, sums):
-    """Say so if approximate log-likelihoods of some rows differ from annealed ones with errors."""
+    """Warn if approximate log-likelihoods of some rows differ from annealed ones with errors."""
     values, errors = sums
     off = np.mean(approximate - values)
     if not abs(off) <= MAX_ERROR + errors.mean():
@@ -39,7 +39,7 @@ def warn_of_approximation(what, approximate, sums):
 
 
 def warn_if_below_uniform(found, n_labels):
-    """Say so if the log-likelihood of a row of labels is below that of labels drawn at random."""
+    """Warn if the log-likelihood of a row of labels is below the value for random labels."""
     uniform = -n_labels * np.log(2)
     if not found >= BELOW_UNIFORM * uniform:
         warn_user(
@@ -51,40 +51,40 @@ def warn_if_below_uniform(found, n_labels):
 
 
 def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
-    """Say so if learning ended below independent units, or far below what it had reached."""
+    """Warn if learning ended below independent units, or far below its best epoch."""
     if independent is None or not epoch:
         return
     values = np.array(history["log_likelihood"][:epoch]) * sum(model.sizes)
-    found, largest = values[-1], values[np.isfinite(values)].max(initial=-np.inf)
+    value, largest = values[-1], values[np.isfinite(values)].max(initial=-np.inf)
     small = BELOW_INDEPENDENT * model.sizes[0]
     least = max(independent - small, largest - max(LOST_GAIN * (largest - independent), small))
-    if np.isfinite(found) and found < least:
-        found = max(found, score())
+    if np.isfinite(value) and value < least:
+        value = max(value, score())
     # Earlier epochs may be too high by as much, so that the bound does not tell of a fall.
-    elif np.isfinite(found) and (gain := largest_gain()) < -small:
-        found = independent + gain
+    elif np.isfinite(value) and (gain := largest_gain()) < -small:
+        value = independent + gain
     advice = (
         "Use a smaller learning_rate, larger batches (batch_size), with chains more of them "
         "(n_starts), or for few units gradient='exact'."
     )
-    if not np.isfinite(found):
+    if not np.isfinite(value):
         warn_user(
             f"the log-likelihood of epoch {epoch} is unknown, because mean-field iterations of "
             "this machine have no moments: compare `score` with that of independent units. "
             "Bounded units, such as 'truncated_gaussian', have moments always.",
             ConvergenceWarning,
         )
-    elif found < independent - small:
+    elif value < independent - small:
         warn_user(
-            f"learning has diverged: the log-likelihood of epoch {epoch}, {found:.4g} nats a row, "
+            f"learning has diverged: the log-likelihood of epoch {epoch}, {value:.4g} nats a row, "
             "is below that of the independent units that learning began with, "
             f"{independent:.4g}. {advice}",
             ConvergenceWarning,
         )
-    elif found < least:
+    elif value < least:
         warn_user(
             f"learning has not converged: the log-likelihood fell from {largest:.4g} nats a row, "
-            f"in epoch {int(np.nanargmax(values)) + 1}, to {found:.4g} in epoch {epoch} "
+            f"in epoch {int(np.nanargmax(values)) + 1}, to {value:.4g} in epoch {epoch} "
             f"(independent units: {independent:.4g}). {advice}",
             ConvergenceWarning,
         )

@@ -74,7 +74,7 @@ def dense_frame(X):
 
 
 def with_nan(X):
-    """Data in which NaN stands for what is masked, None or pandas' NA."""
+    """Data with NaN in the place of masked entries, None or pandas' NA."""
     if np.ma.isMaskedArray(X):
         return unmasked("X", X, missing=True)
     if hasattr(X, "isna") and hasattr(X, "iloc"):
@@ -161,10 +161,10 @@ def _refuse_other_values(X, error):
         return
     values = np.asarray(X, object)
     numbers = np.frompyfunc(lambda value: isinstance(value, Number | np.bool_), 1, 1)(values)
-    others = ~np.asarray(numbers, bool) & ~missing_entries(values)
-    if not others.any():
+    refused = ~np.asarray(numbers, bool) & ~missing_entries(values)
+    if not refused.any():
         return
-    place = tuple(np.argwhere(others)[0])
+    place = tuple(np.argwhere(refused)[0])
     value, text = values[place], f"got {values[place]!r:.60}"
     if values.ndim == 2:
         names = list(getattr(X, "columns", []))

@@ -30,7 +30,7 @@ def _options(estimator):
         if name == "random_state" and not isinstance(value, Integral):
             continue  # the state of a generator is no option of a fit to come
         if name in ("visible", "hidden") and not isinstance(value, str):
-            # A class or an instance: the fitted prior stands for it.
+            # A class or an instance: the fitted prior is saved in its place.
             arrays |= field_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
             continue
         if name == "graph" and value is not None:
@@ -52,7 +52,7 @@ def _plain_or_list(value):
 
 
 class Saved:
-    """Estimators that go to a file and back: what they have learned, and their options."""
+    """Estimators with their options and fitted values in files."""
 
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks", "checkpoint")
@@ -205,7 +205,7 @@ def _from_arrays(cls, arrays):
 
 
 def check_n_features(estimator, n_features):
-    """Raise unless the model is of as many features as the estimator has seen."""
+    """Raise unless the model has the number of features that the estimator has seen."""
     if estimator.n_features_in_ not in n_features:
         raise ValueError(
             f"n_features_in_ must be {' or '.join(map(str, n_features))}, as the model says, got "
@@ -254,18 +254,18 @@ def _is_existence(value):
     if not isinstance(value, list) or len(value) != 3:
         return False
     exists, units, message = value
-    whole = isinstance(units, list) and all(map(_is_count, units))
-    return exists in (True, False, None) and whole and isinstance(message, str)
+    are_counts = isinstance(units, list) and all(map(_is_count, units))
+    return exists in (True, False, None) and are_counts and isinstance(message, str)
 
 
 def _are_categories(value):
     """Whether values are lists of different numbers or texts, two or more."""
     return isinstance(value, list) and all(
-        isinstance(known, list)
-        and len(known) > 1
-        and all(isinstance(entry, Real | str) for entry in known)
-        and len(set(known)) == len(known)
-        for known in value
+        isinstance(column, list)
+        and len(column) > 1
+        and all(isinstance(entry, Real | str) for entry in column)
+        and len(set(column)) == len(column)
+        for column in value
     )
 
 

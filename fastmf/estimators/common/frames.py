@@ -55,7 +55,7 @@ def pair_series(estimator, values, pairs, name):
 
 
 def pairs_frame(estimator, tests):
-    """Columns over pairs of features, the first two of which number them, as a data frame."""
+    """Columns over pairs of features, whose numbers are the first two, as a data frame."""
     names, columns = feature_names(estimator), tests._asdict()
     columns |= {which: names[columns[which]] for which in ("first", "second")}
     return pandas().DataFrame(columns)

@@ -25,22 +25,22 @@ LAYERED_METHODS = ("auto", "exact", "tap")
 
 
 def means_of_missing(model, X, method, random_state, n_threads):
-    """Means of the units of a model given those of rows that are not missing."""
+    """Means of the units of a model given the observed values of rows."""
     one_of("method", method, METHODS)
     seed = drawn_seed(random_state)
-    found = conditional_means(model, X, method, seed=seed, n_threads=n_threads)
-    n = np.count_nonzero(~found.converged)
+    result = conditional_means(model, X, method, seed=seed, n_threads=n_threads)
+    n = np.count_nonzero(~result.converged)
     if n:
         reason = "mean-field solutions did not converge"
         if method != "tap":
-            error = found.error.max()
+            error = result.error.max()
             reason = f"probabilities have standard errors of up to {error:.2g}, above {WORST_ERROR}"
         warn_user(
             f"The means of {n} of {len(X)} rows are uncertain: their {reason}. Compare with "
             "another method, or another random_state.",
             ConvergenceWarning,
         )
-    return found.mean
+    return result.mean
 
 
 class LayeredImputing:
@@ -60,12 +60,12 @@ class LayeredImputing:
               sides are the even and the odd layers.
             - "tap": the means of distinct mean-field solutions from `n_starts` starts, each a phase
               with the weight that its log-partition gives. Phases that no start leads to are
-              missed, and weights are those of TAP.
+              missed, and weights are approximate.
             - "auto": "exact" for rows that it takes, "tap" for all others.
         n_starts : int, default 8
-            Number of starts of "tap": the mean of independent units, those of the distinct
-            `solutions` under which what was seen is most probable, and the rows of `starts_` that
-            are nearest to it. With 1, a single solution, which may be one of several phases.
+            Number of starts of "tap": the mean of independent units, the distinct
+            `solutions` under which the observed values are most probable, and the nearest rows of
+            `starts_`. With 1, a single solution, which may be one of several phases.
         labels : {"mode", "mean", "probabilities"}, default "mode"
             Values of categorical units: the most probable label, which is wrong least often; the
             average label, whose squared error is least where labels are scores, such as ratings;
@@ -103,18 +103,18 @@ class LayeredImputing:
         refuse_sparse_missing(X)
         given, X = X, self._dense_data(X, missing=True)
         mean, converged = X.copy(), np.ones(len(X), bool)
-        left = np.flatnonzero(np.isnan(X).any(1))
+        incomplete = np.flatnonzero(np.isnan(X).any(1))
         if method != "tap":
-            left = self._fill_exactly(mean, left)
-        if method == "exact" and len(left):
+            incomplete = self._fill_exactly(mean, incomplete)
+        if method == "exact" and len(incomplete):
             raise ValueError(
                 "method 'exact' takes rows for which the states of one side times the units of the "
-                f"other are at most 2^{np.log2(MAX_WORK_OF_ROW):g}: {len(left)} of {len(X)} rows, "
-                f"among them row {left[0]}, have more; take 'tap' or 'auto'."
+                f"other are at most 2^{np.log2(MAX_WORK_OF_ROW):g}: {len(incomplete)} of {len(X)} "
+                f"rows, among them row {incomplete[0]}, have more; take 'tap' or 'auto'."
             )
-        phases = self._phases() if len(left) and n_starts > 1 else None
-        for rows in blocks(len(left), len(left) * X.shape[1] * n_starts):
-            rows = left[rows]
+        phases = self._phases() if len(incomplete) and n_starts > 1 else None
+        for rows in blocks(len(incomplete), len(incomplete) * X.shape[1] * n_starts):
+            rows = incomplete[rows]
             mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
         warn_unless_converged(converged)
         filled = mean if labels == "probabilities" else self._as_given(mean, labels == "mean")
@@ -125,34 +125,34 @@ class LayeredImputing:
 
     def _fill_exactly(self, X, incomplete):
         """Fill in what can be summed, in place; the rows that are left."""
-        left = []
+        unfilled = []
         for rows in blocks(len(incomplete), len(incomplete) * X.shape[1]):
             rows = incomplete[rows]
-            found = exact_given(self.model_, X[rows])
-            X[rows[found.exact]] = found.mean[found.exact]
-            left.append(rows[~found.exact])
-        return np.concatenate(left) if left else incomplete
+            result = exact_given(self.model_, X[rows])
+            X[rows[result.exact]] = result.mean[result.exact]
+            unfilled.append(rows[~result.exact])
+        return np.concatenate(unfilled) if unfilled else incomplete
 
     def _phases(self):
         """The distinct mean-field solutions of the model itself, of finite log-partition."""
-        found = self._solve(self.starts_)
-        rows = distinct(found)[0]
-        rows = rows[np.isfinite(found.log_partition[rows])]
-        mean, b, a = ((part[0][rows],) for part in (found.mean, found.b, found.a))
-        return replace(found, mean=mean, b=b, a=a, log_partition=found.log_partition[rows])
+        solutions = self._solve(self.starts_)
+        rows = distinct(solutions)[0]
+        rows = rows[np.isfinite(solutions.log_partition[rows])]
+        mean, b, a = ((part[0][rows],) for part in (solutions.mean, solutions.b, solutions.a))
+        return replace(solutions, mean=mean, b=b, a=a, log_partition=solutions.log_partition[rows])
 
     def _average_of_solutions(self, X, phases, n_starts):
         """Means over mean-field solutions of each row, and whether one has converged."""
         zero, prior = X.dtype.type(0), self.visible_
         starts = np.broadcast_to(self.pointwise_.moments(zero, zero)[0], X.shape)[:, None]
         if phases is not None:
-            others = promising_starts(prior, X, phases, self.starts_, n_starts - 1)
-            starts = np.concatenate([starts, others], axis=1).astype(X.dtype)
+            from_phases = promising_starts(prior, X, phases, self.starts_, n_starts - 1)
+            starts = np.concatenate([starts, from_phases], axis=1).astype(X.dtype)
         shape, missing = starts.shape, np.isnan(X)[:, None]
         starts = np.where(missing, starts, X[:, None]).reshape(-1, X.shape[1])
         seen = np.broadcast_to(X[:, None], shape).reshape(starts.shape)
-        found = self._solve(starts, clamp=seen, log_partition=shape[1] > 1)
-        logs = np.zeros(len(starts)) if found.log_partition is None else found.log_partition
-        by_row = (part.reshape(shape[:2]) for part in (logs, found.converged))
-        mean, converged = average_of_phases(found.mean[0].reshape(shape), *by_row)
+        solutions = self._solve(starts, clamp=seen, log_partition=shape[1] > 1)
+        logs = np.zeros(len(starts)) if solutions.log_partition is None else solutions.log_partition
+        by_row = (part.reshape(shape[:2]) for part in (logs, solutions.converged))
+        mean, converged = average_of_phases(solutions.mean[0].reshape(shape), *by_row)
         return np.where(missing[:, 0], mean, X), converged

@@ -7,9 +7,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import column_name
 
 # The usual ones; -1, 8 and 9 are values too often.
-CODES = (-9999, -999, -99, -9, 99, 999, 9999)
-# Smallest number of entries with a code: one alone may be a mistake of another kind.
-FEWEST_ENTRIES = 2
+CODES = -9, *(sign * (10**n_digits - 1) for n_digits in (2, 3, 4) for sign in (-1, 1))
 
 
 def missing_code(X, codes=CODES, seen=None):
@@ -36,7 +34,8 @@ def missing_code(X, codes=CODES, seen=None):
             if code in n_entries and (gap > spread or code == values[0] < 0 <= values[1]):
                 first.setdefault(code, int(j))
                 n_entries[code] += n
-    fewest = FEWEST_ENTRIES if seen is None else 1
+    # One entry alone may be a mistake of another kind.
+    fewest = 2 if seen is None else 1
     return next(((int(c), j) for c, j in first.items() if n_entries[c] >= fewest), None)
 
 
@@ -44,9 +43,9 @@ def warn_of_missing_codes(estimator, X, name="X", codes=CODES, seen=None):
     """Warn of numbers that seem to mark missing values: see `missing_code`."""
     if is_sparse(X) or X.dtype.kind not in "iuf" or not X.size:
         return
-    found = missing_code(X, codes, seen)
-    if found is not None:
-        code, j = found
+    code_and_column = missing_code(X, codes, seen)
+    if code_and_column is not None:
+        code, j = code_and_column
         column = column_name(estimator, j) if name == "X" else j
         place = f" in column {column}" if X.shape[1] > 1 or name == "X" else ""
         warn_user(

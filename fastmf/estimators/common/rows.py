@@ -48,7 +48,7 @@ def with_nan_labels(visible, X):
 
 
 def check_seen(estimator, X, weights=None, columns=True):
-    """Raise for rows, and columns, of which all values are missing."""
+    """Raise for rows, and columns, without any value."""
     if not is_incomplete(X):
         return
     seen = ~np.isnan(X)

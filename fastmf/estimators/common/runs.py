@@ -58,14 +58,14 @@ def settings_of(estimator, class_, **others):
 
 def run(estimator, model, data, settings, family, seed, validation, raw=None, **options):
     """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
-    own = {
+    given = {
         "callbacks": _with_raw_models(estimator.callbacks, raw),
         "checkpoint": estimator.checkpoint,
         "n_threads": estimator.n_threads,
         "verbose": estimator.verbose,
     }
     with one_blas_thread():  # the products of one batch are small
-        options = {"seed": seed, "validation": validation} | own | options
+        options = {"seed": seed, "validation": validation} | given | options
         state = train(model, data, settings, family, **options)
     estimator.model_, estimator.history_ = state.model, state.history
     estimator.n_iter_ = state.epoch
@@ -73,7 +73,7 @@ def run(estimator, model, data, settings, family, seed, validation, raw=None, **
 
 
 def _with_raw_models(callbacks, raw):
-    """Callbacks that see models of data as they were given; what is no list of them, as it is."""
+    """Callbacks that see models of data as given; anything but a list of callbacks is returned."""
     if callbacks is None:
         return ()
     if raw is None or not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):

@@ -6,9 +6,9 @@ from scipy.special import ndtri
 
 def slab_moments(mean, variance, included):
     """Mean and variance where a quantity is not zero, from those with the mass at zero."""
-    some = np.maximum(included, 1e-300)
-    slab_mean = mean / some
-    return slab_mean, np.maximum((variance + mean**2) / some - slab_mean**2, 0.0)
+    positive = np.maximum(included, 1e-300)
+    slab_mean = mean / positive
+    return slab_mean, np.maximum((variance + mean**2) / positive - slab_mean**2, 0.0)
 
 
 def quantile(tail, included, mean, variance):

@@ -1,5 +1,8 @@
 """Weights of rows, as estimators take them."""
 
+import math
+from sys import float_info
+
 import numpy as np
 
 from fastmf._common.arguments import row_weights
@@ -7,7 +10,7 @@ from fastmf._common.memory import memory_of_the_machine
 from fastmf._common.warning import warn_user
 
 # Total weight up to which numbers of rows are told apart.
-MAX_TOTAL = 2.0**53
+MAX_TOTAL = math.ldexp(1.0, float_info.mant_dig)
 # Total weight below which squares of sums over rows would be rounded to 0.
 MIN_TOTAL = 1e-100
 
@@ -25,10 +28,10 @@ def check_counts(total, n_rows, option=""):
             f"{total:.3g}: divide by a common factor."
         )
     if total < 2 < n_rows:
-        other = f", or fit with {option}" if option else ""
+        advice = f", or fit with {option}" if option else ""
         warn_user(
             f"sample_weight counts rows, and {n_rows} rows count as {total:.3g} together: multiply "
-            f"it by {n_rows} over its sum{other}."
+            f"it by {n_rows} over its sum{advice}."
         )
 
 
@@ -43,7 +46,7 @@ def present_rows(X, weights):
 
 
 def whole_weights(sample_weight, X):
-    """Weights of the rows of X as integers, for estimators to which a weight is so many rows."""
+    """Weights of the rows of X as integers, for estimators that repeat rows."""
     weights = row_weights(sample_weight, X.shape[0])
     n_bytes = weights.sum() * X.shape[1] * X.itemsize
     if n_bytes > memory_of_the_machine():

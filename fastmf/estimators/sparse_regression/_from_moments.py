@@ -5,12 +5,12 @@ import numpy as np
 from fastmf._common.arguments import doubles
 from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
+from fastmf.estimators.sparse_regression import _moments
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._reports import MIN_REPORTED_WEIGHT
 from fastmf.estimators.sparse_regression._unpenalised import projected_parts
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Loci, Regression
-from fastmf.models import _moments
 
 
 def _names(name, matrix, other, vector):

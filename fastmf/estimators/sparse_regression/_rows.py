@@ -14,7 +14,7 @@ from fastmf._common import rows as table_rows
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.models._moments import factor
+from fastmf.estimators.sparse_regression._moments import factor
 
 # Largest standard deviation of a column, and of a ratio of them: their squares are finite.
 MAX_DEVIATION = 1e150

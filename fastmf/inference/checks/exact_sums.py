@@ -155,7 +155,7 @@ def _eliminated(sides, tilt, values):
         return None
     states = states_of_units(machine)
     columns, x, couplings = states.columns, states.values, states.couplings(graph)
-    log_partition, mean = np.full(n_rows, -np.inf), np.zeros(values.shape)
+    log_partition, mean = np.empty(n_rows), np.empty(values.shape)
     for k in range(n_rows):
         field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
         logs = states.weights + field[columns] * x - precision[columns] * x**2 / 2
@@ -165,6 +165,5 @@ def _eliminated(sides, tilt, values):
         if marginals is None:
             return None
         log_partition[k] = marginals.log_partition
-        if marginals.units is not None:
-            mean[k], _ = states.means(marginals)
+        mean[k], _ = states.means(marginals)
     return ExactRows(log_partition, mean, widths(prior)[None])

@@ -7,6 +7,7 @@ from kernel_cases.regression import problem
 from scipy import sparse
 
 import fastmf as mf
+from fastmf.estimators.sparse_regression._moments import rows_of_moments
 
 KNOWN = {"noise_variance": 0.3, "slab_variance": 1.0, "inclusion_probability": 0.2}
 LEARNED = (
@@ -216,11 +217,12 @@ def test_bad_moments(arguments, message):
         mf.SpikeSlabRegressor().fit_moments(*arguments)
 
 
-def test_models_of_moments_and_summaries():
-    """Evidence, energies and files are those of the rows."""
+def test_rows_with_the_same_moments():
+    """Evidence and energies agree with the rows of the data."""
     model, _ = problem(30, 8)
     X, y, prior = model.X, model.y, model.prior
-    ours = mf.SparseLinearModel.from_moments(X.T @ X, X.T @ y, y @ y, 30, 0.2, prior)
+    U, target, absent = rows_of_moments(X.T @ X, X.T @ y, y @ y)
+    ours = mf.SparseLinearModel(U, target, 0.2, prior, 30.0, absent)
     rows = mf.SparseLinearModel(X, y, 0.2, prior)
     for schedule in ("parallel", "convergent"):
         found, expected = (

@@ -5,17 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.models._graph_sums import eliminated, is_small
-from fastmf.models._state_tables import Marginals, Tables
+from fastmf.models._state_tables import Tables
 
 
 def eliminated_units(units, max_entries, plans):
     """The exact `Marginals` of a graph with one row; None if its tables are large."""
-    tables = _tables(units)
-    marginals = eliminated(tables, max_entries, plans)
-    if marginals is None or marginals.units is not None:
-        return marginals
-    zeros = (np.zeros(len(part)) for part in (tables.fields, tables.couplings))
-    return Marginals(-np.inf, *zeros)
+    return eliminated(_tables(units), max_entries, plans)
 
 
 class BestState(NamedTuple):
@@ -36,7 +31,7 @@ def best_states(units, rows, max_entries):
         if result is None:
             return None
         labels = np.zeros(len(tables.sizes), np.int64)
-        if result.units is not None:
+        if result.log_partition > -np.inf:
             labels = np.flatnonzero(result.units) - tables.first
         out.append(BestState(labels, result.log_partition))
     return out

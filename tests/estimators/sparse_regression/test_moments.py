@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fastmf.models._moments import absent_of, blocks_of, rows_of_moments
+from fastmf.estimators.sparse_regression._moments import absent_of, blocks_of, rows_of_moments
 
 
 @pytest.mark.parametrize("shape", [(30, 8), (8, 30), (20, 20)])
@@ -11,11 +11,11 @@ def test_rows_have_the_moments(shape, scale):
     rng = np.random.default_rng(0)
     X, y = scale * rng.normal(size=shape), rng.normal(size=shape[0])
     X[:, 3], X[:, 5] = X[:, 2], 0  # equal columns, and a constant one
-    rows = rows_of_moments(X.T @ X, X.T @ y, y @ y)
-    np.testing.assert_allclose(rows.X.T @ rows.X, X.T @ X, atol=1e-10 * scale**2)
-    np.testing.assert_allclose(rows.X.T @ rows.y, X.T @ y, atol=1e-9 * scale)
-    assert len(rows.X) == np.linalg.matrix_rank(X)
-    assert rows.y @ rows.y + rows.absent_square == pytest.approx(y @ y)
+    rows, target, absent = rows_of_moments(X.T @ X, X.T @ y, y @ y)
+    np.testing.assert_allclose(rows.T @ rows, X.T @ X, atol=1e-10 * scale**2)
+    np.testing.assert_allclose(rows.T @ target, X.T @ y, atol=1e-9 * scale)
+    assert len(rows) == np.linalg.matrix_rank(X)
+    assert target @ target + absent == pytest.approx(y @ y)
 
 
 def test_moments_of_no_data_are_refused():

@@ -10,55 +10,30 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from fastmf._common.arguments import doubles, number
+from fastmf._common.arguments import doubles, positive
 
 # Rounding of a matrix of moments, relative to its diagonal, in double precision; and in the product
 # with its factor, beyond which the matrix was not positive semidefinite.
 MOMENT_ROUNDING, MAX_MOMENT_ERROR = 1e-12, 1e-6
-# A matrix with fewer elements than this fraction is taken apart into its blocks.
-MAX_BLOCK_DENSITY = 0.5
-# Blocks are joined up to so many features.
-SMALL = 200
+# Most features of blocks that are joined.
+MAX_JOINED = 200
 
 
-class Rows(NamedTuple):
-    """Rows, their target, and the sum of squares that is orthogonal to all features.
-
-    Parameters
-    ----------
-    X : array of shape (rank, n_features)
-    y : array of shape (rank,)
-    absent_square : float
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    absent_square: float
-
-
-def factor(gram, rounding=MOMENT_ROUNDING):
-    """Rows U of which U'U is a positive semidefinite matrix, and the order of the pivots."""
+def factor(gram):
+    """Rows U with U'U equal to a positive semidefinite matrix, and the order of the pivots."""
     n = len(gram)
     scale = np.sqrt(np.maximum(gram.diagonal(), 0))
     scale[scale == 0] = 1.0
-    upper, pivots, rank, _ = scipy.linalg.lapack.dpstrf(gram / scale / scale[:, None], tol=rounding)
+    scaled = gram / scale / scale[:, None]
+    upper, pivots, rank, _ = scipy.linalg.lapack.dpstrf(scaled, tol=MOMENT_ROUNDING)
     U = np.zeros((max(rank, 1), n))
     U[:rank, pivots - 1] = np.triu(upper)[:rank]
     probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))
-    expected = gram / scale / scale[:, None] @ probe
+    expected = scaled @ probe
     error = abs(U.T @ (U @ probe) - expected).max(initial=0)
     if not error <= MAX_MOMENT_ERROR * np.sqrt(n) * max(1.0, abs(expected).max(initial=0)):
         raise ValueError("not positive semidefinite")
     return U * scale, pivots[:rank] - 1
-
-
-def rows_of(gram, moment, rounding=MOMENT_ROUNDING):
-    """Rows and target with these moments, and the part of the moment X'y that no rows have."""
-    X, pivots = factor(gram, rounding)
-    y = np.zeros(len(X))
-    if len(pivots):
-        y[:] = scipy.linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
-    return X, y, moment - y @ X
 
 
 def checked_moments(gram, moment, y_square, n):
@@ -81,29 +56,28 @@ def checked_moments(gram, moment, y_square, n):
     scale = np.sqrt(np.outer(diagonal, diagonal)) if len(gram) <= 500 else diagonal.max()
     if (abs(gram - gram.T) > 1e-6 * np.maximum(scale, 1e-300)).any():
         raise ValueError("gram must be symmetric, X'X.")
-    return gram, moment, _positive("y_square", y_square, zero=True), _positive("n", n)
-
-
-def _positive(name, value, zero=False):
-    value = number(name, value, -np.inf, np.inf)
-    if not (0 < value < np.inf or (zero and value == 0)):
-        raise ValueError(f"{name} must be positive and finite, got {value:g}.")
-    return float(value)
+    if y_square != 0:
+        y_square = positive("y_square", y_square)
+    return gram, moment, float(y_square), positive("n", n)
 
 
 def rows_of_moments(gram, moment, y_square):
-    """Rows with checked moments, which those of some data must be."""
+    """Rows and target with checked moments, and the square of y that is orthogonal to them."""
     try:
-        X, y, rest = rows_of(gram, moment)
+        X, pivots = factor(gram)
     except ValueError:
         raise ValueError(
             "gram must be positive semidefinite, as X'X is: it is not, beyond rounding. Add a "
             "multiple of the identity, or compute it in double precision."
         ) from None
+    y = np.zeros(len(X))
+    if len(pivots):
+        y[:] = scipy.linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
+    error = abs(moment - y @ X)
     limit = 1e-5 * np.sqrt(np.maximum(gram.diagonal() * y_square, 0)) + 1e-300
-    if (abs(rest) > limit).any():
+    if (error > limit).any():
         raise ValueError(
-            f"moment must be X'y for the X of gram: element {int(np.argmax(abs(rest) - limit))} is "
+            f"moment must be X'y for the X of gram: element {int(np.argmax(error - limit))} is "
             "none, as gram says that its feature is a combination of others."
         )
     absent = y_square - float(y @ y)
@@ -111,15 +85,14 @@ def rows_of_moments(gram, moment, y_square):
         raise ValueError(
             f"y_square must be y'y: gram and moment alone explain {y @ y:g}, got {y_square:g}."
         )
-    return Rows(X, y, max(absent, 0.0))
+    return X, y, max(absent, 0.0)
 
 
 def absent_of(targets, y_square, n):
-    """The number of rows, and the square that is in none of these targets of blocks of features.
+    """The number of rows, and the part of y'y that the targets of blocks of features lack.
 
-    Blocks that are taken for uncorrelated, or correlations of other rows, may explain more than
-    there is, or have a higher rank than there are rows. What is left has then no likelihood, and
-    the noise is that of the rows of the blocks.
+    Blocks of correlations from a reference panel may explain more than y'y, or have a higher rank
+    than there are rows: the model is then one of the rows of the blocks alone.
     """
     rank = sum(map(len, targets))
     absent = y_square - sum(float(y @ y) for y in targets)
@@ -139,8 +112,7 @@ def blocks_of(matrix, name="gram"):
         return [(np.arange(e - len(part), e), part) for e, part in zip(ends, parts, strict=True)]
     if not scipy.sparse.issparse(matrix):
         matrix = doubles(name, matrix)
-        dense = matrix.ndim != 2 or np.count_nonzero(matrix) > MAX_BLOCK_DENSITY * matrix.size
-        if dense or matrix.shape[0] != matrix.shape[1]:
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.all():
             return [(np.arange(len(matrix)) if matrix.ndim else np.zeros(0, int), matrix)]
         pattern = scipy.sparse.csr_array(matrix)
     else:
@@ -158,7 +130,7 @@ def _joined(parts):
     """Small ones joined: a problem of some features costs no more than one of a single one."""
     joined, size = [[]], 0
     for part in parts:
-        if size + len(part) > SMALL and size:
+        if size + len(part) > MAX_JOINED and size:
             joined.append([])
             size = 0
         joined[-1].append(part)
@@ -200,8 +172,8 @@ CORRELATION_ROUNDING = 1e-10
 SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
 # Smallest credible probability of such small z-scores without effects.
 MIN_NULL_PROBABILITY = 1e-3
-# Numbers of correlations, and of their different moduli, from which one decimal is no coincidence.
-MIN_CORRELATIONS, MIN_MODULI = 10, 4
+# Different moduli of correlations from which one decimal is no coincidence.
+MIN_MODULI = 4
 
 
 class Summary(NamedTuple):
@@ -259,10 +231,11 @@ class Summary(NamedTuple):
         hidden, limit = [], largest_by_chance(len(self.z)) * np.sqrt(noise_variance)
         for units, block in zip(self.units, self.blocks, strict=True):
             near = abs(block) > MIN_NEAR
-            own = included[units]
-            certain = near @ own > PROBABLE
+            probability = included[units]
+            certain = near @ probability > PROBABLE
             small = np.where(near, abs(self.z[units]), 0).max(1) < limit
-            hidden += [*units[certain & small & (own >= np.where(near, own, 0).max(1))]]
+            is_largest = probability >= np.where(near, probability, 0).max(1)
+            hidden += [*units[certain & small & is_largest]]
         if hidden:
             return (
                 f"{listed(hidden, names)} seem to have effects, alone or with correlated "
@@ -300,9 +273,9 @@ def summary_of(z, R, n, names=None):
     for units, block in blocks:
         scores = Scores.of(z[units], block)
         scores, wrong = scores.with_right_signs()
-        own = scores.maximum()[1]
-        share, flipped = max(share, own), [*flipped, *units[wrong]]
-        rows.append(scores.rows(own, n))
+        share_of_block = scores.maximum()[1]
+        share, flipped = max(share, share_of_block), [*flipped, *units[wrong]]
+        rows.append(scores.rows(share_of_block, n))
     units, blocks = zip(*blocks, strict=True)
     return Summary(units, rows, blocks, z, share, np.array(sorted(flipped), int), remarks)
 
@@ -323,8 +296,10 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, z, R):
-        """Scores of features with these correlations."""
-        return cls(z, *_eigen(R))
+        """Scores of features with these correlations; eigenvalues below 0 are cut."""
+        values, vectors = np.linalg.eigh(R)
+        positive = values > CORRELATION_ROUNDING
+        return cls(z, values[positive], vectors[:, positive].T)
 
     def noise(self, share):
         """Variances of noise along the eigenvectors."""
@@ -333,18 +308,18 @@ class Scores(NamedTuple):
     def maximum(self):
         """The likeliest variances along the eigenvectors, and share of no correlation."""
         projected = self.vectors @ self.z
-        rest = self.z - projected @ self.vectors
-        rest[abs(rest) < CORRELATION_ROUNDING * abs(self.z).max()] = 0
+        residual = self.z - projected @ self.vectors
+        residual[abs(residual) < CORRELATION_ROUNDING * abs(self.z).max()] = 0
         # Copies with equal scores say nothing: the same rows have the same scores.
-        n_rest = min(len(self.z) - len(self.values), np.count_nonzero(rest))
-        shares = SHARES if n_rest else np.append(0, SHARES)
+        n_null = min(len(self.z) - len(self.values), np.count_nonzero(residual))
+        shares = SHARES if n_null else np.append(0, SHARES)
         effects = np.square(self.vectors) @ np.square(self.z) * self.values**2
         minus = np.empty((len(EFFECTS), len(shares)))
         for k, t in enumerate(EFFECTS):
             variances = t * effects + self.noise(shares[:, None])
             minus[k] = (np.log(variances) + projected**2 / variances).sum(1) / 2
-        if n_rest:
-            minus += (n_rest * np.log(shares) + rest @ rest / shares) / 2
+        if n_null:
+            minus += (n_null * np.log(shares) + residual @ residual / shares) / 2
         best = int(np.argmin(minus.min(0)))
         if minus[:, 0].min() - minus[:, best].min() < np.log(1 + len(self.z)) / 2:
             best = 0
@@ -403,15 +378,14 @@ def _n_independent(blocks):
 
 def _rounded(z, blocks):
     """Text about correlations that were rounded to one decimal, if they seem to be."""
-    n, seen = 0, np.zeros(11, bool)
+    seen = np.zeros(11, bool)
     # A row at a time: the first one ends it where R is not rounded, and R may fill the memory.
     for row in (block[k, k + 1 :] for _, block in blocks for k in range(len(block))):
         tenths = np.rint(10 * row)
         if abs(row - tenths / 10).max(initial=0) > 1e-6:
             return
-        n += len(row)
         seen[abs(tenths).astype(int)] = True
-    if n >= MIN_CORRELATIONS and seen.sum() >= MIN_MODULI:
+    if seen.sum() >= MIN_MODULI:
         yield (
             "R seems to be rounded to one decimal: next to an effect, scores are wrong by up to "
             f"{0.05 * abs(z).max():.2g}, and probabilities of correlated features with them. Give "
@@ -425,7 +399,7 @@ def _squared(z, blocks):
     if any(block.min() < 0 for _, block in blocks) or not z.min() < -limit < limit < z.max():
         return
     # Correlations of independent features in some rows are as often negative as positive.
-    n_pairs = sum(n * (n - 1) / 2 for n in (_n_independent([own]) for own in blocks))
+    n_pairs = sum(n * (n - 1) / 2 for n in (_n_independent([block]) for block in blocks))
     if 0.5**n_pairs < MIN_NULL_PROBABILITY:
         yield (
             "R has no negative element, although z has large values of both signs: if R holds "
@@ -471,19 +445,3 @@ def _check_correlations(R, units, names):
         )
     if abs(R - R.T).max() > 1e-5 or abs(R).max() > 1 + 1e-3:
         raise ValueError("R must be symmetric, of correlations between -1 and 1.")
-
-
-def _eigen(R):
-    """Positive eigenvalues of R, and their vectors in rows."""
-    try:
-        X, _ = factor(R, CORRELATION_ROUNDING)
-        if len(X) < len(R):
-            values, left = np.linalg.eigh(X @ X.T)
-            positive = values > CORRELATION_ROUNDING
-            values = values[positive]
-            return values, (left[:, positive].T @ X) / np.sqrt(values)[:, None]
-    except ValueError:
-        pass  # eigenvalues below 0 are cut
-    values, vectors = np.linalg.eigh(R)
-    positive = values > CORRELATION_ROUNDING
-    return values[positive], vectors[:, positive].T
