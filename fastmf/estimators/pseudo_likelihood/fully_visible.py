@@ -258,7 +258,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         elif solver == "gradient":
             fit = solvers.gradient_ascent(objective, start, **options)
         elif self.penalty == "firth":
-            fit = firth.firth_scoring(objective, start, **options)
+            options["max_iter"] = self.max_iter or lbfgs.MAX_LBFGS_ITER
+            fit = firth.firth(objective, start, **options)
         else:
             solve = partial(newton.newton, **options)
             if solver == "lbfgs":

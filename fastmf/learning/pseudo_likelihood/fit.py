@@ -45,7 +45,6 @@ class CompositeLikelihood:
     - `hessian(parameters)`: its negative second derivatives;
     - `coordinates(separate)`: coordinates in which they are nearly the identity, with
       `to_parameters`, `from_parameters`, `gradient` and, if couplings stay `separate`, `scale`;
-    - `hessian_product(parameters)`: a function, their product with a vector;
     - `scores(parameters, rows, factors)`: gradients of rows' values, each times a factor;
     - `score_products(parameters, vectors, rows, factors)`: their inner products with vectors,
       (n_rows, n_vectors);
@@ -76,6 +75,12 @@ class CompositeLikelihood:
     def mean_score(self, parameters):
         """Mean of the rows' scores: zero at a maximum without penalties only."""
         return self.value_and_gradient(parameters)[1] + self.ridge * parameters
+
+    def hessian_product(self, parameters, vector):
+        """Product of `hessian` with a vector, by central differences of the gradient."""
+        step = np.cbrt(np.finfo(float).eps) / abs(vector).max(initial=np.finfo(float).tiny)
+        ends = (self.value_and_gradient(parameters + s * vector)[1] for s in (-step, step))
+        return np.subtract(*ends) / (2 * step)
 
     def score_covariance(self, parameters, sampling=None):
         """Sum over what was sampled of outer products of scores about their mean."""

@@ -23,7 +23,6 @@ from scipy.special import ndtr
 from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
-from fastmf._threads.workers import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -32,10 +31,6 @@ from fastmf.learning.pseudo_likelihood.newton import newton
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
 # Tests in the table of notebooks.
 MAX_TESTS_SHOWN = 10
-# Numbers of matrices, in words.
-_WORDS = {2: "two", 3: "three"}
-# Rows of a matrix product that are computed at a time.
-_BLOCK_ROWS = 256
 # Eigenvalues of the Hessian below this fraction of the largest belong to changes of gauge.
 MIN_GAUGE_EIGENVALUE = 1e-10
 
@@ -158,7 +153,7 @@ class Godambe:
     def covariances_along(self, directions):
         """Both covariances along the rows of each of some sparse matrices."""
         n = len(self.parameters)
-        _check_memory(n, 3)
+        _check_memory(n)
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
             product, sandwich, naive = inverse @ scores, [], []
@@ -229,33 +224,26 @@ class Godambe:
 
     def _all_standard_errors(self):
         """The sandwich's diagonal, by n_rows n_parameters^2 + 3 n_parameters^3 operations."""
-        n = len(self.parameters)
-        _check_memory(n, 2)
+        _check_memory(len(self.parameters))
         inverse, scores = self._inverse_and_scores(self.parameters)
-        variances, starts = np.empty(n), range(0, n, _BLOCK_ROWS)
-
-        def fill(start):
-            rows = inverse[start : start + _BLOCK_ROWS]
-            variances[start : start + _BLOCK_ROWS] = ((rows @ scores) * rows).sum(1)
-
-        for_each(fill, starts, workers_for(len(starts), n**3, self.objective.n_threads))
-        return np.sqrt(variances)
+        return np.sqrt(np.einsum("jk,jk->j", inverse @ scores, inverse))
 
     def standard_errors_without_matrices(self, indices):
         """Standard errors of a few parameters, without any matrix of all parameters.
 
         Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
-        with H that take the time of a gradient each.
+        with H that take the time of two gradients each.
         """
         objective, solutions = self.objective, []
         coordinates = objective.coordinates(separate=False)
-        times = objective.hessian_product(self.parameters)
         # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
         size = len(coordinates.from_parameters(self.parameters))
-        matrix = LinearOperator(
-            (size, size), dtype=float,
-            matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
-        )  # fmt: skip
+
+        def times(z):
+            vector = coordinates.to_parameters(z.reshape(-1))
+            return coordinates.gradient(objective.hessian_product(self.parameters, vector))
+
+        matrix = LinearOperator((size, size), matvec=times, dtype=float)
         for index in indices:
             unit = np.zeros(len(self.parameters))
             unit[index] = 1
@@ -367,12 +355,12 @@ def adjusted(p_values, method):
     return scipy.stats.false_discovery_control(p_values, method=abbreviation)
 
 
-def _check_memory(n, n_matrices):
-    """Refuse what the machine has no room for."""
-    n_bytes, available = 8 * n_matrices * n**2, memory_of_the_machine()
+def _check_memory(n):
+    """Refuse matrices of all parameters that the machine has no room for."""
+    n_bytes, available = 24 * n**2, memory_of_the_machine()
     if n_bytes > available:
         raise MemoryError(
-            f"all standard errors at once need {_WORDS[n_matrices]} matrices of {n} x {n} numbers, "
+            f"all standard errors at once need three matrices of {n} x {n} numbers, "
             f"{n_bytes / 2**30:.3g} GiB, and the machine has {available / 2**30:.3g}:"
             " ask for the standard errors of some `pairs`."
         )

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.fit import Fit
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, Fit
 from fastmf.learning.pseudo_likelihood.godambe import MIN_GAUGE_EIGENVALUE, Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
@@ -28,15 +28,9 @@ from fastmf.learning.pseudo_likelihood.rows import distinct
 MAX_OF_A_ROW, MAX_COMPLETIONS = 4096, 1 << 22
 # Largest change of a parameter, relative to the largest, at which iterations end, and their number.
 COMPLETION_TOL, MAX_EM_STEPS = 1e-8, 500
-# Smallest probability of a completion: less cannot matter, and zero weights divide by zero.
-MIN_PROBABILITY = 1e-13
 # Completions of smaller probability do not decide whether a maximum exists: where there is none,
 # those that contradict a separation become ever less probable.
 NEGLIGIBLE_PROBABILITY = 1e-6
-# Steps after which it is asked whether there is a maximum to go on to.
-EXISTENCE_STEPS = (15, 50, 150)
-# Completions whose scores are computed at a time.
-_BLOCK = 4096
 
 
 class Completions(NamedTuple):
@@ -100,7 +94,8 @@ class Completions(NamedTuple):
         logs, counts = log_joint[share.indices], np.diff(share.indptr)
         logs = logs - np.repeat(np.maximum.reduceat(logs, start), counts)
         p = np.exp(logs)
-        p = np.maximum(p / np.repeat(np.add.reduceat(p, start), counts), MIN_PROBABILITY)
+        # Less than the rounding error of a sum cannot matter, and zero weights divide by zero.
+        p = np.maximum(p / np.repeat(np.add.reduceat(p, start), counts), np.finfo(float).eps)
         data = p / np.repeat(np.add.reduceat(p, start), counts)
         return self._replace(
             share=sparse.csr_array((data, share.indices, share.indptr), shape=share.shape)
@@ -126,9 +121,10 @@ def expectation_maximisation(completions, objective_of, maximise, exists=None):
             if change < COMPLETION_TOL * max(1, abs(parameters).max(initial=0)):
                 stopped = fit.stopped
                 break
-        asked = exists is not None and (not fit.stopped or step in EXISTENCE_STEPS)
-        if asked and not exists(completions, parameters):
-            break
+        # Where there is no maximum steps would never end: ask ever more seldom.
+        if exists is not None and (not fit.stopped or (step > 8 and step.bit_count() == 1)):
+            if not exists(completions, parameters):
+                break
     objective = objective_of(completions.weights)
     return Fit(parameters, history, stopped), completions, objective
 
@@ -166,8 +162,8 @@ class IncompleteGodambe(Godambe):
         n_rows, n = completions.share.shape[0], len(parameters)
         weights = completions.row_weights / objective.total
         both, scores, statistics = np.zeros((n, n)), np.zeros((n_rows, n)), np.zeros((n_rows, n))
-        for start in range(0, len(completions.states), _BLOCK):
-            part = np.arange(start, min(start + _BLOCK, len(completions.states)))
+        n_blocks = -(-len(completions.states) * n // BLOCK_NUMBERS)
+        for part in np.array_split(np.arange(len(completions.states)), n_blocks):
             share = completions.share[:, part]
             s = objective.scores(parameters, part, np.ones(len(part)))
             t = objective.statistics(part)

@@ -20,18 +20,24 @@ in terms that are left out.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
+from fastmf._common.linalg import symmetrize
 from fastmf._threads.workers import computed_once, for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
-from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
 from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.fit import (
+    BLOCK_NUMBERS,
+    MAX_NEWTON_PARAMETERS,
+    TOLERANCE_ROWS,
+    CompositeLikelihood,
+)
 
 # Such blocks that threads share.
 _SHARED_BLOCKS = 8
-# Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
-_MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
+# Numbers of residuals that are stored until parameters change.
+_MAX_STORED_NUMBERS = 1 << 22
 
 
 class _Evaluation(NamedTuple):
@@ -75,11 +81,8 @@ class PseudoLikelihood(CompositeLikelihood):
         return weights / weights.sum(0)
 
     def __getstate__(self):
-        # Without what is kept for speed only.
-        state = dict(self.__dict__) | {"_latest": None, "_hessian": None}
-        for name in ("_product_sums", "_hessian_indices"):
-            state.pop(name, None)
-        return state
+        # Without results that are stored for speed only.
+        return dict(self.__dict__) | {"_latest": None, "_hessian": None}
 
     # --- parameters -----------------------------------------------------------------------------
 
@@ -192,7 +195,7 @@ class PseudoLikelihood(CompositeLikelihood):
         couplings, field = self.unpacked(parameters)
         value, field_gradient = 0.0, np.zeros(self.n_units)
         coupling_gradient = np.zeros((self.n_units, self.n_units))
-        small = self.rows.states.size <= _MAX_KEPT_NUMBERS
+        small = self.rows.states.size <= _MAX_STORED_NUMBERS
         for block in [slice(None)] if small else self.row_blocks(at_once=_SHARED_BLOCKS):
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
@@ -207,7 +210,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return self._latest
 
     def _residuals_at(self, parameters, rows):
-        if self.rows.states.size <= _MAX_KEPT_NUMBERS:
+        if self.rows.states.size <= _MAX_STORED_NUMBERS:
             return self._evaluate(parameters).residuals[rows]
         return self.residuals(*self.unpacked(parameters), rows)[0]
 
@@ -236,42 +239,41 @@ class PseudoLikelihood(CompositeLikelihood):
 
     # --- second derivatives ---------------------------------------------------------------------
 
-    @computed_once
-    def _product_sums(self):
-        return ProductSums(self.rows.states, self.n_threads)
-
-    @computed_once
-    def _hessian_indices(self):
-        """Indices in the flat Hessian of the products z_k z_l of each unit, and in their sums."""
-        d = self.n_units
-        k, l = np.nonzero(~np.eye(d + 1, dtype=bool))
-        first, second = self.index[:, k], self.index[:, l]
-        j, pair = np.nonzero((first >= 0) & (second >= 0))
-        in_hessian = first[j, pair] * self.n_parameters + second[j, pair]
-        return in_hessian, (k[pair] * (d + 1) + l[pair]) * d + j
-
     def hessian(self, parameters):
         """Negative Hessian, penalty included, (n_parameters, n_parameters).
 
         Notes
         -----
         The terms of unit j are those of a logistic regression on the others, the sum over rows of
-        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. The terms of all units come from
-        `ProductSums`; only the diagonal has two of them.
+        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x].
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        sums = self._product_sums(self.weighted_sech2(parameters))
-        hessian = np.zeros((self.n_parameters, self.n_parameters))
-        in_hessian, in_sums = self._hessian_indices
-        hessian.reshape(-1)[in_hessian] = sums.reshape(-1)[in_sums]
-        fields = sums[0, 0]
-        couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
-        np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.l2)
-        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
+        roots, parts = np.sqrt(self.weighted_sech2(parameters)), [None] * self.n_units
+        with_one = self._with_one()
+
+        def add_rows(j):
+            columns = np.flatnonzero(self.index[j] >= 0)
+            total = np.zeros(2 * (len(columns),), order="F")
+            for block in self.row_blocks():
+                features = with_one[block, columns] * roots[block, j, None]
+                total = blas.dsyrk(1.0, features.T, 1.0, total, lower=1, overwrite_c=1)
+            parts[j] = self.index[j, columns], symmetrize(total)
+
+        work = self.rows.states.size * self.n_units**2
+        for_each(add_rows, range(self.n_units), workers_for(self.n_units, work, self.n_threads))
+        hessian = np.diag(np.full(self.n_parameters, self.l2))
+        for indices, part in parts:
+            hessian[np.ix_(indices, indices)] += part
+        if self.n_parameters <= MAX_NEWTON_PARAMETERS:
             hessian.flags.writeable = False
             self._hessian = np.array(parameters), hessian
         return hessian
+
+    def _with_one(self):
+        """The features [1, x] of all rows."""
+        states = self.rows.states
+        return np.hstack([np.ones((len(states), 1)), states])
 
     def weighted_sech2(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows, (n_rows, n_units)."""
@@ -282,30 +284,9 @@ class PseudoLikelihood(CompositeLikelihood):
         sech2 *= residuals
         return sech2
 
-    def hessian_product(self, parameters):
-        """The product of the negative Hessian with a vector, as a function, without the matrix."""
-        sech2 = np.empty_like(self.rows.states)
-        for block in self.row_blocks():
-            sech2[block] = self.weighted_sech2(parameters, block)
-
-        def times(vector):
-            couplings, field = self.unpacked(vector)
-            of_couplings, of_field = np.zeros_like(couplings), np.zeros_like(field)
-            for block in self.row_blocks(at_once=_SHARED_BLOCKS):
-                changes = self._products(self.rows.states[block], couplings)
-                changes += field
-                changes *= sech2[block]
-                of_field += changes.sum(0)
-                of_couplings += self._sum_of_products(self.rows.states[block], changes)
-            return self.packed(of_couplings + of_couplings.T, of_field) + self.l2 * vector
-
-        return times
-
     def leverages(self, inverse):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
-        states = self.rows.states
-        with_one = np.hstack([np.ones((len(states), 1)), states])
-        out = np.empty(states.shape)
+        with_one, out = self._with_one(), np.empty(self.rows.states.shape)
         for j in range(self.n_units):
             small = self.index[j] >= 0
             features, indices = with_one[:, small], self.index[j][small]

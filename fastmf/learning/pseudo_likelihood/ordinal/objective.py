@@ -220,25 +220,6 @@ class OrdinalLikelihood(CompositeLikelihood):
             block = np.block([[terms, both], [both.T, of_pairs[i][np.ix_(neighbours, neighbours)]]])
             yield np.append(fields, self.index[i, neighbours]), block
 
-    def hessian_product(self, parameters):
-        """The product of the negative Hessian with a vector, as a function, without the matrix."""
-        numbers = np.arange(self.thresholds.width)[:, None, None]
-
-        def times(vector):
-            couplings, fields = self.unpacked(vector)
-            table = self.thresholds.table(fields)[:, None]
-
-            def changes(x, w, p, residuals, values):
-                eta = table + numbers * (x @ couplings)
-                change = w[:, None] * p * (eta - (p * eta).sum(0))
-                return change.sum(1), x.T @ (numbers * change).sum(0)
-
-            of_thresholds, of_couplings = self._sums_over_blocks(changes, parameters)
-            fields = self.thresholds.gradient(of_thresholds)
-            return self.packed(of_couplings + of_couplings.T, fields) + self.ridge * vector
-
-        return times
-
     # --- scores ---------------------------------------------------------------------------------
 
     def score_products(self, parameters, vectors, rows, factors):

@@ -9,9 +9,6 @@ from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows,
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
 from fastmf.models._gauge import PositionStates
 
-# What a pass over the rows takes beside its vectors, in the time of a vector.
-_PASS_VECTORS = 1
-
 
 class PottsLayout(PositionStates):
     """Flat states of positions with some numbers of states, and blocks of positions.
@@ -57,7 +54,8 @@ class PottsLayout(PositionStates):
             n_vectors = -(-n * q // lanes)
             n_blocks = -(-self.n_groups // n)
             if n_vectors <= MAX_VECTORS or n == 1:
-                best = min(best, (n_blocks * (n_vectors + _PASS_VECTORS), -n))
+                # Beside its vectors a pass over the rows takes the time of another one.
+                best = min(best, (n_blocks * (n_vectors + 1), -n))
             n *= 2
         return -best[1]
 
