@@ -345,17 +345,6 @@ class CouplingNetwork(Network):
         -----
         UserWarning
             With `l1`: intervals are about the fit without it of the couplings that are not zero.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> couplings, field = machine.confint(0.95)
-        >>> low, high = couplings[0, 1]
-        >>> bool(low < np.arctanh(0.5) < high)
-        True
         """
         ends = ndtri((1 + proper_fraction("level", level)) / 2) * np.array([-1.0, 1.0])
         godambe = self._godambe()
@@ -410,17 +399,6 @@ class CouplingNetwork(Network):
         ------
         ImportError
             With `as_frame`, if pandas is not installed.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> tests = machine.test_couplings()
-        >>> neighbours = tests.second == tests.first + 1
-        >>> bool((tests.adjusted[neighbours] < 0.05).all())
-        True
         """
         flag("as_frame", as_frame)
         tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
@@ -439,15 +417,6 @@ class CouplingNetwork(Network):
         Centrality
             `value` and `standard_error`, by the delta method, which is for couplings that are not
             near zero: moduli of small ones are larger than those of the truth.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> sorted(machine.strength().value.argsort()[:2].tolist())  # the ends of the chain
-        [0, 3]
         """
         estimates = self._edge_estimates("sandwich")
         return self._sums(estimates, np.sign(estimates.values), as_frame)
@@ -464,16 +433,6 @@ class CouplingNetwork(Network):
         -------
         Centrality
             `value` and `standard_error`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> influence = machine.expected_influence()
-        >>> np.allclose(influence.value, 4 * machine.couplings_.sum(0))
-        True
         """
         estimates = self._edge_estimates("sandwich")
         return self._sums(estimates, np.ones(len(estimates.values)), as_frame)

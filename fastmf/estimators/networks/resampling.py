@@ -105,15 +105,6 @@ class Resampling:
         -----
         Values of the rows of the fit are larger than those of other rows would be. Scores of
         ordinal items are taken as numbers.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> sorted(machine.predictability().r2.argsort()[:2].tolist())  # the ends of the chain
-        [0, 3]
         """
         godambe = self._godambe()
         objective, parameters = godambe.objective, godambe.parameters

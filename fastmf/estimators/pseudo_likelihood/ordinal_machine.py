@@ -45,10 +45,7 @@ class OrdinalMachine(PairwiseMachine):
         strings in alphabetical order (which warns if there are more than two) or in that of their
         numbers; the categories of pandas' categorical columns.
     thresholds : {"free", "blume_capel"}
-        One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i ((c - r)^2 -
-        r^2).
-    reference : int or sequence of int of length n_features
-        The score r of "blume_capel".
+        One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i c^2.
     l1 : float, "ebic" or "cv"
         Penalty ``l1 sum |sigma_ij|`` per row, or selection of couplings, as in
         `FullyVisibleBoltzmannMachine`.
@@ -104,7 +101,7 @@ class OrdinalMachine(PairwiseMachine):
     _item_name = "items"
 
     def __init__(
-        self, *, n_categories=None, thresholds="free", reference=0, l1=0.0, l2=0.0, l2_field=0.0,
+        self, *, n_categories=None, thresholds="free", l1=0.0, l2=0.0, l2_field=0.0,
         missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
         max_iter=None, n_threads=None, verbose=False,
     ):  # fmt: skip
@@ -127,14 +124,6 @@ class OrdinalMachine(PairwiseMachine):
         Returns
         -------
         self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> machine = mf.OrdinalMachine().fit(X)
-        >>> machine.couplings_.shape, [len(mu) for mu in machine.thresholds_]
-        ((4, 4), [2, 2, 2, 2])
         """
         self._check_options()
         declared = declared_categories(X)
@@ -213,13 +202,7 @@ class OrdinalMachine(PairwiseMachine):
 
     def _made_objective(self):
         """The likelihood of the rows that the machine was fitted to."""
-        reference = real_array("reference", self.reference)
-        if reference.shape not in ((), self.n_categories_.shape):
-            raise ValueError(
-                "reference must be a number or have one entry for each of "
-                f"{len(self.n_categories_)} items, got shape {reference.shape}."
-            )
-        thresholds = Thresholds(self.n_categories_, self.thresholds, reference)
+        thresholds = Thresholds(self.n_categories_, self.thresholds)
         return OrdinalLikelihood(
             self._rows, self._weights, thresholds, l2=float(self.l2),
             l2_field=float(self.l2_field), n_threads=self.n_threads,
@@ -260,14 +243,18 @@ class OrdinalMachine(PairwiseMachine):
             self._models["categories"] = BoltzmannMachine(couplings, Categorical(field))
         return self._models["categories"]
 
-    def blume_capel(self):
+    def blume_capel(self, reference=0.0):
         """Parameters of thresholds of the form of Blume and Capel.
+
+        Parameters
+        ----------
+        reference : float or array of shape (n_features,), default 0.0
+            The score r in mu_i(c) = alpha_i c + beta_i ((c - r)^2 - r^2).
 
         Returns
         -------
         alpha, beta : array of shape (n_features,)
-            mu_i(c) = alpha_i c + beta_i ((c - r)^2 - r^2); beta is NaN for items of two categories,
-            whose threshold is alpha.
+            beta is NaN for items of two categories, whose threshold is alpha.
 
         Raises
         ------
@@ -281,7 +268,7 @@ class OrdinalMachine(PairwiseMachine):
         for i in range(len(alpha)):
             pair = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
             alpha[i], beta[i] = pair[0], pair[1] if len(pair) > 1 else np.nan
-        return alpha, beta
+        return alpha + 2 * real_array("reference", reference) * np.nan_to_num(beta), beta
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -300,33 +287,10 @@ class OrdinalMachine(PairwiseMachine):
         )  # fmt: skip
         return rows.conditionals(self._parameters)
 
-    def score_samples(self, X):
-        """Log-pseudo-likelihood of each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Nats.
-        """
+    def _log_conditionals(self, X):
         return self._conditionals(X)[2]
 
-    def conditional_proba(self, X):
-        """Probabilities of the categories of each item given all others.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            Without missing values.
-
-        Returns
-        -------
-        array of shape (n_samples, n_categories)
-            Flat: the categories of all items side by side.
-        """
+    def _probabilities(self, X):
         p = self._conditionals(X)[0]
         return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
 

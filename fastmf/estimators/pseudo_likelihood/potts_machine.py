@@ -144,14 +144,6 @@ class PottsMachine(Network, ItemMachine):
         Returns
         -------
         self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> machine.couplings_.shape, machine.converged_
-        ((4, 3, 4, 3), True)
         """
         self._check_options()
         declared = declared_categories(X)
@@ -516,42 +508,11 @@ class PottsMachine(Network, ItemMachine):
     def _local_fields(self, labels):
         return self._couplings.fields(labels) + self._field
 
-    def score_samples(self, X):
-        """Log-pseudo-likelihood of each row, of the positions that are not missing.
-
-        Parameters
-        ----------
-        X : int array of shape (n_samples, n_groups)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Nats.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> bool((machine.score_samples(X) < 0).all())
-        True
-        """
+    def _log_conditionals(self, X):
         labels = self._labels_of(X)
         return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
 
-    def conditional_proba(self, X):
-        """Probabilities of the states of each position given all others.
-
-        Parameters
-        ----------
-        X : int array of shape (n_samples, n_groups)
-            Missing positions have no influence.
-
-        Returns
-        -------
-        array of shape (n_samples, n_states)
-            Flat: the states of all positions side by side.
-        """
+    def _probabilities(self, X):
         fields = self._local_fields(self._labels_of(X))
         return np.hstack(
             [
