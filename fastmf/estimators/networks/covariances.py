@@ -16,15 +16,11 @@ MAX_JOINT = 1000
 
 # Share of a penalty in the curvature of a coupling beyond which its error says little.
 MAX_PENALTY_SHARE = 0.3
-# Median share of the prior from which rows are too few to take a penalty off. In simulated tables
-# of 6 to 12 binary items and 50 to 150 rows the log score of edges was better with it where l2 was
-# 0.02 to 0.1 (by 0 to 0.03 nats an edge), but without it where l2 was 0.003 or less (by 0.01 to
-# 0.17), or 0.3 (by -0.04 to 0.05).
+# Median share of the prior from which rows are too few to take a penalty off: in simulated tables
+# of 50 to 150 rows edges were better with a penalty of 0.02 to 0.1 than without.
 MAX_PRIOR_SHARE = 0.1
-# Smallest ratio of variances of the sandwich to naive ones where rows are few: that of independent
-# features. The sandwich of couplings that few rows determine is too small. In 250 tables of 6 items
-# and 50 rows, l2 = 0.02, couplings said to be there with .97 were in .71 of the cases; with this
-# .94 and .98. With 200 rows and more it makes no difference.
+# Smallest ratio of variances of the sandwich to naive ones where rows are few, whose sandwich is
+# too small: the ratio of independent features. With 200 rows and more it makes no difference.
 FEW_ROWS_RATIO = 2.0
 
 
@@ -158,10 +154,10 @@ def without_penalty(godambe, contrasts, scale, precision):
     return None
 
 
-def contrast_covariance(godambe, contrasts, sets, errors, few=False):
+def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
     """Covariance along contrasts: of all, or (`NodeCovariances`) of those of each feature.
 
-    If rows are few, variances are at least `FEW_ROWS_RATIO` times the naive ones.
+    Variances of the sandwich are at least `least` times the naive ones.
     """
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     single, subsets = not godambe.objective.singular, [contrasts]
@@ -178,7 +174,7 @@ def contrast_covariance(godambe, contrasts, sets, errors, few=False):
         shares[edge] = ridge * block.diagonal()
     warn_of_penalty(shares)
     if errors == "sandwich":
-        least, sets = FEW_ROWS_RATIO if few else 0.0, None if single else sets
+        sets = None if single else sets
         naive = [
             shrunk(raised(a, b, least, sets), b, godambe.effective_rows, sets)
             for a, b in zip(sandwich, naive, strict=True)

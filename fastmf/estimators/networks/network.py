@@ -17,18 +17,22 @@ from fastmf.estimators.common.frames import (
     square_frame,
 )
 from fastmf.estimators.common.weights import check_counts
-from fastmf.estimators.networks.covariances import contrast_covariance, without_penalty
+from fastmf.estimators.networks.covariances import (
+    FEW_ROWS_RATIO,
+    contrast_covariance,
+    without_penalty,
+)
 from fastmf.estimators.networks.edge_inclusion import Estimates, checked_prior
 from fastmf.estimators.networks.permutations import PooledRows
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.resampling import counts_of
-from fastmf.learning.pseudo_likelihood.selection import maximum
 
 ERRORS = ("sandwich", "naive")
-# Clusters below which errors warn: 95 % intervals of binary items held the truth in 73 % of
-# simulated tables with 3 clusters, 85 % with 5, 90 % with 10, 93 % with 20.
+# Clusters below which errors warn: 95 % intervals of binary items held the truth in 90 % of
+# simulated tables with 10 clusters, 93 % with 20.
 MIN_CLUSTERS = 20
 # Options under which a maximum is not that of the likelihood.
 PENALTIES = ("l2", "l2_field", "penalty")
@@ -64,13 +68,13 @@ class Network:
         if godambe.objective.n_parameters == godambe.objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
         contrasts, sets, pairs = godambe.objective.contrasts()
-        contrasts, parameters, few = factor * contrasts, godambe.parameters, False
+        contrasts, parameters, least = factor * contrasts, godambe.parameters, 0.0
         if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
             scale = self._prior_factor / scale
             free = without_penalty(godambe, contrasts, factor * scale, scale**2)
-            few = free is None
-            parameters, godambe = (parameters, godambe) if few else free
-        covariance = contrast_covariance(godambe, contrasts, sets, errors, few)
+            parameters, godambe = free or (parameters, godambe)
+            least = 0.0 if free else FEW_ROWS_RATIO
+        covariance = contrast_covariance(godambe, contrasts, sets, errors, least)
         return Estimates(
             contrasts @ parameters, covariance, pairs, feature_names(self), sets,
             self._unpacked_contrasts(godambe.objective, contrasts),
@@ -278,8 +282,6 @@ class CouplingNetwork(Network):
             If there is no maximum, or the fit has no such errors (mean-field inversions).
         MemoryError
             If the machine has no room for what all errors take.
-        ImportError
-            With `as_frame`, if pandas is not installed.
 
         Warns
         -----
@@ -288,11 +290,9 @@ class CouplingNetwork(Network):
 
         Notes
         -----
-        All errors take two matrices of n_parameters^2 numbers and n_samples n_parameters^2 + 3
-        n_parameters^3 operations: 100 binary units, 0.4 GB; 200 units, 6.5 GB and many minutes.
-        Beyond 6,000 parameters, each of the errors of `pairs` takes some ten products with the
-        Hessian instead, which take the time of a gradient each, and all together one more copy of
-        the rows.
+        All errors take three matrices of n_parameters^2 numbers and n_samples n_parameters^2 + 3
+        n_parameters^3 operations: 100 binary units, 0.6 GB; 200 units, 10 GB and many minutes.
+        Beyond 6,000 parameters each of the errors of `pairs` takes some twenty gradients instead.
 
         Examples
         --------
@@ -394,11 +394,6 @@ class CouplingNetwork(Network):
         CouplingTests
             Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
             `adjusted` p-values.
-
-        Raises
-        ------
-        ImportError
-            With `as_frame`, if pandas is not installed.
         """
         flag("as_frame", as_frame)
         tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))

@@ -8,8 +8,8 @@ import numpy as np
 from fastmf._common.progress import followed
 from fastmf.estimators.networks.resampling import warn_of_refits
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 from fastmf.learning.pseudo_likelihood.resampling import Refits
-from fastmf.learning.pseudo_likelihood.selection import maximum
 
 
 class PermutationTest(NamedTuple):

@@ -282,8 +282,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         """The two values of the data, a tuple, or None if columns have different ones."""
         check_is_fitted(self)
         values = self.categories_[0]
-        same = all(np.array_equal(values, other) for other in self.categories_)
-        return tuple(values.tolist()) if same else None
+        if all(np.array_equal(values, each) for each in self.categories_):
+            return tuple(values.tolist())
+        return None
 
     def _log_conditionals(self, X):
         states = self._rows(X)

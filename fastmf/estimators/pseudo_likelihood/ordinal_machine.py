@@ -17,6 +17,7 @@ from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, check_sizes, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observed, restored_rows
+from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
@@ -24,9 +25,6 @@ from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihoo
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Categorical, Ordinal
-
-# Categories that a message names.
-_MAX_NAMED = 3
 
 
 class OrdinalMachine(PairwiseMachine):
@@ -191,9 +189,9 @@ class OrdinalMachine(PairwiseMachine):
         names = feature_names(self)
         named = [
             f"category {self.categories_[i][c].item()!r} of item {names[i]}"
-            for i, c in empty[:_MAX_NAMED]
+            for i, c in empty[:MAX_NAMED]
         ]
-        more = f" and {len(empty) - _MAX_NAMED} more" if len(empty) > _MAX_NAMED else ""
+        more = f" and {len(empty) - MAX_NAMED} more" if len(empty) > MAX_NAMED else ""
         return (
             f"no maximum exists: nobody is in {', '.join(named)}{more}, whose thresholds fall "
             "without end; replace codes of missing values, such as 9 above 1 to 6, by NaN, merge "
@@ -333,24 +331,6 @@ class OrdinalMachine(PairwiseMachine):
         self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
 
     # --- errors ---------------------------------------------------------------------------------
-
-    def coupling_estimate(self):
-        """Couplings of all pairs of items, and their sandwich covariance.
-
-        Returns
-        -------
-        couplings : array of shape (n_pairs,)
-            sigma_ij, i < j, row by row.
-        covariance : array of shape (n_pairs, n_pairs)
-
-        Raises
-        ------
-        ValueError
-            As `covariance`.
-        """
-        godambe = self._godambe()
-        covariance, n = godambe.covariance(), godambe.objective.n_fields
-        return godambe.parameters[n:].copy(), covariance[n:, n:]
 
     def _errors_of_all(self, godambe):
         thresholds, n = self._objective.thresholds, godambe.objective.n_fields

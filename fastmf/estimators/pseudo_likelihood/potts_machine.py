@@ -378,11 +378,6 @@ class PottsMachine(Network, ItemMachine):
         -------
         array of shape (n_groups, n_groups)
             Symmetric, with zero diagonal.
-
-        Raises
-        ------
-        ImportError
-            With `as_frame`, if pandas is not installed.
         """
         check_is_fitted(self)
         one_of("gauge", gauge, ("zero-sum", None))

@@ -29,20 +29,15 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING, newton
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
 # Units, or categories, that a message names.
 MAX_NAMED = 10
-# Largest sum, over a row, of a linear dependence with coefficients of norm one.
-_DEPENDENCE = 1e-7
-# Rounds of iterations, between which points are looked at, and iterations of a round: of Newton's
-# method, for up to so many parameters, and of L-BFGS.
-_ROUNDS, _NEWTON_ITER, _LBFGS_ITER, _MAX_NEWTON_PARAMETERS = 5, 5, 20, 2000
-# Numbers in the matrix of a linear programme up to which it is solved, in so many seconds at most.
-_MAX_PROGRAMME_NUMBERS, _PROGRAMME_SECONDS = 3_000_000, 10.0
+# Numbers in the matrix of a linear programme up to which it is solved.
+_MAX_PROGRAMME_NUMBERS = 3_000_000
 
 
 class Existence(NamedTuple):
@@ -117,19 +112,9 @@ def decided(objective, point=None, l1=0.0, refine=None):
 
 
 def _points(objective, point, refine=None):
-    """Yield the point where a solver stopped, and points after more of its iterations."""
+    """Yield the point where a solver stopped, and one nearer to the maximum if there is one."""
     yield point
-    if refine is not None:
-        yield refine(point)
-        return
-    few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS or objective.singular
-    solver, max_iter, tol = (newton, _NEWTON_ITER, 1e-7) if few else (lbfgs, _LBFGS_ITER, 1e-9)
-    for _ in range(_ROUNDS):
-        fit = solver(objective, point, max_iter=max_iter, tol=tol)
-        point = fit.parameters
-        yield point
-        if fit.stopped:
-            return
+    yield maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
 
 
 def _separated(items, units, reason=None):
@@ -207,8 +192,9 @@ class _Features:
             return np.zeros(0, int)
         values, vectors = np.linalg.eigh(self.values.T @ self.values)
         null = vectors[:, values < values[-1] * np.sqrt(1 / MAX_CONDITION)]
-        null = null[:, abs(self.values @ null).max(0) < _DEPENDENCE * abs(self.values).max()]
-        items = np.unique(self.item[np.square(null).sum(1) > _DEPENDENCE])
+        rounding = np.sqrt(1 / MAX_CONDITION)
+        null = null[:, abs(self.values @ null).max(0) < rounding * abs(self.values).max()]
+        items = np.unique(self.item[np.square(null).sum(1) > rounding])
         return items[items >= 0]
 
     def bound(self):
@@ -247,7 +233,7 @@ def rising_margins(margins):
         np.repeat([1.0, 0.0], m), method="highs",
         A_eq=sparse.hstack([transposed, -transposed]), b_eq=transposed @ np.ones(m),
         bounds=np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)]),
-        options={"time_limit": _PROGRAMME_SECONDS},
+        options={"time_limit": 10.0},
     )  # fmt: skip
     return margins @ solution.eqlin.marginals > 0.5 if solution.status == 0 else None
 
@@ -289,12 +275,12 @@ def margins_of(items, group):
         a, b = inside[:, None], outside[None, :]
         columns = np.minimum(a, b) * n + np.maximum(a, b) if items.shared else a * n + b
         columns, near = columns.reshape(-1), features[:, outside]
-        for x, other in permutations(range(len(scores)), 2):
+        for x, b in permutations(range(len(scores)), 2):
             rows = np.flatnonzero(items.targets[:, i] == x)
-            block = sparse.kron((scores[x] - scores[other])[None], near[rows], "coo")
+            block = sparse.kron((scores[x] - scores[b])[None], near[rows], "coo")
             entries.append((start + block.row, columns[block.col], block.data))
             row, k = np.indices((len(rows), items.free[0] * fields.shape[1])).reshape(2, -1)
-            change = (fields[x] - fields[other])[k]
+            change = (fields[x] - fields[b])[k]
             entries.append((start + row, first[i] + k, change))
             start += len(rows)
             of_item.append(np.full(len(rows), i))

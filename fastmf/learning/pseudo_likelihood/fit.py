@@ -25,7 +25,10 @@ _MIN_THREADED_PARAMETERS = 3000
 # Numbers in a block of rows that fits in the cache.
 BLOCK_NUMBERS = 1 << 17
 # Numbers in a block of scores.
-_SCORE_NUMBERS = 1 << 20
+SCORE_NUMBERS = 1 << 20
+# Eigenvalues below this fraction of the largest are rounding errors of zeros: of changes of gauge,
+# or of differences of rows that change no couplings.
+MIN_EIGENVALUE = 1e-10
 
 
 class CompositeLikelihood:
@@ -105,7 +108,7 @@ class CompositeLikelihood:
 
     def _sums(self, of_rows, sampling, width):
         """Sums of blocks of what was sampled, and those of ones in the place of rows' values."""
-        size = max(256, _SCORE_NUMBERS // width)
+        size = max(256, SCORE_NUMBERS // width)
         if sparse.issparse(sampling):
             sampling = sampling.tocsr()
             for start in range(0, sampling.shape[0], size):

@@ -24,15 +24,15 @@ from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
+from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_HESSIAN_PARAMETERS,
+    MIN_EIGENVALUE,
+    few_blas_threads,
+)
 from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
-# Tests in the table of notebooks.
-MAX_TESTS_SHOWN = 10
-# Eigenvalues of the Hessian below this fraction of the largest belong to changes of gauge.
-MIN_GAUGE_EIGENVALUE = 1e-10
 
 
 class CouplingTests(NamedTuple):
@@ -60,7 +60,7 @@ class CouplingTests(NamedTuple):
     def _repr_html_(self):
         """HTML for notebooks: how many couplings are significant, and the most significant."""
         counts = [(f"adjusted p < {p:g}", str((self.adjusted < p).sum())) for p in (0.05, 0.01)]
-        top = np.lexsort((-abs(self.z), self.adjusted))[:MAX_TESTS_SHOWN]
+        top = np.lexsort((-abs(self.z), self.adjusted))[:10]
         rows = [
             (f"{self.first[k]}, {self.second[k]}", html.number(self.coupling[k]),
              html.number(self.standard_error[k]), html.number(self.adjusted[k]))
@@ -307,15 +307,15 @@ class Godambe:
         return RatioTest(statistic, p_value, weights, restricted)
 
     def _tested_directions(self, parameters, indices):
-        """Basis of what of some parameters no change of gauge alters, (n_indices, n_directions)."""
+        """Basis of the directions of some parameters that no change of gauge alters."""
         gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
-        return linalg.null_space(gauge[indices].T, rcond=MIN_GAUGE_EIGENVALUE)
+        return linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
 
 
 def _pseudo_inverse(matrix):
     """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
     values, vectors = linalg.eigh(matrix)
-    positive = values > MIN_GAUGE_EIGENVALUE * values[-1]
+    positive = values > MIN_EIGENVALUE * values[-1]
     return (vectors[:, positive] / values[positive]) @ vectors[:, positive].T, vectors[:, ~positive]
 
 

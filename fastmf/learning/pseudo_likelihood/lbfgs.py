@@ -17,11 +17,13 @@ from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.kernels.pseudo_likelihood.potts import aligned
 from fastmf.learning.pseudo_likelihood.fit import (
     BLOCK_NUMBERS,
+    MAX_NEWTON_PARAMETERS,
     MIN_DECREASE,
     TOLERANCE_ROWS,
     Fit,
     Minimum,
 )
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 MAX_LBFGS_ITER = 1000
 # Pairs of steps and changes of the gradient in memory.
@@ -225,3 +227,10 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
     )  # fmt: skip
     history = [-objective.total * value for value in result.history]
     return Fit(coordinates.to_parameters(result.z), history, result.converged)
+
+
+def maximum(objective, start, tol):
+    """`Fit` without l1 by Newton's method, or by L-BFGS where there are many parameters."""
+    # Objectives with a gauge have no coordinates for L-BFGS.
+    newtonian = objective.n_parameters <= MAX_NEWTON_PARAMETERS or objective.singular
+    return (newton if newtonian else lbfgs)(objective, start, tol=tol)

@@ -1,7 +1,7 @@
 """Pseudo-likelihoods of rows with missing values: expectation and maximisation.
 
-Each incomplete row stands for all of its completions, weighted by their probabilities given what is
-seen. The estimate is where the expected score of the pseudo-likelihood is zero,
+Each incomplete row is replaced by all of its completions, weighted by their probabilities given
+the values that were seen. At the estimate the expected score of the pseudo-likelihood is zero,
 
     psi(theta) = sum_r w_r E[s(x) | seen of r; theta] = 0,
 
@@ -20,14 +20,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, Fit
-from fastmf.learning.pseudo_likelihood.godambe import MIN_GAUGE_EIGENVALUE, Godambe
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, MIN_EIGENVALUE, Fit
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
-# Completions of a row, and of all rows together, up to which they are enumerated.
-MAX_OF_A_ROW, MAX_COMPLETIONS = 4096, 1 << 22
-# Largest change of a parameter, relative to the largest, at which iterations end, and their number.
-COMPLETION_TOL, MAX_EM_STEPS = 1e-8, 500
+# Completions of a row up to which they are enumerated, and of all rows together in such rows.
+MAX_OF_A_ROW = 4096
+MAX_COMPLETIONS = 1024 * MAX_OF_A_ROW
+# Iterations of expectation and maximisation.
+MAX_EM_STEPS = 500
 # Completions of smaller probability do not decide whether a maximum exists: where there is none,
 # those that contradict a separation become ever less probable.
 NEGLIGIBLE_PROBABILITY = 1e-6
@@ -117,8 +118,8 @@ def expectation_maximisation(completions, objective_of, maximise, exists=None):
         history.append(fit.history[-1])
         completions = completions.given(objective.log_joint(parameters))
         if last is not None:
-            change = abs(parameters - last).max(initial=0)
-            if change < COMPLETION_TOL * max(1, abs(parameters).max(initial=0)):
+            size = max(1, abs(parameters).max(initial=0))
+            if abs(parameters - last).max(initial=0) < np.sqrt(np.finfo(float).eps) * size:
                 stopped = fit.stopped
                 break
         # Where there is no maximum steps would never end: ask ever more seldom.
@@ -153,7 +154,7 @@ class IncompleteGodambe(Godambe):
         derivative = np.array(self.objective.hessian(parameters))
         derivative -= self.missing_information(parameters)
         if self.objective.singular:
-            return np.linalg.pinv(derivative, rcond=MIN_GAUGE_EIGENVALUE)
+            return np.linalg.pinv(derivative, rcond=MIN_EIGENVALUE)
         return np.linalg.inv(derivative)
 
     def missing_information(self, parameters):

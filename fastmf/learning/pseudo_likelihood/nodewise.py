@@ -21,11 +21,14 @@ from fastmf.learning.pseudo_likelihood.lbfgs import (
     minimise,
 )
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
-from fastmf.learning.pseudo_likelihood.selection import N_PENALTIES, SMALLEST, SelectionPath
+from fastmf.learning.pseudo_likelihood.selection import (
+    N_PENALTIES,
+    PATIENCE,
+    SMALLEST,
+    SelectionPath,
+)
 
 RULES = ("and", "or")
-# The path ends after so many penalties at which the criterion of no item was smaller than before.
-_PATIENCE = 20
 
 
 class Regressions(OrdinalLikelihood):
@@ -119,7 +122,7 @@ def nodewise_path(regressions, gamma, rule, tol, follow=iter):
         values.append(regressions.log_likelihoods(parameters))
         ebic.append(-2 * values[-1] + neighbour.sum(0) * cost)
         chosen = np.argmin(ebic, axis=0)
-        if k - chosen.max() >= _PATIENCE:
+        if k - chosen.max() >= PATIENCE:
             break
     neighbours = np.array(neighbours)
     directed = neighbours[chosen, :, np.arange(d)].T

@@ -78,7 +78,7 @@ def with_replacement(rng, weights, sampling):
 
 
 def without(rng, dropped, weights, sampling):
-    """Weights of what is left when a share of the rows, or clusters, is dropped at random."""
+    """Weights of the rows that remain when a share of them, or of clusters, is dropped."""
     if sampling is None:
         counts = counts_of(weights)
         n_kept = max(1, round((1 - dropped) * counts.sum()))

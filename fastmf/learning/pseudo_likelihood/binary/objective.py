@@ -30,14 +30,13 @@ from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import (
     BLOCK_NUMBERS,
     MAX_NEWTON_PARAMETERS,
+    SCORE_NUMBERS,
     TOLERANCE_ROWS,
     CompositeLikelihood,
 )
 
 # Such blocks that threads share.
 _SHARED_BLOCKS = 8
-# Numbers of residuals that are stored until parameters change.
-_MAX_STORED_NUMBERS = 1 << 22
 
 
 class _Evaluation(NamedTuple):
@@ -195,7 +194,7 @@ class PseudoLikelihood(CompositeLikelihood):
         couplings, field = self.unpacked(parameters)
         value, field_gradient = 0.0, np.zeros(self.n_units)
         coupling_gradient = np.zeros((self.n_units, self.n_units))
-        small = self.rows.states.size <= _MAX_STORED_NUMBERS
+        small = self.rows.states.size <= 4 * SCORE_NUMBERS
         for block in [slice(None)] if small else self.row_blocks(at_once=_SHARED_BLOCKS):
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
@@ -210,7 +209,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return self._latest
 
     def _residuals_at(self, parameters, rows):
-        if self.rows.states.size <= _MAX_STORED_NUMBERS:
+        if self.rows.states.size <= 4 * SCORE_NUMBERS:
             return self._evaluate(parameters).residuals[rows]
         return self.residuals(*self.unpacked(parameters), rows)[0]
 
@@ -218,9 +217,9 @@ class PseudoLikelihood(CompositeLikelihood):
 
     def items(self, l1=0.0):
         """`Items` of the rows."""
-        states, own = self.rows.states, self.rows.own
+        states, targets = self.rows.states, self.rows.own
         labels = np.where(states == 0, -1, states > 0)
-        targets = labels if own is states else np.where(own == 0, -1, own > 0)
+        targets = labels if targets is states else np.where(targets == 0, -1, targets > 0)
         tables, free = [np.array([[-1.0], [1.0]])] * self.n_units, self.l2 == 0
         remedies = "penalty='firth', more rows or fewer units"
         coupled, free = self.index[:, 1:] >= 0, (free, free and not l1)
@@ -230,10 +229,10 @@ class PseudoLikelihood(CompositeLikelihood):
         """Return the smallest residual w p_b, and whether all margins are positive."""
         smallest, largest = np.inf, 0.0
         for rows in self.row_blocks():
-            there = self.rows.own[rows] != 0
+            present = self.rows.own[rows] != 0
             # 2 (1 - p) of each value, times its weight.
             residuals = abs(self._residuals_at(parameters, rows))
-            smallest = min(smallest, residuals.min(initial=np.inf, where=there) / 2)
+            smallest = min(smallest, residuals.min(initial=np.inf, where=present) / 2)
             largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
         return smallest, largest < 1
 

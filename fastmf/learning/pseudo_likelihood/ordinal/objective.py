@@ -99,8 +99,8 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     def smoothed_frequencies(self):
         """Frequencies of categories with half a row more of each, (width, n_items)."""
-        there = np.arange(len(self.frequencies))[:, None] < self.thresholds.n_categories
-        counts = TOLERANCE_ROWS * self.frequencies + there / 2
+        present = np.arange(len(self.frequencies))[:, None] < self.thresholds.n_categories
+        counts = TOLERANCE_ROWS * self.frequencies + present / 2
         return counts / counts.sum(0)
 
     def independent(self):
@@ -177,12 +177,12 @@ class OrdinalLikelihood(CompositeLikelihood):
         c = np.arange(self.thresholds.width)[:, None, None]
         for rows in self._blocks():
             p, x = self.conditionals(parameters, rows)[0], self.states[rows]
-            there = (c != x) & (c < self.thresholds.n_categories)
-            p_others = np.where(there, p, 0.0).max(0)
+            present = (c != x) & (c < self.thresholds.n_categories)
+            largest = np.where(present, p, 0.0).max(0)
             weighted = self.weights[rows, None] * p
-            residual = min(residual, weighted.min(initial=np.inf, where=there))
+            residual = min(residual, weighted.min(initial=np.inf, where=present))
             observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
-            separates = separates and bool((observed > p_others).all())
+            separates = separates and bool((observed > largest).all())
         return residual, separates
 
     # --- second derivatives ---------------------------------------------------------------------
@@ -261,8 +261,8 @@ class OrdinalLikelihood(CompositeLikelihood):
     def statistics(self, rows):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
         states, (first, second) = self.states[rows], self.pairs
-        there = states[:, self.thresholds.item] == self.thresholds.category
-        return np.hstack([there @ self.thresholds.matrix, states[:, first] * states[:, second]])
+        observed = states[:, self.thresholds.item] == self.thresholds.category
+        return np.hstack([observed @ self.thresholds.matrix, states[:, first] * states[:, second]])
 
     def predictions(self, parameters):
         """Compute scores of rows, conditional means and hits of the most probable category."""

@@ -22,13 +22,10 @@ eigenvector a fit of weak penalties takes up to three times as many iterations.
 import numpy as np
 from scipy.special import logsumexp
 
+from fastmf.learning.pseudo_likelihood.fit import MIN_EIGENVALUE
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.objective import field_scales
 from fastmf.models._gauge import PositionStates
-
-# Eigenvalues of K below this fraction of the largest belong to differences of rows that change no
-# couplings.
-_MIN_EIGENVALUE = 1e-10
 
 
 class FewRows:
@@ -128,5 +125,5 @@ class FewRows:
 def inverse_root(K):
     """K^-1/2 of a positive semidefinite matrix, without columns of its null space."""
     values, vectors = np.linalg.eigh(K)
-    positive = values > _MIN_EIGENVALUE * values[-1]
+    positive = values > MIN_EIGENVALUE * values[-1]
     return vectors[:, positive] / np.sqrt(values[positive])

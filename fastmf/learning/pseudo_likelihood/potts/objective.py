@@ -165,18 +165,18 @@ class SymmetricObjective:
         q = layout.width // n_positions
         scale = aligned((len(self.places), layout.width**2), layout.dtype)
         f = self.f.astype(float)
-        rest = np.arange(q * n_positions) % n_positions
+        position = np.arange(q * n_positions) % n_positions
         for t, (p, r) in enumerate(self.places):
             f_p, f_r = f[p], f[r][:, None]
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
-            there = np.zeros((layout.width, layout.width), bool)
-            n = len(rest)
-            block = allowed[np.ix_(r * n_positions + rest, p * n_positions + rest)]
-            there[:n, :n] = block & (f_r[:n] > 0) & (f_p[:n] > 0)
+            coupled = np.zeros((layout.width, layout.width), bool)
+            n = len(position)
+            block = allowed[np.ix_(r * n_positions + position, p * n_positions + position)]
+            coupled[:n, :n] = block & (f_r[:n] > 0) & (f_p[:n] > 0)
             if p == r:
-                there[:n, :n] &= rest[:, None] < rest
+                coupled[:n, :n] &= position[:, None] < position
             with np.errstate(divide="ignore"):
-                scale[t] = np.where(there, 1 / np.sqrt(curvature), 0).reshape(-1)
+                scale[t] = np.where(coupled, 1 / np.sqrt(curvature), 0).reshape(-1)
         return scale
 
     # --- coordinates ----------------------------------------------------------------------------
