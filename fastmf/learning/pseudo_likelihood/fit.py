@@ -1,5 +1,6 @@
 """Composite likelihoods: what solvers and tests ask of them, and what solvers return."""
 
+import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -75,6 +76,12 @@ class CompositeLikelihood:
         value = self.value_and_gradient(parameters)[0]
         return self.total * (value + self.penalty(parameters))
 
+    def with_ridge(self, ridge):
+        """The objective of the same rows with another ridge penalty, per unit of weight."""
+        result = copy.copy(self)
+        result.ridge, result._latest, result._hessian = ridge, None, None
+        return result
+
     def mean_score(self, parameters):
         """Mean of the rows' scores: zero at a maximum without penalties only."""
         return self.value_and_gradient(parameters)[1] + self.ridge * parameters
@@ -130,7 +137,8 @@ class Fit(NamedTuple):
     ----------
     parameters : array of shape (n_parameters,)
     history : list of float
-        Penalised log-pseudo-likelihood of all rows together, after each iteration.
+        Penalised log-pseudo-likelihood of all rows together, or the minimised function, after each
+        iteration.
     stopped : bool
         Whether the stopping rule ended the solver, not the limit of iterations.
     """
@@ -138,22 +146,6 @@ class Fit(NamedTuple):
     parameters: np.ndarray
     history: list
     stopped: bool
-
-
-class Minimum(NamedTuple):
-    """Result of a minimisation in place.
-
-    Parameters
-    ----------
-    z : array of shape (n_variables,)
-    history : list of float
-        Values after each iteration.
-    converged : bool
-    """
-
-    z: np.ndarray
-    history: list
-    converged: bool
 
 
 def few_blas_threads(n_parameters=0):

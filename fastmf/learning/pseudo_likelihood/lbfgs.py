@@ -21,7 +21,6 @@ from fastmf.learning.pseudo_likelihood.fit import (
     MIN_DECREASE,
     TOLERANCE_ROWS,
     Fit,
-    Minimum,
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
 
@@ -204,7 +203,7 @@ def minimise(
             history.append(descent.value)
             if callback is not None:
                 callback(iteration, descent.value)
-    return Minimum(z, history or [descent.value], converged)
+    return Fit(z, history or [descent.value], converged)
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
@@ -226,7 +225,7 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
         n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=objective.n_threads,
     )  # fmt: skip
     history = [-objective.total * value for value in result.history]
-    return Fit(coordinates.to_parameters(result.z), history, result.converged)
+    return Fit(coordinates.to_parameters(result.parameters), history, result.stopped)
 
 
 def maximum(objective, start, tol):

@@ -99,7 +99,7 @@ class Regressions(OrdinalLikelihood):
         return minimise(
             function, start.copy(), tol=tol / 100 / TOLERANCE_ROWS, max_iter=MAX_LBFGS_ITER,
             l1=penalty, n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=self.n_threads,
-        ).z  # fmt: skip
+        ).parameters  # fmt: skip
 
 
 def nodewise_path(regressions, gamma, rule, tol, follow=iter):

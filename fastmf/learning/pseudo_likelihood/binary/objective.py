@@ -200,9 +200,9 @@ class PseudoLikelihood(CompositeLikelihood):
             value += values.sum()
             field_gradient += np.ones(len(residuals)) @ residuals
             coupling_gradient += self._sum_of_products(self.rows.states[block], residuals)
-        value -= self.l2 / 2 * (parameters @ parameters)
+        value -= self.penalty(parameters)
         gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
-        gradient -= self.l2 * parameters
+        gradient -= self.ridge * parameters
         self._latest = _Evaluation(
             np.array(parameters), value, gradient, residuals if small else None
         )
@@ -261,7 +261,7 @@ class PseudoLikelihood(CompositeLikelihood):
 
         work = self.rows.states.size * self.n_units**2
         for_each(add_rows, range(self.n_units), workers_for(self.n_units, work, self.n_threads))
-        hessian = np.diag(np.full(self.n_parameters, self.l2))
+        hessian = np.diag(np.broadcast_to(self.ridge, self.n_parameters))
         for indices, part in parts:
             hessian[np.ix_(indices, indices)] += part
         if self.n_parameters <= MAX_NEWTON_PARAMETERS:

@@ -234,11 +234,6 @@ class DenseObjective(CompositeLikelihood):
         u, v = self.pairs
         return np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
 
-    def mean_score(self, parameters):
-        """Mean of the scores of all rows."""
-        return sum(self.scores(parameters, rows, self.weights[rows]).sum(0)
-                   for rows in self._blocks())  # fmt: skip
-
     def hessian(self, parameters):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
         self.check_size()

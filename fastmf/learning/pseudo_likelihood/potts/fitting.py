@@ -134,7 +134,7 @@ def _fit_symmetric(data, options, excluded):
         )  # fmt: skip
         couplings, field = objective.parameters(z)
     history = -np.array(minimum.history)
-    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, minimum.converged)
+    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, minimum.stopped)
 
 
 def _fit_asymmetric(data, options, by_rows):
@@ -162,7 +162,7 @@ def _fit_asymmetric(data, options, by_rows):
         else:
             states = table[layout.place][:, objective.within]
         results[:, objective.states] = states
-        return result._replace(z=None)
+        return result._replace(parameters=None)
 
     result = _in_threads(of_block, layout.n_blocks, data)
     if by_rows:
@@ -191,7 +191,7 @@ def _together(result):
     """History of separate fits as if they had been done side by side, and whether all converged."""
     longest = max(len(one.history) for one in result)
     histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in result]
-    return -np.sum(histories, 0), all(one.converged for one in result)
+    return -np.sum(histories, 0), all(one.stopped for one in result)
 
 
 def log_pseudo_likelihood(data, couplings, field):
@@ -236,4 +236,4 @@ def _fit_few_rows(data, options):
     )  # fmt: skip
     coefficients, field = objective.parameters(z)
     couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return PottsFit(couplings, field, -np.array(result.history), result.converged)
+    return PottsFit(couplings, field, -np.array(result.history), result.stopped)
