@@ -11,7 +11,7 @@ from fastmf._common.warning import warn_user
 from fastmf.learning.evidence.edges import MIN_EIGENVALUE
 from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 
-# Couplings up to which the covariances of all of them are taken; beyond, those of each feature.
+# Couplings up to which the covariances of all of them are taken; beyond, feature by feature.
 MAX_JOINT = 1000
 
 # Share of a penalty in the curvature of a coupling beyond which its error says little.
@@ -25,7 +25,7 @@ FEW_ROWS_RATIO = 2.0
 
 
 class NodeCovariances(NamedTuple):
-    """Covariances of the couplings of each feature, without those of pairs that share none.
+    """Covariances of the couplings of each feature, without pairs that share none.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def shrunk(sandwich, naive, n_rows, sets=None):
 
     The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large in
     the directions in which rows happen to vary little. Its correlations are therefore mixed with
-    those of the naive covariance, with weight p / (p + n): probabilities of edges are then
+    the naive correlations, with weight p / (p + n): probabilities of edges are then
     calibrated for few rows, too, and fewer rows than couplings do no harm.
 
     Coordinates that belong together, `sets` of int arrays, keep their covariance instead of their
@@ -140,7 +140,7 @@ def warn_of_penalty(shares, what="penalty"):
 def without_penalty(godambe, contrasts, scale, precision):
     """Estimates and information free of the penalty of the fit; None if rows are few.
 
-    Both are those of the quadratic function that the log-pseudo-likelihood is near the mode with
+    Both belong to the quadratic function that the log-pseudo-likelihood is near the mode with
     the prior of the couplings, of this scale, whose precision along contrasts is given.
     """
     with contextlib.suppress(LinAlgError):
@@ -155,7 +155,7 @@ def without_penalty(godambe, contrasts, scale, precision):
 
 
 def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
-    """Covariance along contrasts: of all, or (`NodeCovariances`) of those of each feature.
+    """Covariance along contrasts: of all, or (`NodeCovariances`) of each feature.
 
     Variances of the sandwich are at least `least` times the naive ones.
     """

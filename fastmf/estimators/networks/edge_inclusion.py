@@ -288,7 +288,7 @@ def checked_prior(inclusion_probability, scale):
 
 
 def sensitivity_to_scale(result, with_scale):
-    """The `ScaleSensitivity` of a result, from a function that gives those of other scales."""
+    """The `ScaleSensitivity` of a result, from a function of the scale."""
     scales = result.scale * np.array(SCALES)
     results = [result if scale == result.scale else with_scale(scale) for scale in scales]
     evidence = np.array([each.log_evidence for each in results])

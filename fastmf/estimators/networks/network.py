@@ -34,7 +34,7 @@ ERRORS = ("sandwich", "naive")
 # Clusters below which errors warn: 95 % intervals of binary items held the truth in 90 % of
 # simulated tables with 10 clusters, 93 % with 20.
 MIN_CLUSTERS = 20
-# Options under which a maximum is not that of the likelihood.
+# Options under which a maximum is not a maximum of the likelihood.
 PENALTIES = ("l2", "l2_field", "penalty")
 
 
@@ -55,7 +55,7 @@ class Network:
 
     # A coupling in {0, 1} coding is this times the parameter.
     _coupling_factor = 1.0
-    # Prior deviations of couplings are those of contrasts times this.
+    # Prior deviations of couplings are deviations of contrasts times this.
     _prior_factor = 1.0
 
     def _edge_estimates(self, errors, scale=None):
@@ -133,13 +133,13 @@ class Network:
         Parameters
         ----------
         inclusion_probability : float or None
-            Prior probability that a pair is coupled. None: that of the largest evidence times a
-            uniform prior.
+            Prior probability that a pair is coupled. None: the value with the largest evidence,
+            times a uniform prior.
         scale : float or None
             Prior standard deviation of couplings that are not zero, or scale of their Cauchy
-            distribution, in {0, 1} coding, in which those of binary units are log-odds ratios; for
-            pairs of positions, of log-odds ratios of two states of either. None: that of the
-            largest evidence times a log-normal prior (median 1, deviation 1).
+            distribution, in {0, 1} coding, where couplings of binary units are log-odds ratios; for
+            pairs of positions, of log-odds ratios of two states of either. None: the value with the
+            largest evidence, times a log-normal prior (median 1, deviation 1).
         slab : {"gaussian", "cauchy"}
             Prior of couplings that are not zero.
         errors : {"sandwich", "naive"}
@@ -206,8 +206,8 @@ class CouplingNetwork(Network):
         if self._penalty_l1:
             objective, parameters = self._without_l1()
             warn_user(
-                f"errors are those of a fit without l1 of the {len(objective.pairs[0])} couplings "
-                "that are not zero, as if these had been known: they are too small."
+                f"errors are taken from a fit without l1 of the {len(objective.pairs[0])} "
+                "couplings that are not zero, as if these had been known: they are too small."
             )
         if self._completions is not None:
             return IncompleteGodambe(objective, parameters, self._completions, self._sampling)
@@ -254,8 +254,8 @@ class CouplingNetwork(Network):
         Warns
         -----
         UserWarning
-            With `l1`: errors are those of a fit without it of the couplings that are not zero. With
-            fewer than 20 clusters: errors are too small.
+            With `l1`: errors are taken from a fit without it of the couplings that are not zero.
+            With fewer than 20 clusters: errors are too small.
         """
         return self._godambe().covariance()
 
@@ -286,7 +286,7 @@ class CouplingNetwork(Network):
         Warns
         -----
         UserWarning
-            With `l1`: errors are those of a fit without it of the couplings that are not zero.
+            With `l1`: errors are taken from a fit without it of the couplings that are not zero.
 
         Notes
         -----
@@ -411,7 +411,7 @@ class CouplingNetwork(Network):
         -------
         Centrality
             `value` and `standard_error`, by the delta method, which is for couplings that are not
-            near zero: moduli of small ones are larger than those of the truth.
+            near zero: moduli of small ones are too large.
         """
         estimates = self._edge_estimates("sandwich")
         return self._sums(estimates, np.sign(estimates.values), as_frame)

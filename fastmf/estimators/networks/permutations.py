@@ -13,10 +13,10 @@ from fastmf.learning.pseudo_likelihood.resampling import Refits
 
 
 class PermutationTest(NamedTuple):
-    """Differences of two groups beside those of rows that are dealt to them at random.
+    """Differences of two groups beside differences after dealing rows to them at random.
 
     The couplings of a pair of positions of Potts machines count as one, by their Frobenius norm in
-    the zero-sum gauge, and that of their differences.
+    the zero-sum gauge, and so do their differences.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class PooledRows(NamedTuple):
     objective : CompositeLikelihood
         Objective of all rows, with a method `reweighted`.
     counts, of_first : int array of shape (n_rows,)
-        How many rows of both groups, and of the first, each row of the objective stands for.
+        How many rows of both groups, and of the first, each row of the objective replaces.
     weight : float or array of shape (n_rows,)
         Weight of each of them, which it keeps in either group.
     contrasts : callable

@@ -218,7 +218,7 @@ class ItemMachine(Saved, BaseEstimator):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved_fit(self, *names):
-        """Attributes of these names and those of all machines, and arrays of the latter."""
+        """Attributes of these names and of all machines, and arrays of all machines."""
         names = "n_iter_", "converged_", "n_features_in_", "existence_", *names
         fitted = {name: getattr(self, name) for name in names}
         fitted["categories_"] = [listed.tolist() for listed in self.categories_]

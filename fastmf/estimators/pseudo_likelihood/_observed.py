@@ -26,7 +26,7 @@ class Observed(NamedTuple):
         As in `fastmf.learning.pseudo_likelihood.rows.sampling`, of distinct rows that may be
         incomplete; None: weights count rows.
     completions : Completions, optional
-        Complete rows that stand for incomplete ones.
+        Complete rows in the place of incomplete ones.
     n_missing, n_dropped : int
         Missing values, and rows that were left out for them.
     """

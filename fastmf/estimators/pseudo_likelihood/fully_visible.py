@@ -100,7 +100,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     model_ : BoltzmannMachine
         The same with Ising units, for `fastmf.tap` and other solvers.
     categories_ : list of arrays of shape (2,)
-        The two values of each column, of which the second is +1.
+        The two values of each column; the second is +1.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
@@ -148,8 +148,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             has both values of other columns in which it occurs.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            How many rows each row stands for. A factor of all weights changes no estimate but those
-            with Firth's penalty, and divides the variances of errors.
+            Number of equal rows that each row replaces. A factor of all weights changes no estimate
+            without Firth's penalty, and divides the variances of errors.
         clusters : array of shape (n_samples,), optional
             Labels of what was sampled independently, such as persons with several rows each: for
             errors, tests and bootstraps.

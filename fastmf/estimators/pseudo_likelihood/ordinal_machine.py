@@ -40,7 +40,7 @@ class OrdinalMachine(PairwiseMachine):
     n_categories : int, sequence of int of length n_features, or None
         Categories of all or of each item, whose codes are 0, 1, ... if any entry of the table is
         0, and else 1, 2, .... None: all integers from the smallest to the largest of each column;
-        strings in alphabetical order (which warns if there are more than two) or in that of their
+        strings in alphabetical order (which warns if there are more than two) or sorted by their
         numbers; the categories of pandas' categorical columns.
     thresholds : {"free", "blume_capel"}
         One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i c^2.
@@ -114,7 +114,7 @@ class OrdinalMachine(PairwiseMachine):
             Integer codes, strings or pandas' categories; NaN or None where missing.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            How many rows each row stands for.
+            Number of equal rows that each row replaces.
         clusters : array of shape (n_samples,), optional
             Labels of what was sampled independently, such as persons with several rows each: for
             errors, tests and bootstraps.

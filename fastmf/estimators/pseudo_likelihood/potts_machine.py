@@ -135,8 +135,7 @@ class PottsMachine(Network, ItemMachine):
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_groups)
-            Labels, of which negative ones, or NaN, are missing, or strings, with None where they
-            are.
+            Labels, missing where negative or NaN, or strings, missing where None.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             Such as `fastmf.datasets.sequence_weights` gives.
@@ -167,7 +166,7 @@ class PottsMachine(Network, ItemMachine):
         return self
 
     def _observe(self, labels, weights):
-        """Keep the rows of the fit, or what they may be."""
+        """Keep the rows of the fit, or their completions."""
         self._labels, self._weights, self.n_dropped_ = labels, weights, 0
         self._sampling = self._completions = None
         if not self.n_missing_:
@@ -322,7 +321,7 @@ class PottsMachine(Network, ItemMachine):
         return self._model
 
     def _by_position(self, array, n_axes):
-        """A flat array with axes for positions and states, if all positions have as many."""
+        """A flat array with axes for positions and states, if all positions are of one size."""
         sizes = self.sizes_
         if (sizes != sizes[0]).any():
             return array
@@ -368,7 +367,7 @@ class PottsMachine(Network, ItemMachine):
         gauge : {"zero-sum", None}, default "zero-sum"
             None: couplings as estimated, as plmc scores them.
         ignore : int, optional
-            Number of the state that is left out of the norms: that of gaps.
+            Number of the state, such as the gap, that is left out of the norms.
         apc : bool, default True
             Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
         as_frame : bool, default False

@@ -4,7 +4,7 @@ The log-odds of two categories a, b of item i given all others are
 
     eta_ia - eta_ib = (F_i[a] - F_i[b]) h_i + (T_i[a] - T_i[b]) sum_j J_ij T_j[x_j]
 
-with tables F of fields and T of scores. The margins are those of the observed category x over each
+with tables F of fields and T of scores. The margins compare the observed category x with each
 other one. No maximum exists if and only if the data are separated (Albert & Anderson 1984): along
 some direction D of the parameters no margin falls and some rise. Directions add up, so that one
 linear programme finds all margins that rise along any of them. Some directions have a closed form:
@@ -18,8 +18,8 @@ linear programme finds all margins that rise along any of them. Some directions 
 
 *Proof of a maximum.* With the residuals r = w p_b > 0 of all margins m the gradient is g = sum r m,
 and along a direction D of separation g'D = sum r (m'D) >= min r |margins|. As |margins| >= sigma
-|D|, where sigma^2 is at least the smallest eigenvalue of [1, T]'[1, T] over the rows times that of
-the centred tables, a maximum exists if |g| < sigma min r at any point.
+|D|, where sigma^2 is at least the product of the smallest eigenvalues of [1, T]'[1, T] over the
+rows and of the centred tables, a maximum exists if |g| < sigma min r at any point.
 """
 
 from itertools import permutations
@@ -160,7 +160,7 @@ def _never_meeting(items):
     one_hot = [np.eye(size, dtype=np.float32) for size in sizes]
     labels = _encoded(one_hot, items.labels)
     targets = labels if items.targets is items.labels else _encoded(one_hot, items.targets)
-    # Where the item of the row is a target, and that of the column is there.
+    # Pairs in which the first item is a target, and the second was seen.
     meet = targets.T @ labels > 0
     of_item = np.logical_or.reduceat(meet, first, axis=0)[position]
     pairs = (items.coupled & saturated & saturated[:, None])[position][:, position]

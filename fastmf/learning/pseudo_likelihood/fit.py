@@ -58,7 +58,7 @@ class CompositeLikelihood:
     singular = False
 
     def contrasts(self):
-        """Directions of couplings, a sparse matrix, those of each pair of units, and the pairs."""
+        """Directions of couplings, a sparse matrix, their numbers for each pair, and the pairs."""
         n = self.n_parameters - self.n_fields
         directions = sparse.eye_array(n, self.n_parameters, k=self.n_fields).tocsr()
         return directions, np.arange(n)[:, None], tuple(self.pairs)
@@ -93,7 +93,7 @@ class CompositeLikelihood:
         return np.subtract(*ends) / (2 * step)
 
     def score_covariance(self, parameters, sampling=None):
-        """Sum over what was sampled of outer products of scores about their mean."""
+        """Sum over units of sampling of outer products of scores about their mean."""
         n, mean = self.n_parameters, self.mean_score(parameters)
         total, cross, square = np.zeros((n, n), order="F"), np.zeros(n), 0.0
         for sums, factors in self._sums(partial(self.scores, parameters), sampling, n):
@@ -114,7 +114,7 @@ class CompositeLikelihood:
         return total
 
     def _sums(self, of_rows, sampling, width):
-        """Sums of blocks of what was sampled, and those of ones in the place of rows' values."""
+        """Sums of rows' values, and of ones, over blocks of the units of sampling."""
         size = max(256, SCORE_NUMBERS // width)
         if sparse.issparse(sampling):
             sampling = sampling.tocsr()

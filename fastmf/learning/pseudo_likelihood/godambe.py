@@ -139,7 +139,7 @@ class Godambe:
             raise ValueError(
                 f"the covariance is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 units); of "
                 f"{n} parameters its three matrices take {8e-9 * n**2:.1f} GB each: ask for "
-                "`standard_errors`, all of them or those of some `pairs`."
+                "`standard_errors` of all parameters or of some `pairs`."
             )
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)

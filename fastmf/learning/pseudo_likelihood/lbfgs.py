@@ -6,7 +6,7 @@ vectors alone (Chen, Wang & Zhou 2014). So an iteration reads each of them twice
 products with the three that are new, once for the combination. SciPy's L-BFGS-B would compute in
 double precision.
 
-With an l1 penalty the gradient is that of the penalised function in the orthant into which it
+With an l1 penalty the gradient is taken of the penalised function in the orthant into which it
 falls, and steps end where a variable would change its sign (Andrew & Gao 2007). Variables that are
 zero move along the gradient, all others along the direction of L-BFGS among them (Schmidt 2010).
 """
@@ -50,7 +50,7 @@ class _Memory:
         self.n_workers = workers_for(len(self.chunks), self.rows.size, n_threads)
 
     def next_slot(self):
-        """Row of the next step: that of the oldest one where all are taken."""
+        """Row of the next step, which replaces the oldest one where all are taken."""
         if len(self.slots) == self.n_pairs:
             return self.slots.pop(0)
         return min(set(range(self.n_pairs)).difference(self.slots))

@@ -42,7 +42,7 @@ class Completions(NamedTuple):
     states : int array of shape (n_states, n_units)
         Distinct.
     share : sparse array of shape (n_rows, n_states)
-        Probabilities of the completions of each row given what is seen.
+        Probabilities of the completions of each row given its seen values.
     row_weights : array of shape (n_rows,)
         Weights of the rows.
     """
@@ -158,7 +158,7 @@ class IncompleteGodambe(Godambe):
         return np.linalg.inv(derivative)
 
     def missing_information(self, parameters):
-        """Mean over rows of the covariances of scores and statistics given what is seen."""
+        """Mean over rows of the covariances of scores and statistics given the seen values."""
         objective, completions = self.objective, self.completions
         n_rows, n = completions.share.shape[0], len(parameters)
         weights = completions.row_weights / objective.total

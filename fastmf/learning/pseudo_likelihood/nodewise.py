@@ -34,7 +34,7 @@ RULES = ("and", "or")
 class Regressions(OrdinalLikelihood):
     """Sum of the log-likelihoods of all regressions, each with coefficients of its own.
 
-    Parameters are those of thresholds where the predictors are at their means, then coefficients of
+    Parameters are thresholds where the predictors are at their means, then coefficients of
     standardised predictors, one for each pair of a predictor and an item.
 
     Parameters

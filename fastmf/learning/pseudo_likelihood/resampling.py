@@ -9,10 +9,10 @@ from fastmf.learning.pseudo_likelihood.newton import factorised, newton
 
 
 class Refits:
-    """Maxima near that of an objective, for other weights of its rows.
+    """Maxima near the maximum of an objective, for other weights of its rows.
 
     Steps are those of Newton's method with the Hessian at the first maximum, which is factorised
-    once: some ten gradients a maximum. Where that does not converge, Newton's method goes on.
+    once: some ten gradients a maximum. Newton's method continues where they do not converge.
 
     Parameters
     ----------

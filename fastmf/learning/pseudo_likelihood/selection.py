@@ -5,9 +5,9 @@ By the extended Bayesian information criterion, for graphs with k couplings amon
     EBIC = -2 log PL + k log n + 4 gamma k log d
 
 with the pseudo-likelihood at its maximum over the couplings of the graph (Foygel & Drton 2010, for
-Gaussian graphs; Barber & Drton 2015, for the Ising model). The graphs are those of an l1 penalty
-that falls from where no coupling is left. In cross-validation each part of the rows is scored by
-fits to all others, with the penalties of the path.
+Gaussian graphs; Barber & Drton 2015, for the Ising model). The graphs are found with an l1
+penalty that falls from where no coupling is left. In cross-validation each part of the rows is
+scored by fits to all others, with the penalties of the path.
 """
 
 from typing import NamedTuple

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import linalg
 
-# Added to the variances of units, the largest of which is 1.
+# Added to the variances of units, which are at most 1.
 _VARIANCE_RIDGE = 1e-3
 
 
@@ -61,7 +61,7 @@ class Coordinates(SeparateCoordinates):
     If sech^2 eta_j were the same s_j in all rows, the second-order term of couplings K, scaled by
     sqrt(s_j s_k), would be trace(K A K), where A is the covariance of the units scaled in the same
     way. In the basis of the eigenvectors of A it is a sum of squares. There are `n_units` more
-    coordinates than parameters: those of the diagonal of K, which is ignored.
+    coordinates than parameters, for the diagonal of K, which is ignored.
 
     Parameters
     ----------

@@ -12,9 +12,8 @@ Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, i
 order.
 
 Fits of available cases (`fastmf.learning.pseudo_likelihood.rows`) leave out some terms (i, j).
-Their x_ij is set to 0 where it stands for the unit itself: the residual is then 0, and the value
-is -ln 2, which is taken off. Missing values are 0 where they stand for neighbours, too, but only
-in terms that are left out.
+Their x_ij is 0 in the place of the unit itself: the residual is then 0, and the value is -ln 2,
+which is taken off. Missing values of neighbours are 0, too, but only in terms that are left out.
 """
 
 from typing import NamedTuple
@@ -122,7 +121,7 @@ class PseudoLikelihood(CompositeLikelihood):
     # --- value and gradient ---------------------------------------------------------------------
 
     def row_blocks(self, n_rows=None, at_once=1):
-        """Slices of rows, by default of all: as many as fit in the cache, times `at_once`."""
+        """Slices of rows, by default of all, which fit in the cache, `at_once` together."""
         n_rows = len(self.weights) if n_rows is None else n_rows
         size = at_once * max(256, BLOCK_NUMBERS // self.n_units)
         return [slice(i, i + size) for i in range(0, n_rows, size)]
@@ -145,7 +144,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return products, self._of_available(value, rows)
 
     def _of_available(self, value, rows):
-        """Values of rows without those of terms that are left out, ln 1/2 each."""
+        """Values of rows without the terms that are left out, ln 1/2 each."""
         if self.rows.targets is None:
             return value
         return value + self.weights[rows] * np.log(2) * (self.rows.targets[rows] == 0).sum(1)
@@ -188,7 +187,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return latest.value, latest.gradient.copy()
 
     def _evaluate(self, parameters):
-        """Value, gradient and residuals; those of the latest parameters are kept."""
+        """Value, gradient and residuals, which are stored until parameters change."""
         if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
             return self._latest
         couplings, field = self.unpacked(parameters)
@@ -243,8 +242,8 @@ class PseudoLikelihood(CompositeLikelihood):
 
         Notes
         -----
-        The terms of unit j are those of a logistic regression on the others, the sum over rows of
-        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x].
+        The regression of unit j on all others has the sum over rows of w_i s_ij z_i z_i' with
+        s = sech^2 eta and z = [1, x].
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
@@ -358,11 +357,11 @@ class PseudoLikelihood(CompositeLikelihood):
         return out
 
     def reweighted(self, weights):
-        """The objective of these rows with other weights; those of weight 0 are left out."""
+        """The objective of these rows with other weights; rows of weight 0 are left out."""
         return PseudoLikelihood(self.rows.weighted(weights), self.l2, self.n_threads, self.edges)
 
     def joined(self, other):
-        """The objective of these rows and those of another one."""
+        """The objective of the rows of two objectives."""
         return PseudoLikelihood(self.rows.joined(other.rows), self.l2, self.n_threads, self.edges)
 
     def restricted(self, edges):

@@ -10,7 +10,7 @@ weights w of rows that add up to one, and V_i the variance of x_i given all othe
     -d^2P        = sum_s w_s sum_i Cov_i of (1[c])_c and (c x_j)_j:
                    p_ic (1[b = c] - p_ib), p_ic (c - E_i) x_j, V_i x_j x_k
 
-Parameters are one vector: those of thresholds (`Thresholds`), then the couplings sigma_ij, i < j,
+Parameters are one vector: parameters of thresholds (`Thresholds`), then couplings sigma_ij, i < j,
 in lexicographic order.
 """
 
@@ -288,12 +288,12 @@ class OrdinalLikelihood(CompositeLikelihood):
         return out
 
     def reweighted(self, weights):
-        """The objective of these rows with other weights; those of weight 0 are left out."""
+        """The objective of these rows with other weights; rows of weight 0 are left out."""
         positive = weights > 0
         return self._of(self.states[positive], weights[positive], self.pairs)
 
     def joined(self, other):
-        """The objective of these rows and those of another one."""
+        """The objective of the rows of two objectives."""
         weights = [one.weights * one.total for one in (self, other)]
         states = np.concatenate([self.states, other.states])
         return self._of(states, np.concatenate(weights), self.pairs)

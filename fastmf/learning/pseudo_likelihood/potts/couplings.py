@@ -80,7 +80,7 @@ class OfFewRows:
 def one_hot(labels, sizes, dtype=np.float64):
     """Rows of labels, negative if absent, as a sparse matrix (n_rows, n_states) of ones.
 
-    In columns, as positions are what is looked at.
+    In columns, since positions are read one by one.
     """
     first = np.cumsum(sizes) - sizes
     rows, positions = np.nonzero(labels >= 0)

@@ -11,11 +11,11 @@ A,
     X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'
 
 and <J_A, J_B> = <A, E(B)> (over pairs of positions once), so that with residuals R and ridge N l2
-the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm is that of X'A,
-over the square root of their curvature at independent positions, and centred fields
+the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm equals the norm
+of X'A, over the square root of their curvature at independent positions, and centred fields
 (`fastmf.learning.pseudo_likelihood.potts.objective`). Along one of B, of an eigenvector of K and of
 a state a, the fields of rows in that state change by K^1/2, so that with the mean v of its weighted
-variances over all eigenvectors the curvature is N f_a (1 - f_a) v + N l2. With those of each
+variances over all eigenvectors the curvature is N f_a (1 - f_a) v + N l2. With the curvatures of each
 eigenvector a fit of weak penalties takes up to three times as many iterations.
 """
 

@@ -62,7 +62,7 @@ class PottsLayout(PositionStates):
     # --- flat arrays to blocks and back -------------------------------------------------------
 
     def field_to_blocks(self, field):
-        """A flat vector in blocks; what is not a state has a very low field."""
+        """A flat vector in blocks; places without a state have a very low field."""
         blocks = aligned((self.n_blocks, self.width), self.dtype)
         blocks[...] = LOW_FIELD
         blocks.reshape(-1)[self.place] = field

@@ -1,7 +1,7 @@
 """The penalised log-pseudo-likelihood of a Potts machine in well-scaled coordinates.
 
 With R = w (X - P) of one-hot rows X and conditional probabilities P
-(`fastmf.kernels.pseudo_likelihood.potts`), and penalties of the whole data, N times those of a row,
+(`fastmf.kernels.pseudo_likelihood.potts`), and N times the penalties of a row,
 
     l      = sum_s w_s sum_i ln p_{s i x_si} - N l2 / 2 sum_{i<j} |J_ij|^2 - N l2_field / 2 |h|^2
     dl/dh  = g = sum_s R_s - N l2_field h
@@ -9,7 +9,7 @@ With R = w (X - P) of one-hot rows X and conditional probabilities P
 
 *Coordinates.* Fields are centred, h' = h + c J f with the frequencies f, and have mean zero over
 the states of each position, which changes no probability. Everything is divided by the square root
-of a curvature, that of independent positions:
+of the curvature at independent positions:
 
     D_ij(a, b) = N f_a f_b (2 - f_a - f_b) + N l2,   D_i(a) = N f_a (1 - f_a) + N l2_field
 
