@@ -15,8 +15,8 @@ the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose n
 of X'A, over the square root of their curvature at independent positions, and centred fields
 (`fastmf.learning.pseudo_likelihood.potts.objective`). Along one of B, of an eigenvector of K and of
 a state a, the fields of rows in that state change by K^1/2, so that with the mean v of its weighted
-variances over all eigenvectors the curvature is N f_a (1 - f_a) v + N l2. With the curvatures of each
-eigenvector a fit of weak penalties takes up to three times as many iterations.
+variances over all eigenvectors the curvature is N f_a (1 - f_a) v + N l2. With the curvatures of
+each eigenvector a fit of weak penalties takes up to three times the iterations.
 """
 
 import numpy as np
