@@ -27,13 +27,8 @@ FEW_ROWS_RATIO = 2.0
 class NodeCovariances(NamedTuple):
     """Covariances of the couplings of each feature, without pairs that share none.
 
-    Parameters
-    ----------
-    features : tuple of int
-        Features that have couplings.
-    edges : tuple of int arrays of shape (n_own,)
-        Which these are.
-    blocks : tuple of arrays of shape (n_own, n_own)
+    `features` have couplings, whose numbers are `edges`, and covariances `blocks`, feature by
+    feature.
     """
 
     features: tuple

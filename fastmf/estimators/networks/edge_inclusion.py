@@ -168,18 +168,7 @@ class Estimates(NamedTuple):
     """Couplings, as contrasts in sets of one for each pair of features, with their covariance.
 
     A coupling in {0, 1} coding is a set of one. Contrasts of the couplings of a pair of positions
-    are directions that no change of gauge moves.
-
-    Parameters
-    ----------
-    values : array of shape (n_contrasts,)
-    covariance : array of shape (n_contrasts, n_contrasts) or NodeCovariances
-    pairs : tuple of int arrays of shape (n_pairs,)
-    names : array of str of shape (n_features,)
-    sets : sequence of int arrays
-        Contrasts of each pair.
-    unpacked : callable or None
-        Couplings, in the zero-sum gauge, of contrasts; None for sets of one.
+    are directions that no change of gauge moves; `unpacked` makes couplings of them.
     """
 
     values: np.ndarray

@@ -46,21 +46,9 @@ class PermutationTest(NamedTuple):
 class PooledRows(NamedTuple):
     """Rows of two groups together, to be dealt to them anew.
 
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-        Objective of all rows, with a method `reweighted`.
-    counts, of_first : int array of shape (n_rows,)
-        How many rows of both groups, and of the first, each row of the objective replaces.
-    weight : float or array of shape (n_rows,)
-        Weight of each of them, which it keeps in either group.
-    contrasts : callable
-        Couplings of parameters, in which groups are compared.
-    starts : int array of shape (n_pairs,)
-        First of the couplings of each pair of features.
-    pairs : tuple of int arrays of shape (n_pairs,)
-    l1, tol : float
-        Penalty and tolerance of the fits.
+    `counts` and `of_first` (n_rows,) are numbers of rows of both groups, and of the first, that
+    each row of the objective replaces, of this `weight` each; `contrasts` is a function of
+    parameters, and `starts` (n_pairs,) the first contrast of each of the `pairs`.
     """
 
     objective: CompositeLikelihood

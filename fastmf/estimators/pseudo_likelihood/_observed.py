@@ -17,18 +17,9 @@ KINDS_OF_WEIGHTS = ("counts", "sampling")
 class Observed(NamedTuple):
     """Rows of a fit.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_features)
-        Distinct, and complete but for available cases, where missing values are negative.
-    weights : array of shape (n_rows,)
-    sampling : sparse array of shape (n_clusters, n_observed), optional
-        As in `fastmf.learning.pseudo_likelihood.rows.sampling`, of distinct rows that may be
-        incomplete; None: weights count rows.
-    completions : Completions, optional
-        Complete rows in the place of incomplete ones.
-    n_missing, n_dropped : int
-        Missing values, and rows that were left out for them.
+    `labels` (n_rows, n_features) are distinct, and complete but for available cases, where missing
+    values are negative; `sampling` (n_clusters, n_observed) is of distinct rows that may be
+    incomplete.
     """
 
     labels: np.ndarray

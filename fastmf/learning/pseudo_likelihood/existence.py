@@ -60,21 +60,10 @@ class Existence(NamedTuple):
 class Items(NamedTuple):
     """Rows of items, and how their log-odds depend on parameters.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_items)
-        Categories of neighbours, negative where missing.
-    targets : int array of shape (n_rows, n_items)
-        Categories whose probabilities are in the pseudo-likelihood, negative where there is none.
-    fields, scores : list of arrays of shapes (n_categories, n_fields), (n_categories, n_scores)
-        F and T of each item.
-    coupled : bool array of shape (n_items, n_items)
-    free : tuple of bool
-        Whether fields, and couplings, have no penalty.
-    name, remedies : str
-        What messages call the items, and what helps beside a ridge penalty.
-    shared : bool, default True
-        Whether two items share their coupling.
+    `labels` and `targets` (n_rows, n_items) are negative where missing, and where there is no term;
+    `fields` and `scores` are the tables F and T of each item; `coupled` (n_items, n_items); `free`:
+    whether fields, and couplings, have no penalty; `name` and `remedies` are for messages, and
+    `shared` says whether two items share their coupling.
     """
 
     labels: np.ndarray

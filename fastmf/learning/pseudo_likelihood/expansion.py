@@ -39,13 +39,8 @@ def mode_ridge(objective, scale):
 class Expansion(NamedTuple):
     """Estimates without a penalty, from an expansion at the maximum with another one.
 
-    Parameters
-    ----------
-    estimates : array of shape (n_parameters,)
-    information : Godambe
-        At the point of expansion, of the objective without a penalty.
-    inverse : array of shape (n_parameters, n_parameters)
-        Inverse of the Hessian there.
+    `information` is `Godambe` without a penalty at the point of expansion, and `inverse` the
+    inverse Hessian there.
     """
 
     estimates: np.ndarray

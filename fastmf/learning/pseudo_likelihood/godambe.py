@@ -104,14 +104,8 @@ class RatioTest(NamedTuple):
 class Godambe:
     """Godambe's information of a maximum pseudo-likelihood estimate: its errors, and tests.
 
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-    parameters : array of shape (n_parameters,)
-        Its maximum.
-    sampling : array of shape (n_rows,) or sparse array of shape (n_clusters, n_rows), optional
-        Units of independent sampling, as in `CompositeLikelihood.score_covariance`; default rows,
-        which weights count.
+    `sampling` are weights of rows (n_rows,), or sparse (n_clusters, n_rows), as in
+    `CompositeLikelihood.score_covariance`; by default weights count rows.
     """
 
     def __init__(self, objective, parameters, sampling=None):

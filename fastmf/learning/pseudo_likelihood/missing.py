@@ -133,13 +133,7 @@ def expectation_maximisation(completions, objective_of, maximise, exists=None):
 class IncompleteGodambe(Godambe):
     """Godambe's information of an estimate from incomplete rows.
 
-    Parameters
-    ----------
-    objective, parameters
-        As `expectation_maximisation` found them.
-    completions : Completions
-    sampling : sparse array of shape (n_clusters, n_rows), optional
-        As in `Godambe`, but of the incomplete rows; default rows, which weights count.
+    `sampling` (n_clusters, n_rows) is as in `Godambe`, of the incomplete rows.
     """
 
     def __init__(self, objective, parameters, completions, sampling=None):

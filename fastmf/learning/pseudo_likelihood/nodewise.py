@@ -36,11 +36,6 @@ class Regressions(OrdinalLikelihood):
 
     Parameters are thresholds where the predictors are at their means, then coefficients of
     standardised predictors, one for each pair of a predictor and an item.
-
-    Parameters
-    ----------
-    states, weights, thresholds, pairs, n_threads
-        As in `OrdinalLikelihood`.
     """
 
     def __init__(self, states, weights, thresholds, pairs, n_threads=None):

@@ -13,15 +13,6 @@ class Refits:
 
     Steps are those of Newton's method with the Hessian at the first maximum, which is factorised
     once: some ten gradients a maximum. Newton's method continues where they do not converge.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-        With a method `reweighted`.
-    parameters : array of shape (n_parameters,)
-        Its maximum.
-    l1, tol : float
-        As for the solvers.
     """
 
     def __init__(self, objective, parameters, l1=0.0, tol=1e-5):

@@ -12,10 +12,6 @@ class SeparateCoordinates:
 
     The Hessian of weakly coupled units is the identity in them; a coupling stays one coordinate.
     Where the penalty of fields outweighs the data, fields stay those at zero of the others.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
     """
 
     def __init__(self, objective):
@@ -62,10 +58,6 @@ class Coordinates(SeparateCoordinates):
     sqrt(s_j s_k), would be trace(K A K), where A is the covariance of the units scaled in the same
     way. In the basis of the eigenvectors of A it is a sum of squares. There are `n_units` more
     coordinates than parameters, for the diagonal of K, which is ignored.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
     """
 
     def __init__(self, objective):

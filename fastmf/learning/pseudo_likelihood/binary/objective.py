@@ -50,13 +50,7 @@ class _Evaluation(NamedTuple):
 class PseudoLikelihood(CompositeLikelihood):
     """Mean log-pseudo-likelihood of weighted rows, less l2 / 2 times the squared parameters.
 
-    Parameters
-    ----------
-    rows : Rows
-    l2 : float
-    n_threads : int or None
-    edges : int array of shape (n_edges, 2), optional
-        Pairs j < k of units with a coupling, in lexicographic order; by default all.
+    `edges` are the pairs j < k of units with a coupling, (n_edges, 2), by default all.
     """
 
     def __init__(self, rows, l2=0.0, n_threads=None, edges=None):

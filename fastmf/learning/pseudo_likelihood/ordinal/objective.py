@@ -27,25 +27,8 @@ from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinate
 class OrdinalLikelihood(CompositeLikelihood):
     """Mean log-pseudo-likelihood of weighted rows of ordinal items, less ridge penalties.
 
-    Parameters
-    ----------
-    states : int array of shape (n_rows, n_items)
-        Categories from 0 to m_i; distinct rows take the least time
-        (`fastmf.learning.pseudo_likelihood.rows.distinct`).
-    weights : array of shape (n_rows,)
-        Positive.
-    thresholds : Thresholds
-        Numbers of categories, and the form of thresholds.
-    l2, l2_field : float, default 0.0
-        Ridge penalties of couplings and of parameters of thresholds, per unit of weight.
-    pairs : tuple of two int arrays of shape (n_pairs,), optional
-        Items i < j that are coupled, in lexicographic order; default all.
-    n_threads : int or None
-
-    Raises
-    ------
-    ValueError
-        If `states` are not categories of the items.
+    `states` are categories 0..m_i, (n_rows, n_items), best distinct; `pairs` are the items i < j
+    that are coupled, in lexicographic order, by default all.
     """
 
     def __init__(

@@ -14,17 +14,6 @@ KINDS = ("free", "blume_capel")
 class Thresholds:
     """Parameters of the thresholds of all items, one item after the other.
 
-    Parameters
-    ----------
-    n_categories : int array of shape (n_items,)
-        m_i + 1 of each item, at least two.
-    kind : {"free", "blume_capel"}, default "free"
-
-    Raises
-    ------
-    ValueError
-        If an item has fewer than two categories.
-
     Attributes
     ----------
     item, category : int array of shape (n_thresholds,)

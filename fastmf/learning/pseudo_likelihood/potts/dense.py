@@ -29,21 +29,8 @@ MAX_PARAMETERS = 4000
 class DenseObjective(CompositeLikelihood):
     """Mean log-pseudo-likelihood as a function of flat fields and couplings of states u < v.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-        Negative if absent.
-    weights : array of shape (n_rows,)
-    sizes : int array of shape (n_groups,)
-    l2, l2_field : float, default 0.0
-        Penalties, per unit of weight.
-    edges : int array of shape (n_edges, 2), optional
-        Pairs of positions that are coupled; default all.
-    targets : int array of shape (n_rows, n_groups), optional
-        Labels of the positions whose conditional probabilities are in the sum, and -1 of all
-        others; default `labels`.
-    symmetric : bool, default True
-        Whether two positions share their couplings; if not, the objective is for `items` alone.
+    `labels` (n_rows, n_groups) are negative if absent, and `targets` -1 where a conditional
+    probability is not in the sum. Unless it is `symmetric` it is for `items` alone.
     """
 
     singular = True

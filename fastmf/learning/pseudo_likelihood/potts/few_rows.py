@@ -29,14 +29,7 @@ from fastmf.models._gauge import PositionStates
 
 
 class FewRows:
-    """Minus the penalised log-pseudo-likelihood as a function of B and fields.
-
-    Parameters
-    ----------
-    data : PottsData
-    l2, l2_field : float
-        Per unit of weight.
-    """
+    """Minus the penalised log-pseudo-likelihood as a function of B and fields."""
 
     def __init__(self, data, l2, l2_field):
         self.data, self.labels, self.sizes = data, data.labels, data.sizes

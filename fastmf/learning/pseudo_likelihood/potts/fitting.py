@@ -28,19 +28,8 @@ _MAX_DENSE_STATES = 20_000
 class Options(NamedTuple):
     """How to fit.
 
-    Parameters
-    ----------
-    l2, l2_field : float
-        Per unit of weight.
-    symmetric : bool
-    tol : float
-        Ends when the rise of the objective of `TOLERANCE_ROWS` rows that is predicted for a step
-        is less.
-    max_iter : int or None
-    single : bool or None
-        Whether L-BFGS computes in single precision; None: if there are many parameters.
-    report : callable or None
-        Called with the iteration of L-BFGS and the value, but where positions are fitted apart.
+    `tol` is the predicted rise of `TOLERANCE_ROWS` rows at which a fit ends; `single` is the
+    precision, by default of many parameters; `report` is called with the iteration and the value.
     """
 
     l2: float
@@ -53,16 +42,7 @@ class Options(NamedTuple):
 
 
 class PottsFit(NamedTuple):
-    """A fitted machine.
-
-    Parameters
-    ----------
-    couplings : DenseCouplings or OfFewRows
-    field : array of shape (n_states,)
-    history : array of shape (n_iter,)
-        Penalised log-pseudo-likelihood after each iteration.
-    converged : bool
-    """
+    """A fitted machine."""
 
     couplings: Any
     field: np.ndarray

@@ -13,13 +13,6 @@ from fastmf.models._gauge import PositionStates
 class PottsLayout(PositionStates):
     """Flat states of positions with some numbers of states, and blocks of positions.
 
-    Parameters
-    ----------
-    sizes : int array of shape (n_groups,)
-        States of each position.
-    dtype : dtype
-        Type of the blocks.
-
     Attributes
     ----------
     first : int array of shape (n_groups,)

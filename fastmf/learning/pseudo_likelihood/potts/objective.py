@@ -38,13 +38,7 @@ from fastmf.learning.pseudo_likelihood.rows import distinct
 class PottsData:
     """Weighted rows of labels, merged and in the order of a tree.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-        Negative if absent.
-    weights : array of shape (n_rows,)
-    sizes : int array of shape (n_groups,)
-    n_threads : int or None
+    Labels (n_rows, n_groups) are negative if absent.
     """
 
     def __init__(self, labels, weights, sizes, n_threads=None):
@@ -89,12 +83,7 @@ class PottsData:
 class Evaluator:
     """Calls the kernels of a layout with rows: tables of couplings in, tables of gradients out.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    rows : PottsRows
-        Rows of all blocks of the layout, or of some.
-    n_threads : int or None
+    The rows may be of some blocks of the layout.
     """
 
     def __init__(self, layout, rows, n_threads=None):
@@ -126,14 +115,7 @@ class Evaluator:
 class SymmetricObjective:
     """Minus the penalised log-pseudo-likelihood, as a function of scaled tiles and fields.
 
-    Parameters
-    ----------
-    data : PottsData
-    l2, l2_field : float
-        Per unit of weight.
-    dtype : dtype
-    excluded : int array of shape (n_excluded, 2), optional
-        Pairs of positions whose couplings are zero.
+    `excluded` are pairs of positions whose couplings are zero, (n_excluded, 2).
     """
 
     def __init__(self, data, l2, l2_field, dtype, excluded=None):
