@@ -38,7 +38,6 @@ NAMES = [
     "bp.local_search.climb-joint",
     "pseudo_likelihood.binary.residuals-plain",
     "pseudo_likelihood.binary.scores-plain",
-    "pseudo_likelihood.binary.pair_tables-plain",
     "pseudo_likelihood.binary.bslm-plain",
     "mean_field.relaxed_bp.relaxed_bp-rbm",
     "ep.sequential.project_block-few_rows",

@@ -262,8 +262,6 @@ class FullyVisibleBoltzmannMachine(_CompositeMachine):
         penalty: str | None = None,
         l1: float | str = 0.0,
         l2: float = 0.0,
-        init: str | tuple[ArrayLike, ArrayLike] = "auto",
-        step: float = 1.0,
         tol: float = 1e-05,
         max_iter: int | None = None,
         threshold: float | None = None,
@@ -272,7 +270,6 @@ class FullyVisibleBoltzmannMachine(_CompositeMachine):
         rule: str | None = None,
         missing: str = "error",
         weights: str = "counts",
-        existence_seconds: float = 10.0,
         n_threads: int | None = None,
         verbose: bool = False,
     ) -> None: ...
@@ -301,7 +298,6 @@ class OrdinalMachine(_CompositeMachine):
         *,
         n_categories: int | Sequence[int] | None = None,
         thresholds: str = "free",
-        reference: ArrayLike = 0,
         l1: float | str = 0.0,
         l2: float = 0.0,
         l2_field: float = 0.0,
@@ -312,7 +308,6 @@ class OrdinalMachine(_CompositeMachine):
         solver: str = "auto",
         tol: float = 1e-05,
         max_iter: int | None = None,
-        existence_seconds: float = 10.0,
         n_threads: int | None = None,
         verbose: bool = False,
     ) -> None: ...
@@ -325,10 +320,9 @@ class OrdinalMachine(_CompositeMachine):
         sample_weight: ArrayLike | None = None,
         clusters: ArrayLike | None = None,
     ) -> Self: ...
-    def blume_capel(self) -> tuple[Array, Array]: ...
+    def blume_capel(self, reference: ArrayLike = 0.0) -> tuple[Array, Array]: ...
     def score_samples(self, X: Any) -> Array: ...
     def conditional_proba(self, X: Any) -> Array: ...
-    def coupling_estimate(self) -> tuple[Array, Array]: ...
 
 class PottsMachine(_ItemMachine):
     sizes_: Array
@@ -348,7 +342,6 @@ class PottsMachine(_ItemMachine):
         max_iter: int | None = None,
         graph: Any = None,
         missing: str = "absent",
-        existence_seconds: float = 10.0,
         n_threads: int | None = None,
         verbose: bool = False,
     ) -> None: ...

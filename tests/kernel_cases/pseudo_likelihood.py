@@ -35,17 +35,6 @@ def score_arguments(size, dtype, rows=None):
     return states[wanted], residuals[wanted], np.zeros(1, np.int64), out
 
 
-def table_arguments(size, dtype, rows=None):
-    """Arguments of `pair_tables`: `size.n_rows` tables of pairs of five groups of four units."""
-    rng = np.random.default_rng(4)
-    codes = rng.integers(16, size=(5, 40 * size.n_rows)).astype(np.uint8)
-    wanted = chosen(rows, size.n_rows)
-    first, second = np.ascontiguousarray(rng.integers(5, size=(2, size.n_rows))[:, wanted])
-    values = rng.normal(size=(codes.shape[1], 7)).astype(dtype)
-    sums = np.full((len(first), 256, 7), np.nan, dtype)
-    return codes, 16, first, second, values, np.zeros(1, np.int64), sums
-
-
 def bslm_arguments(size, dtype, rows=None, *, n_units=None, l1=0.0, l2=0.0, n_iter=6, strength=1.0):
     """Arguments of `bslm`: `size.n_rows` starts on 40 times as many rows of data."""
     n_units = n_units or min(size.n_visible, 12)
@@ -105,15 +94,6 @@ CASES = [
         score_arguments,
         _scores,
         {"float64": 1e-14},
-        large=True,
-        dtypes=("float64",),
-    ),
-    Case(
-        "pseudo_likelihood.binary.pair_tables",
-        "plain",
-        table_arguments,
-        _sums,
-        {"float64": 1e-12},
         large=True,
         dtypes=("float64",),
     ),

@@ -133,7 +133,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     items = mf.OrdinalMachine(thresholds="blume_capel", l2=0.1).fit(X)
     print(items.thresholds_, items.blume_capel(), items.standard_errors(), items.impute(X))
     print(items.edge_inclusion().probability, mf.compare_groups(items, items).p_value)
-    print(items.coupling_estimate()[1], items.sample(3), items.model_.energy(X), items.confint())
+    print(items.sample(3), items.model_.energy(X), items.confint())
     print(table.edge_inclusion(0.5, None).probability, mf.compare_groups(table, table, scale=2.0))
     print(table.strength(), table.expected_influence(as_frame=False), table.predictability())
     print(table.in_coding("01")[0].shape, table.bootstrap(10, 0, verbose=True).couplings)

@@ -11,33 +11,24 @@ from fastmf._common.warning import warn_user
 from fastmf.learning.evidence.edges import MIN_EIGENVALUE
 from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 
-# Couplings up to which the covariances of all of them are taken; beyond, those of each feature.
+# Couplings up to which the covariances of all of them are taken; beyond, feature by feature.
 MAX_JOINT = 1000
 
 # Share of a penalty in the curvature of a coupling beyond which its error says little.
 MAX_PENALTY_SHARE = 0.3
-# Median share of the prior from which rows are too few to take a penalty off. In simulated tables
-# of 6 to 12 binary items and 50 to 150 rows the log score of edges was better with it where l2 was
-# 0.02 to 0.1 (by 0 to 0.03 nats an edge), but without it where l2 was 0.003 or less (by 0.01 to
-# 0.17), or 0.3 (by -0.04 to 0.05).
+# Median share of the prior from which rows are too few to take a penalty off: in simulated tables
+# of 50 to 150 rows edges were better with a penalty of 0.02 to 0.1 than without.
 MAX_PRIOR_SHARE = 0.1
-# Smallest ratio of variances of the sandwich to naive ones where rows are few: that of independent
-# features. The sandwich of couplings that few rows determine is too small. In 250 tables of 6 items
-# and 50 rows, l2 = 0.02, couplings said to be there with .97 were in .71 of the cases; with this
-# .94 and .98. With 200 rows and more it makes no difference.
+# Smallest ratio of variances of the sandwich to naive ones where rows are few, whose sandwich is
+# too small: the ratio of independent features. With 200 rows and more it makes no difference.
 FEW_ROWS_RATIO = 2.0
 
 
 class NodeCovariances(NamedTuple):
-    """Covariances of the couplings of each feature, without those of pairs that share none.
+    """Covariances of the couplings of each feature, without pairs that share none.
 
-    Parameters
-    ----------
-    features : tuple of int
-        Features that have couplings.
-    edges : tuple of int arrays of shape (n_own,)
-        Which these are.
-    blocks : tuple of arrays of shape (n_own, n_own)
+    `features` have couplings, whose numbers are `edges`, and covariances `blocks`, feature by
+    feature.
     """
 
     features: tuple
@@ -66,7 +57,7 @@ def shrunk(sandwich, naive, n_rows, sets=None):
 
     The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large in
     the directions in which rows happen to vary little. Its correlations are therefore mixed with
-    those of the naive covariance, with weight p / (p + n): probabilities of edges are then
+    the naive correlations, with weight p / (p + n): probabilities of edges are then
     calibrated for few rows, too, and fewer rows than couplings do no harm.
 
     Coordinates that belong together, `sets` of int arrays, keep their covariance instead of their
@@ -144,7 +135,7 @@ def warn_of_penalty(shares, what="penalty"):
 def without_penalty(godambe, contrasts, scale, precision):
     """Estimates and information free of the penalty of the fit; None if rows are few.
 
-    Both are those of the quadratic function that the log-pseudo-likelihood is near the mode with
+    Both belong to the quadratic function that the log-pseudo-likelihood is near the mode with
     the prior of the couplings, of this scale, whose precision along contrasts is given.
     """
     with contextlib.suppress(LinAlgError):
@@ -158,10 +149,10 @@ def without_penalty(godambe, contrasts, scale, precision):
     return None
 
 
-def contrast_covariance(godambe, contrasts, sets, errors, few=False):
-    """Covariance along contrasts: of all, or (`NodeCovariances`) of those of each feature.
+def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
+    """Covariance along contrasts: of all, or (`NodeCovariances`) of each feature.
 
-    If rows are few, variances are at least `FEW_ROWS_RATIO` times the naive ones.
+    Variances of the sandwich are at least `least` times the naive ones.
     """
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     single, subsets = not godambe.objective.singular, [contrasts]
@@ -178,7 +169,7 @@ def contrast_covariance(godambe, contrasts, sets, errors, few=False):
         shares[edge] = ridge * block.diagonal()
     warn_of_penalty(shares)
     if errors == "sandwich":
-        least, sets = FEW_ROWS_RATIO if few else 0.0, None if single else sets
+        sets = None if single else sets
         naive = [
             shrunk(raised(a, b, least, sets), b, godambe.effective_rows, sets)
             for a, b in zip(sandwich, naive, strict=True)

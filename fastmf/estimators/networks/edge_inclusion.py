@@ -168,18 +168,7 @@ class Estimates(NamedTuple):
     """Couplings, as contrasts in sets of one for each pair of features, with their covariance.
 
     A coupling in {0, 1} coding is a set of one. Contrasts of the couplings of a pair of positions
-    are directions that no change of gauge moves.
-
-    Parameters
-    ----------
-    values : array of shape (n_contrasts,)
-    covariance : array of shape (n_contrasts, n_contrasts) or NodeCovariances
-    pairs : tuple of int arrays of shape (n_pairs,)
-    names : array of str of shape (n_features,)
-    sets : sequence of int arrays
-        Contrasts of each pair.
-    unpacked : callable or None
-        Couplings, in the zero-sum gauge, of contrasts; None for sets of one.
+    are directions that no change of gauge moves; `unpacked` makes couplings of them.
     """
 
     values: np.ndarray
@@ -288,11 +277,11 @@ def checked_prior(inclusion_probability, scale):
 
 
 def sensitivity_to_scale(result, with_scale):
-    """The `ScaleSensitivity` of a result, from a function that gives those of other scales."""
+    """The `ScaleSensitivity` of a result, from a function of the scale."""
     scales = result.scale * np.array(SCALES)
     results = [result if scale == result.scale else with_scale(scale) for scale in scales]
-    evidence = np.array([other.log_evidence for other in results])
-    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in results]))
+    evidence = np.array([each.log_evidence for each in results])
+    return ScaleSensitivity(scales, evidence, np.stack([each.probability for each in results]))
 
 
 def prior_log_odds(result):

@@ -36,8 +36,8 @@ class GroupComparison:
     Parameters
     ----------
     difference, std : array of shape (n_features, n_features)
-        The couplings of the first machine less those of the second, and their standard errors; of
-        Potts machines as `couplings_`, in the zero-sum gauge.
+        The couplings of the first machine less the couplings of the second, and standard errors;
+        for Potts machines as `couplings_`, in the zero-sum gauge.
     p_value : array of shape (n_features, n_features)
         p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal. For
         pairs of positions, chi-squared tests of all their couplings.
@@ -46,7 +46,7 @@ class GroupComparison:
     log_bayes_factor : array of shape (n_features, n_features)
         Log of the evidence for a difference over that for none.
     omnibus : Omnibus
-        NaN for more than 1,000 couplings, whose covariances are those of each feature alone.
+        NaN for more than 1,000 couplings, whose covariances are known feature by feature.
     names : array of str of shape (n_features,)
     permutation : PermutationTest, optional
     """

@@ -8,15 +8,15 @@ import numpy as np
 from fastmf._common.progress import followed
 from fastmf.estimators.networks.resampling import warn_of_refits
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 from fastmf.learning.pseudo_likelihood.resampling import Refits
-from fastmf.learning.pseudo_likelihood.selection import maximum
 
 
 class PermutationTest(NamedTuple):
-    """Differences of two groups beside those of rows that are dealt to them at random.
+    """Differences of two groups beside differences after dealing rows to them at random.
 
     The couplings of a pair of positions of Potts machines count as one, by their Frobenius norm in
-    the zero-sum gauge, and that of their differences.
+    the zero-sum gauge, and so do their differences.
 
     Parameters
     ----------
@@ -46,21 +46,9 @@ class PermutationTest(NamedTuple):
 class PooledRows(NamedTuple):
     """Rows of two groups together, to be dealt to them anew.
 
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-        Objective of all rows, with a method `reweighted`.
-    counts, of_first : int array of shape (n_rows,)
-        How many rows of both groups, and of the first, each row of the objective stands for.
-    weight : float or array of shape (n_rows,)
-        Weight of each of them, which it keeps in either group.
-    contrasts : callable
-        Couplings of parameters, in which groups are compared.
-    starts : int array of shape (n_pairs,)
-        First of the couplings of each pair of features.
-    pairs : tuple of int arrays of shape (n_pairs,)
-    l1, tol : float
-        Penalty and tolerance of the fits.
+    `counts` and `of_first` (n_rows,) are numbers of rows of both groups, and of the first, that
+    each row of the objective replaces, of this `weight` each; `contrasts` is a function of
+    parameters, and `starts` (n_pairs,) the first contrast of each of the `pairs`.
     """
 
     objective: CompositeLikelihood

@@ -59,7 +59,7 @@ class Bootstrap(NamedTuple):
 
 
 class Stability(NamedTuple):
-    """Correlations of centralities with those of fewer rows.
+    """Correlations of centralities with centralities of fewer rows.
 
     Parameters
     ----------
@@ -103,17 +103,8 @@ class Resampling:
 
         Notes
         -----
-        Values of the rows of the fit are larger than those of other rows would be. Scores of
+        Values of the rows of the fit are larger than values of other rows would be. Scores of
         ordinal items are taken as numbers.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> sorted(machine.predictability().r2.argsort()[:2].tolist())  # the ends of the chain
-        [0, 3]
         """
         godambe = self._godambe()
         objective, parameters = godambe.objective, godambe.parameters
@@ -156,7 +147,7 @@ class Resampling:
         Parameters
         ----------
         n : int
-            Number of samples, each of as many rows as all weights count, or of as many clusters.
+            Number of samples, each of the size that all weights count, or of all clusters.
         rng : int, RandomState or None, default 0
         verbose : bool, default False
             Whether to show on stderr how many samples are done.
@@ -176,7 +167,7 @@ class Resampling:
         Samples are weights of the distinct rows, and each fit starts at the estimate. Where values
         are rare some samples have no maximum, and their couplings are those at which the solver
         stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
-        that were selected by "ebic" are those of all samples.
+        that were selected by "ebic" are selected in all samples.
 
         Warns
         -----

@@ -32,25 +32,47 @@ SELECTIONS = ("ebic", "cv")
 class ItemMachine(Saved, BaseEstimator):
     """Base of machines of items.
 
-    A subclass gives `score_samples`; `_labels_of`, the numbers of the categories of rows, -1 where
-    missing; and `_categorical_model`, a `BoltzmannMachine` with `Categorical` units.
+    A subclass gives `_log_conditionals`, the values of `score_samples`; `_probabilities`;
+    `_labels_of`, the numbers of the categories of rows, -1 where missing; and `_categorical_model`,
+    a `BoltzmannMachine` with `Categorical` units.
     """
 
     # Options that files of earlier versions have.
-    _removed_options = ("existence_seconds", "step")
+    _removed_options = ("existence_seconds", "step", "init", "reference")
 
     def score(self, X, y=None):
-        """Mean of `score_samples`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> bool(abs(machine.score(X) - machine.log_pseudo_likelihood_) < 1e-9)
-        True
-        """
+        """Mean of `score_samples`."""
         return float(np.mean(self.score_samples(X)))
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row: the sum of the terms of the values that are present.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        return self._log_conditionals(X)
+
+    def conditional_proba(self, X):
+        """Probabilities of the values of each feature given all others.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Missing values are for Potts machines alone, and have no influence.
+
+        Returns
+        -------
+        array of shape (n_samples, n_states)
+            Flat: the categories of all features side by side. Of binary units the probabilities of
+            the higher values alone, (n_samples, n_features).
+        """
+        return self._probabilities(X)
 
     def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
         """Draw rows: exactly where there are few states, and beyond by annealed Gibbs chains.
@@ -90,27 +112,34 @@ class ItemMachine(Saved, BaseEstimator):
         return decoded(labels, self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
-        """Fill in missing values by the most probable category of each, given the others.
+        """Fill in missing values given all others.
 
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
             With NaN or None for missing values; for Potts machines also with negative labels.
         method : {"auto", "exact", "annealing", "tap"}, default "auto"
-            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
-            rows whose missing items have up to 2^20 states together, and anneals others.
+            - "exact": the sum over all states of a row's missing values, which are at most 2^20.
+            - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
+              (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
+              probability; exact where couplings are a tree. Each of several phases has its weight.
+            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
+              fast for hundreds of missing values, but wrong for strong couplings, and of several
+              phases only one.
+            - "auto": "exact" for rows that it takes, "annealing" for all others.
         random_state : int, RandomState or None, default 0
-            Random state of annealing.
+            Random state of annealing. Equal rows have equal results, in any company.
 
         Returns
         -------
         array or data frame of shape (n_samples, n_features)
-            Values of `categories_`; a data frame if `X` is one.
+            The most probable values of `categories_`; means between the two values of a binary unit
+            if these are numbers. A data frame if `X` is one.
 
         Raises
         ------
         ValueError
-            With "exact", if the missing items of a row have more than 2^20 states together.
+            With "exact", if the missing values of a row have more than 2^20 states together.
 
         Warns
         -----
@@ -126,11 +155,14 @@ class ItemMachine(Saved, BaseEstimator):
         >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
         True
         """
+        options = method, random_state, self.n_threads
+        return like_frame(X, self._filled(X, *options))
+
+    def _filled(self, X, *options):
         labels, model = self._labels_of(X, missing=True), self._categorical_model()
-        rows = model.prior.one_hot(labels)
-        means = means_of_missing(model, rows, method, random_state, self.n_threads)
+        means = means_of_missing(model, model.prior.one_hot(labels), *options)
         filled = np.where(labels < 0, model.prior.labels(means), labels)
-        return like_frame(X, decoded(filled, self.categories_))
+        return decoded(filled, self.categories_)
 
     def _edges(self):
         """The pairs of items that `graph` couples, or None without it."""
@@ -186,7 +218,7 @@ class ItemMachine(Saved, BaseEstimator):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved_fit(self, *names):
-        """Attributes of these names and those of all machines, and arrays of the latter."""
+        """Attributes of these names and of all machines, and arrays of all machines."""
         names = "n_iter_", "converged_", "n_features_in_", "existence_", *names
         fitted = {name: getattr(self, name) for name in names}
         fitted["categories_"] = [listed.tolist() for listed in self.categories_]

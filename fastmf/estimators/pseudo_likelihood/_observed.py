@@ -17,18 +17,9 @@ KINDS_OF_WEIGHTS = ("counts", "sampling")
 class Observed(NamedTuple):
     """Rows of a fit.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_features)
-        Distinct, and complete but for available cases, where missing values are negative.
-    weights : array of shape (n_rows,)
-    sampling : sparse array of shape (n_clusters, n_observed), optional
-        As in `fastmf.learning.pseudo_likelihood.rows.sampling`, of distinct rows that may be
-        incomplete; None: weights count rows.
-    completions : Completions, optional
-        Complete rows that stand for incomplete ones.
-    n_missing, n_dropped : int
-        Missing values, and rows that were left out for them.
+    `labels` (n_rows, n_features) are distinct, and complete but for available cases, where missing
+    values are negative; `sampling` (n_clusters, n_observed) is of distinct rows that may be
+    incomplete.
     """
 
     labels: np.ndarray
@@ -96,19 +87,19 @@ def summable(labels, sizes, edges=None):
             f"no row has values of both columns of {len(apart)} pairs, such as {named}: rows say "
             "nothing of their couplings; leave the pairs out (graph), or give a ridge penalty l2."
         )
-    many = n_completions(labels, sizes) > MAX_OF_A_ROW
-    if many.all():
+    excessive = n_completions(labels, sizes) > MAX_OF_A_ROW
+    if excessive.all():
         raise ValueError(
             f"missing='em' sums over the completions of a row, up to {MAX_OF_A_ROW:,}, and all "
             "rows have more: leave out items that are missing most often, or impute them first."
         )
-    if many.any():
+    if excessive.any():
         warn_user(
-            f"{int(many.sum())} rows have more than {MAX_OF_A_ROW:,} completions of their missing "
-            "values and are left out: leave out the items that are missing most often, or impute "
-            "these rows first."
+            f"{int(excessive.sum())} rows have more than {MAX_OF_A_ROW:,} completions of their "
+            "missing values and are left out: leave out the items that are missing most often, or "
+            "impute these rows first."
         )
-    return ~many & (labels >= 0).any(1)
+    return ~excessive & (labels >= 0).any(1)
 
 
 def _check_clusters(clusters, n_rows):

@@ -15,7 +15,6 @@ from fastmf.estimators.common.categories import (
     two_categories,
 )
 from fastmf.estimators.common.files import check_n_features
-from fastmf.estimators.common.frames import like_frame
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
@@ -66,8 +65,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         couplings are fitted again without `l1`. Errors treat the selection as known.
     l2 : float
         Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row. With it the maximum always exists.
-    init : "auto" or (couplings, field)
-        Where to start; "auto" is at uncoupled units.
     tol : float
         Tolerance in nats of 100,000 rows: of the gain of an iteration ("bslm", "gradient"), or of
         the predicted gain, below tol^2 ("newton") or tol / 100 ("lbfgs").
@@ -103,7 +100,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     model_ : BoltzmannMachine
         The same with Ising units, for `fastmf.tap` and other solvers.
     categories_ : list of arrays of shape (2,)
-        The two values of each column, of which the second is +1.
+        The two values of each column; the second is +1.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
@@ -132,8 +129,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     _item_name = "units"
 
     def __init__(
-        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", tol=1e-5,
-        max_iter=None, threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
+        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, tol=1e-5, max_iter=None,
+        threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
         weights="counts", n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
@@ -151,8 +148,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             has both values of other columns in which it occurs.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            How many rows each row stands for. A factor of all weights changes no estimate but those
-            with Firth's penalty, and divides the variances of errors.
+            Number of equal rows that each row replaces. A factor of all weights changes no estimate
+            without Firth's penalty, and divides the variances of errors.
         clusters : array of shape (n_samples,), optional
             Labels of what was sampled independently, such as persons with several rows each: for
             errors, tests and bootstraps.
@@ -160,15 +157,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         Returns
         -------
         self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> bool(machine.converged_), abs(machine.couplings_[0, 1] - np.arctanh(0.5)) < 0.1
-        (True, np.True_)
         """
         solver = self._checked_solver()
         declared = declared_categories(X)
@@ -225,8 +213,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             )
         if self.threshold is not None:
             number("threshold", self.threshold, -np.inf, np.inf)
-        if isinstance(self.init, str):
-            one_of("init", self.init, ("auto",))
         if self.penalty == "firth" and (solver not in ("auto", "newton") or self.l1 or self.l2):
             raise ValueError("penalty='firth' needs solver 'auto' or 'newton', without l1 and l2.")
         if self.graph is not None and (self.penalty or solver not in _SOLVERS_OF_GRAPHS):
@@ -252,13 +238,15 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             "tol": self._tol,
             "max_iter": self.max_iter or _MAX_ITER_OF_SOLVER[solver],
         }
-        start = self._start()
+        n_rows = objective.total if self.penalty == "firth" else TOLERANCE_ROWS
+        start = objective.independent(n_rows)
         if solver == "bslm":
             (fit,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
         elif solver == "gradient":
             fit = solvers.gradient_ascent(objective, start, **options)
         elif self.penalty == "firth":
-            fit = firth.firth_scoring(objective, start, **options)
+            options["max_iter"] = self.max_iter or lbfgs.MAX_LBFGS_ITER
+            fit = firth.firth(objective, start, **options)
         else:
             solve = partial(newton.newton, **options)
             if solver == "lbfgs":
@@ -282,20 +270,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         self.history_ = np.array([objective.total * value])
         self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 
-    def _start(self):
-        if isinstance(self.init, str):
-            n_rows = self._objective.total if self.penalty == "firth" else TOLERANCE_ROWS
-            return self._objective.independent(n_rows)
-        if not isinstance(self.init, tuple) or len(self.init) != 2:
-            raise TypeError(f"init must be 'auto' or (couplings, field), got {self.init!r:.40}.")
-        couplings, field = self.init
-        d = self._objective.n_units
-        field = np.asarray(field, float)
-        if field.shape != (d,):
-            raise ValueError(f"init: the field must have shape ({d},), got {field.shape}.")
-        model = BoltzmannMachine(np.asarray(couplings, float), Ising(field))
-        return self._objective.packed(model.couplings, model.prior.field)
-
     # --- probabilities --------------------------------------------------------------------------
 
     def _rows(self, X, missing=False):
@@ -308,21 +282,11 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         """The two values of the data, a tuple, or None if columns have different ones."""
         check_is_fitted(self)
         values = self.categories_[0]
-        same = all(np.array_equal(values, other) for other in self.categories_)
-        return tuple(values.tolist()) if same else None
+        if all(np.array_equal(values, each) for each in self.categories_):
+            return tuple(values.tolist())
+        return None
 
-    def score_samples(self, X):
-        """Log-pseudo-likelihood of each row.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Nats.
-        """
+    def _log_conditionals(self, X):
         states = self._rows(X)
         rows = PseudoLikelihood(
             WeightedRows(states, np.ones(len(states))), n_threads=self.n_threads
@@ -341,31 +305,12 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         -------
         float
             Nats.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> np.isclose(machine.log_pseudo_likelihood(X), machine.score_samples(X).sum())
-        np.True_
         """
         values = self.score_samples(X)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(values))
         return float(values @ weights)
 
-    def conditional_proba(self, X):
-        """Probability of the higher value of each unit given all others.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-        """
+    def _probabilities(self, X):
         return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
 
     def pmf(self, X=None):
@@ -379,16 +324,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         Returns
         -------
         array of shape (n_samples,) or (2^n_features,)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> probabilities = machine.pmf()
-        >>> probabilities.shape, np.isclose(probabilities.sum(), 1)
-        ((16,), np.True_)
         """
         check_is_fitted(self)
         if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
@@ -404,44 +339,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     def _drawn(self, n_samples, rng, n_sweeps):
         return from_spins(spins.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
 
-    def impute(self, X, *, method="auto", random_state=0):
-        """Fill in missing values by their means given the others.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            With NaN for missing values, or None.
-        method : {"auto", "exact", "annealing", "tap"}, default "auto"
-            - "exact": the sum over all states of a row's missing values, which are at most 2^20.
-            - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
-              (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
-              probability; exact where couplings are a tree. Each of several phases has its weight.
-            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
-              fast for hundreds of missing values, but wrong for strong couplings, and of several
-              phases only one.
-            - "auto": "exact" for rows that it takes, "annealing" for all others.
-        random_state : int, RandomState or None, default 0
-            Random state of annealing. Equal rows have equal results, in any company.
-
-        Returns
-        -------
-        array or data frame of shape (n_samples, n_features)
-            Means between the two values of the data if these are numbers, else the more probable
-            values. A data frame if `X` is one.
-
-        Raises
-        ------
-        ValueError
-            With "exact", if a row has more than 20 missing values.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If standard errors of some rows are above 0.01, or their solutions have not converged.
-        """
-        states = self._rows(X, missing=True)
-        means = means_of_missing(self.model_, states, method, random_state, self.n_threads)
-        return like_frame(X, from_spins(means, self.categories_))
+    def _filled(self, X, *options):
+        means = means_of_missing(self.model_, self._rows(X, missing=True), *options)
+        return from_spins(means, self.categories_)
 
     # --- files ----------------------------------------------------------------------------------
 

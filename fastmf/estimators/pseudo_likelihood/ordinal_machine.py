@@ -17,6 +17,7 @@ from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, check_sizes, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observed, restored_rows
+from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
@@ -24,9 +25,6 @@ from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihoo
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Categorical, Ordinal
-
-# Categories that a message names.
-_MAX_NAMED = 3
 
 
 class OrdinalMachine(PairwiseMachine):
@@ -42,13 +40,10 @@ class OrdinalMachine(PairwiseMachine):
     n_categories : int, sequence of int of length n_features, or None
         Categories of all or of each item, whose codes are 0, 1, ... if any entry of the table is
         0, and else 1, 2, .... None: all integers from the smallest to the largest of each column;
-        strings in alphabetical order (which warns if there are more than two) or in that of their
+        strings in alphabetical order (which warns if there are more than two) or sorted by their
         numbers; the categories of pandas' categorical columns.
     thresholds : {"free", "blume_capel"}
-        One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i ((c - r)^2 -
-        r^2).
-    reference : int or sequence of int of length n_features
-        The score r of "blume_capel".
+        One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i c^2.
     l1 : float, "ebic" or "cv"
         Penalty ``l1 sum |sigma_ij|`` per row, or selection of couplings, as in
         `FullyVisibleBoltzmannMachine`.
@@ -104,7 +99,7 @@ class OrdinalMachine(PairwiseMachine):
     _item_name = "items"
 
     def __init__(
-        self, *, n_categories=None, thresholds="free", reference=0, l1=0.0, l2=0.0, l2_field=0.0,
+        self, *, n_categories=None, thresholds="free", l1=0.0, l2=0.0, l2_field=0.0,
         missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
         max_iter=None, n_threads=None, verbose=False,
     ):  # fmt: skip
@@ -119,7 +114,7 @@ class OrdinalMachine(PairwiseMachine):
             Integer codes, strings or pandas' categories; NaN or None where missing.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            How many rows each row stands for.
+            Number of equal rows that each row replaces.
         clusters : array of shape (n_samples,), optional
             Labels of what was sampled independently, such as persons with several rows each: for
             errors, tests and bootstraps.
@@ -127,14 +122,6 @@ class OrdinalMachine(PairwiseMachine):
         Returns
         -------
         self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-        >>> machine = mf.OrdinalMachine().fit(X)
-        >>> machine.couplings_.shape, [len(mu) for mu in machine.thresholds_]
-        ((4, 4), [2, 2, 2, 2])
         """
         self._check_options()
         declared = declared_categories(X)
@@ -202,9 +189,9 @@ class OrdinalMachine(PairwiseMachine):
         names = feature_names(self)
         named = [
             f"category {self.categories_[i][c].item()!r} of item {names[i]}"
-            for i, c in empty[:_MAX_NAMED]
+            for i, c in empty[:MAX_NAMED]
         ]
-        more = f" and {len(empty) - _MAX_NAMED} more" if len(empty) > _MAX_NAMED else ""
+        more = f" and {len(empty) - MAX_NAMED} more" if len(empty) > MAX_NAMED else ""
         return (
             f"no maximum exists: nobody is in {', '.join(named)}{more}, whose thresholds fall "
             "without end; replace codes of missing values, such as 9 above 1 to 6, by NaN, merge "
@@ -213,13 +200,7 @@ class OrdinalMachine(PairwiseMachine):
 
     def _made_objective(self):
         """The likelihood of the rows that the machine was fitted to."""
-        reference = real_array("reference", self.reference)
-        if reference.shape not in ((), self.n_categories_.shape):
-            raise ValueError(
-                "reference must be a number or have one entry for each of "
-                f"{len(self.n_categories_)} items, got shape {reference.shape}."
-            )
-        thresholds = Thresholds(self.n_categories_, self.thresholds, reference)
+        thresholds = Thresholds(self.n_categories_, self.thresholds)
         return OrdinalLikelihood(
             self._rows, self._weights, thresholds, l2=float(self.l2),
             l2_field=float(self.l2_field), n_threads=self.n_threads,
@@ -260,14 +241,18 @@ class OrdinalMachine(PairwiseMachine):
             self._models["categories"] = BoltzmannMachine(couplings, Categorical(field))
         return self._models["categories"]
 
-    def blume_capel(self):
+    def blume_capel(self, reference=0.0):
         """Parameters of thresholds of the form of Blume and Capel.
+
+        Parameters
+        ----------
+        reference : float or array of shape (n_features,), default 0.0
+            The score r in mu_i(c) = alpha_i c + beta_i ((c - r)^2 - r^2).
 
         Returns
         -------
         alpha, beta : array of shape (n_features,)
-            mu_i(c) = alpha_i c + beta_i ((c - r)^2 - r^2); beta is NaN for items of two categories,
-            whose threshold is alpha.
+            beta is NaN for items of two categories, whose threshold is alpha.
 
         Raises
         ------
@@ -281,7 +266,7 @@ class OrdinalMachine(PairwiseMachine):
         for i in range(len(alpha)):
             pair = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
             alpha[i], beta[i] = pair[0], pair[1] if len(pair) > 1 else np.nan
-        return alpha, beta
+        return alpha + 2 * real_array("reference", reference) * np.nan_to_num(beta), beta
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -300,33 +285,10 @@ class OrdinalMachine(PairwiseMachine):
         )  # fmt: skip
         return rows.conditionals(self._parameters)
 
-    def score_samples(self, X):
-        """Log-pseudo-likelihood of each row.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Nats.
-        """
+    def _log_conditionals(self, X):
         return self._conditionals(X)[2]
 
-    def conditional_proba(self, X):
-        """Probabilities of the categories of each item given all others.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            Without missing values.
-
-        Returns
-        -------
-        array of shape (n_samples, n_categories)
-            Flat: the categories of all items side by side.
-        """
+    def _probabilities(self, X):
         p = self._conditionals(X)[0]
         return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
 
@@ -369,24 +331,6 @@ class OrdinalMachine(PairwiseMachine):
         self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
 
     # --- errors ---------------------------------------------------------------------------------
-
-    def coupling_estimate(self):
-        """Couplings of all pairs of items, and their sandwich covariance.
-
-        Returns
-        -------
-        couplings : array of shape (n_pairs,)
-            sigma_ij, i < j, row by row.
-        covariance : array of shape (n_pairs, n_pairs)
-
-        Raises
-        ------
-        ValueError
-            As `covariance`.
-        """
-        godambe = self._godambe()
-        covariance, n = godambe.covariance(), godambe.objective.n_fields
-        return godambe.parameters[n:].copy(), covariance[n:, n:]
 
     def _errors_of_all(self, godambe):
         thresholds, n = self._objective.thresholds, godambe.objective.n_fields

@@ -135,8 +135,7 @@ class PottsMachine(Network, ItemMachine):
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_groups)
-            Labels, of which negative ones, or NaN, are missing, or strings, with None where they
-            are.
+            Labels, missing where negative or NaN, or strings, missing where None.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             Such as `fastmf.datasets.sequence_weights` gives.
@@ -144,14 +143,6 @@ class PottsMachine(Network, ItemMachine):
         Returns
         -------
         self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> machine.couplings_.shape, machine.converged_
-        ((4, 3, 4, 3), True)
         """
         self._check_options()
         declared = declared_categories(X)
@@ -175,7 +166,7 @@ class PottsMachine(Network, ItemMachine):
         return self
 
     def _observe(self, labels, weights):
-        """Keep the rows of the fit, or what they may be."""
+        """Keep the rows of the fit, or their completions."""
         self._labels, self._weights, self.n_dropped_ = labels, weights, 0
         self._sampling = self._completions = None
         if not self.n_missing_:
@@ -330,7 +321,7 @@ class PottsMachine(Network, ItemMachine):
         return self._model
 
     def _by_position(self, array, n_axes):
-        """A flat array with axes for positions and states, if all positions have as many."""
+        """A flat array with axes for positions and states, if all positions are of one size."""
         sizes = self.sizes_
         if (sizes != sizes[0]).any():
             return array
@@ -376,7 +367,7 @@ class PottsMachine(Network, ItemMachine):
         gauge : {"zero-sum", None}, default "zero-sum"
             None: couplings as estimated, as plmc scores them.
         ignore : int, optional
-            Number of the state that is left out of the norms: that of gaps.
+            Number of the state, such as the gap, that is left out of the norms.
         apc : bool, default True
             Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
         as_frame : bool, default False
@@ -386,11 +377,6 @@ class PottsMachine(Network, ItemMachine):
         -------
         array of shape (n_groups, n_groups)
             Symmetric, with zero diagonal.
-
-        Raises
-        ------
-        ImportError
-            With `as_frame`, if pandas is not installed.
         """
         check_is_fitted(self)
         one_of("gauge", gauge, ("zero-sum", None))
@@ -516,42 +502,11 @@ class PottsMachine(Network, ItemMachine):
     def _local_fields(self, labels):
         return self._couplings.fields(labels) + self._field
 
-    def score_samples(self, X):
-        """Log-pseudo-likelihood of each row, of the positions that are not missing.
-
-        Parameters
-        ----------
-        X : int array of shape (n_samples, n_groups)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Nats.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> bool((machine.score_samples(X) < 0).all())
-        True
-        """
+    def _log_conditionals(self, X):
         labels = self._labels_of(X)
         return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
 
-    def conditional_proba(self, X):
-        """Probabilities of the states of each position given all others.
-
-        Parameters
-        ----------
-        X : int array of shape (n_samples, n_groups)
-            Missing positions have no influence.
-
-        Returns
-        -------
-        array of shape (n_samples, n_states)
-            Flat: the states of all positions side by side.
-        """
+    def _probabilities(self, X):
         fields = self._local_fields(self._labels_of(X))
         return np.hstack(
             [

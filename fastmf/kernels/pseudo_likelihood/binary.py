@@ -108,29 +108,6 @@ def _values(weights, workspaces, worker, first, n, n_units, value):
         value[first + i] *= weights[first + i]
 
 
-@kernel(views=True)
-def pair_tables(codes, n_codes, first, second, values, queue, sums):
-    """Sums of values over the rows where two tuples of units are in given states.
-
-    Sums over rows of values times x_j x_k follow from such tables for all pairs of units in the two
-    tuples at once: with four units in each, a sixteenth of the work ("method of four Russians").
-    """
-    n_columns = values.shape[1]
-    t = next_task(queue)
-    while t < sums.shape[0]:
-        table = row(sums, (t, 0, 0), sums.shape[1] * n_columns)
-        for c in range(table.shape[0]):
-            table[c] = 0
-        codes_1 = row(codes, (first[t], 0), codes.shape[1])
-        codes_2 = row(codes, (second[t], 0), codes.shape[1])
-        for i in range(values.shape[0]):
-            code = np.int64(codes_1[i]) * n_codes + np.int64(codes_2[i])
-            total, terms = row(sums, (t, code, 0), n_columns), row(values, (i, 0), n_columns)
-            for c in range(n_columns):
-                total[c] += terms[c]
-        t = next_task(queue)
-
-
 @kernel(mode="merged")
 def _set_scores(states, residuals, i, out):
     """The scores of row i."""

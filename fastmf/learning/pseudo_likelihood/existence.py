@@ -4,7 +4,7 @@ The log-odds of two categories a, b of item i given all others are
 
     eta_ia - eta_ib = (F_i[a] - F_i[b]) h_i + (T_i[a] - T_i[b]) sum_j J_ij T_j[x_j]
 
-with tables F of fields and T of scores. The margins are those of the observed category x over each
+with tables F of fields and T of scores. The margins compare the observed category x with each
 other one. No maximum exists if and only if the data are separated (Albert & Anderson 1984): along
 some direction D of the parameters no margin falls and some rise. Directions add up, so that one
 linear programme finds all margins that rise along any of them. Some directions have a closed form:
@@ -18,8 +18,8 @@ linear programme finds all margins that rise along any of them. Some directions 
 
 *Proof of a maximum.* With the residuals r = w p_b > 0 of all margins m the gradient is g = sum r m,
 and along a direction D of separation g'D = sum r (m'D) >= min r |margins|. As |margins| >= sigma
-|D|, where sigma^2 is at least the smallest eigenvalue of [1, T]'[1, T] over the rows times that of
-the centred tables, a maximum exists if |g| < sigma min r at any point.
+|D|, where sigma^2 is at least the product of the smallest eigenvalues of [1, T]'[1, T] over the
+rows and of the centred tables, a maximum exists if |g| < sigma min r at any point.
 """
 
 from itertools import permutations
@@ -29,20 +29,15 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING, newton
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
 # Units, or categories, that a message names.
 MAX_NAMED = 10
-# Largest sum, over a row, of a linear dependence with coefficients of norm one.
-_DEPENDENCE = 1e-7
-# Rounds of iterations, between which points are looked at, and iterations of a round: of Newton's
-# method, for up to so many parameters, and of L-BFGS.
-_ROUNDS, _NEWTON_ITER, _LBFGS_ITER, _MAX_NEWTON_PARAMETERS = 5, 5, 20, 2000
-# Numbers in the matrix of a linear programme up to which it is solved, in so many seconds at most.
-_MAX_PROGRAMME_NUMBERS, _PROGRAMME_SECONDS = 3_000_000, 10.0
+# Numbers in the matrix of a linear programme up to which it is solved.
+_MAX_PROGRAMME_NUMBERS = 3_000_000
 
 
 class Existence(NamedTuple):
@@ -65,21 +60,10 @@ class Existence(NamedTuple):
 class Items(NamedTuple):
     """Rows of items, and how their log-odds depend on parameters.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_items)
-        Categories of neighbours, negative where missing.
-    targets : int array of shape (n_rows, n_items)
-        Categories whose probabilities are in the pseudo-likelihood, negative where there is none.
-    fields, scores : list of arrays of shapes (n_categories, n_fields), (n_categories, n_scores)
-        F and T of each item.
-    coupled : bool array of shape (n_items, n_items)
-    free : tuple of bool
-        Whether fields, and couplings, have no penalty.
-    name, remedies : str
-        What messages call the items, and what helps beside a ridge penalty.
-    shared : bool, default True
-        Whether two items share their coupling.
+    `labels` and `targets` (n_rows, n_items) are negative where missing, and where there is no term;
+    `fields` and `scores` are the tables F and T of each item; `coupled` (n_items, n_items); `free`:
+    whether fields, and couplings, have no penalty; `name` and `remedies` are for messages, and
+    `shared` says whether two items share their coupling.
     """
 
     labels: np.ndarray
@@ -117,19 +101,9 @@ def decided(objective, point=None, l1=0.0, refine=None):
 
 
 def _points(objective, point, refine=None):
-    """Yield the point where a solver stopped, and points after more of its iterations."""
+    """Yield the point where a solver stopped, and one nearer to the maximum if there is one."""
     yield point
-    if refine is not None:
-        yield refine(point)
-        return
-    few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS or objective.singular
-    solver, max_iter, tol = (newton, _NEWTON_ITER, 1e-7) if few else (lbfgs, _LBFGS_ITER, 1e-9)
-    for _ in range(_ROUNDS):
-        fit = solver(objective, point, max_iter=max_iter, tol=tol)
-        point = fit.parameters
-        yield point
-        if fit.stopped:
-            return
+    yield maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
 
 
 def _separated(items, units, reason=None):
@@ -175,7 +149,7 @@ def _never_meeting(items):
     one_hot = [np.eye(size, dtype=np.float32) for size in sizes]
     labels = _encoded(one_hot, items.labels)
     targets = labels if items.targets is items.labels else _encoded(one_hot, items.targets)
-    # Where the item of the row is a target, and that of the column is there.
+    # Pairs in which the first item is a target, and the second was seen.
     meet = targets.T @ labels > 0
     of_item = np.logical_or.reduceat(meet, first, axis=0)[position]
     pairs = (items.coupled & saturated & saturated[:, None])[position][:, position]
@@ -207,8 +181,9 @@ class _Features:
             return np.zeros(0, int)
         values, vectors = np.linalg.eigh(self.values.T @ self.values)
         null = vectors[:, values < values[-1] * np.sqrt(1 / MAX_CONDITION)]
-        null = null[:, abs(self.values @ null).max(0) < _DEPENDENCE * abs(self.values).max()]
-        items = np.unique(self.item[np.square(null).sum(1) > _DEPENDENCE])
+        rounding = np.sqrt(1 / MAX_CONDITION)
+        null = null[:, abs(self.values @ null).max(0) < rounding * abs(self.values).max()]
+        items = np.unique(self.item[np.square(null).sum(1) > rounding])
         return items[items >= 0]
 
     def bound(self):
@@ -247,7 +222,7 @@ def rising_margins(margins):
         np.repeat([1.0, 0.0], m), method="highs",
         A_eq=sparse.hstack([transposed, -transposed]), b_eq=transposed @ np.ones(m),
         bounds=np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)]),
-        options={"time_limit": _PROGRAMME_SECONDS},
+        options={"time_limit": 10.0},
     )  # fmt: skip
     return margins @ solution.eqlin.marginals > 0.5 if solution.status == 0 else None
 
@@ -289,12 +264,12 @@ def margins_of(items, group):
         a, b = inside[:, None], outside[None, :]
         columns = np.minimum(a, b) * n + np.maximum(a, b) if items.shared else a * n + b
         columns, near = columns.reshape(-1), features[:, outside]
-        for x, other in permutations(range(len(scores)), 2):
+        for x, b in permutations(range(len(scores)), 2):
             rows = np.flatnonzero(items.targets[:, i] == x)
-            block = sparse.kron((scores[x] - scores[other])[None], near[rows], "coo")
+            block = sparse.kron((scores[x] - scores[b])[None], near[rows], "coo")
             entries.append((start + block.row, columns[block.col], block.data))
             row, k = np.indices((len(rows), items.free[0] * fields.shape[1])).reshape(2, -1)
-            change = (fields[x] - fields[other])[k]
+            change = (fields[x] - fields[b])[k]
             entries.append((start + row, first[i] + k, change))
             start += len(rows)
             of_item.append(np.full(len(rows), i))

@@ -1,7 +1,7 @@
 """Quadratic expansions of composite likelihoods without their penalties.
 
-A posterior with a prior of its own needs what the rows say alone. About any point t, with the mean
-score g and the negative Hessian H of the log-pseudo-likelihood without a penalty, that is as if
+A posterior with its own prior needs the likelihood alone. About any point t, with the mean score g
+and the negative Hessian H of the log-pseudo-likelihood without a penalty, it is as if
 
     t + H^-1 g   were estimated with the covariance   H^-1 J H^-1 / n
 
@@ -21,36 +21,6 @@ from fastmf.learning.pseudo_likelihood.newton import newton
 FIELD_SHARE = 0.01
 
 
-class WithRidge:
-    """A composite likelihood with another ridge penalty.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-    ridge : array of shape (n_parameters,)
-        Per unit of weight.
-    """
-
-    def __init__(self, objective, ridge):
-        self.objective, self.ridge = objective, ridge
-        self._change = ridge - objective.ridge
-
-    def __getattr__(self, name):
-        return getattr(self.objective, name)
-
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient."""
-        value, gradient = self.objective.value_and_gradient(parameters)
-        change = self._change * parameters
-        return value - float(change @ parameters) / 2, gradient - change
-
-    def hessian(self, parameters):
-        """Negative Hessian, penalty included."""
-        hessian = np.array(self.objective.hessian(parameters))
-        hessian[np.diag_indices_from(hessian)] += self._change
-        return hessian
-
-
 def prior_shares(ridge, inverse):
     """Shares of a penalty in the information about parameters, from their inverse information."""
     return ridge * inverse / (1 + ridge * inverse)
@@ -59,7 +29,7 @@ def prior_shares(ridge, inverse):
 def mode_ridge(objective, scale):
     """The penalty of a normal prior of couplings, of deviation 1 / scale, per unit of weight.
 
-    That of fields is weak: it is there where the rows have a single value.
+    The penalty of fields is weak: it matters where the rows have a single value.
     """
     ridge = np.full(objective.n_parameters, scale**2 / objective.total)
     ridge[: objective.n_fields] *= FIELD_SHARE
@@ -69,13 +39,8 @@ def mode_ridge(objective, scale):
 class Expansion(NamedTuple):
     """Estimates without a penalty, from an expansion at the maximum with another one.
 
-    Parameters
-    ----------
-    estimates : array of shape (n_parameters,)
-    information : Godambe
-        At the point of expansion, of the objective without a penalty.
-    inverse : array of shape (n_parameters, n_parameters)
-        Inverse of the Hessian there.
+    `information` is `Godambe` without a penalty at the point of expansion, and `inverse` the
+    inverse Hessian there.
     """
 
     estimates: np.ndarray
@@ -87,8 +52,8 @@ def expanded(godambe, ridge):
     """The `Expansion` at the maximum with a penalty, per unit of weight."""
     objective = godambe.objective
     with few_blas_threads(objective.n_parameters):
-        point = newton(WithRidge(objective, ridge), godambe.parameters).parameters
-        free = WithRidge(objective, np.zeros(len(point)))
+        point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
+        free = objective.with_ridge(np.zeros(len(point)))
         information = Godambe(free, point, godambe.sampling)
         inverse = information.naive_covariance() * objective.total
         return Expansion(point + inverse @ objective.mean_score(point), information, inverse)

@@ -1,5 +1,6 @@
 """Composite likelihoods: what solvers and tests ask of them, and what solvers return."""
 
+import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +26,10 @@ _MIN_THREADED_PARAMETERS = 3000
 # Numbers in a block of rows that fits in the cache.
 BLOCK_NUMBERS = 1 << 17
 # Numbers in a block of scores.
-_SCORE_NUMBERS = 1 << 20
+SCORE_NUMBERS = 1 << 20
+# Eigenvalues below this fraction of the largest are rounding errors of zeros: of changes of gauge,
+# or of differences of rows that change no couplings.
+MIN_EIGENVALUE = 1e-10
 
 
 class CompositeLikelihood:
@@ -45,7 +49,6 @@ class CompositeLikelihood:
     - `hessian(parameters)`: its negative second derivatives;
     - `coordinates(separate)`: coordinates in which they are nearly the identity, with
       `to_parameters`, `from_parameters`, `gradient` and, if couplings stay `separate`, `scale`;
-    - `hessian_product(parameters)`: a function, their product with a vector;
     - `scores(parameters, rows, factors)`: gradients of rows' values, each times a factor;
     - `score_products(parameters, vectors, rows, factors)`: their inner products with vectors,
       (n_rows, n_vectors);
@@ -55,7 +58,7 @@ class CompositeLikelihood:
     singular = False
 
     def contrasts(self):
-        """Directions of couplings, a sparse matrix, those of each pair of units, and the pairs."""
+        """Directions of couplings, a sparse matrix, their numbers for each pair, and the pairs."""
         n = self.n_parameters - self.n_fields
         directions = sparse.eye_array(n, self.n_parameters, k=self.n_fields).tocsr()
         return directions, np.arange(n)[:, None], tuple(self.pairs)
@@ -73,12 +76,24 @@ class CompositeLikelihood:
         value = self.value_and_gradient(parameters)[0]
         return self.total * (value + self.penalty(parameters))
 
+    def with_ridge(self, ridge):
+        """The objective of the same rows with another ridge penalty, per unit of weight."""
+        result = copy.copy(self)
+        result.ridge, result._latest, result._hessian = ridge, None, None
+        return result
+
     def mean_score(self, parameters):
         """Mean of the rows' scores: zero at a maximum without penalties only."""
         return self.value_and_gradient(parameters)[1] + self.ridge * parameters
 
+    def hessian_product(self, parameters, vector):
+        """Product of `hessian` with a vector, by central differences of the gradient."""
+        step = np.cbrt(np.finfo(float).eps) / abs(vector).max(initial=np.finfo(float).tiny)
+        ends = (self.value_and_gradient(parameters + s * vector)[1] for s in (-step, step))
+        return np.subtract(*ends) / (2 * step)
+
     def score_covariance(self, parameters, sampling=None):
-        """Sum over what was sampled of outer products of scores about their mean."""
+        """Sum over units of sampling of outer products of scores about their mean."""
         n, mean = self.n_parameters, self.mean_score(parameters)
         total, cross, square = np.zeros((n, n), order="F"), np.zeros(n), 0.0
         for sums, factors in self._sums(partial(self.scores, parameters), sampling, n):
@@ -99,8 +114,8 @@ class CompositeLikelihood:
         return total
 
     def _sums(self, of_rows, sampling, width):
-        """Sums of blocks of what was sampled, and those of ones in the place of rows' values."""
-        size = max(256, _SCORE_NUMBERS // width)
+        """Sums of rows' values, and of ones, over blocks of the units of sampling."""
+        size = max(256, SCORE_NUMBERS // width)
         if sparse.issparse(sampling):
             sampling = sampling.tocsr()
             for start in range(0, sampling.shape[0], size):
@@ -122,7 +137,8 @@ class Fit(NamedTuple):
     ----------
     parameters : array of shape (n_parameters,)
     history : list of float
-        Penalised log-pseudo-likelihood of all rows together, after each iteration.
+        Penalised log-pseudo-likelihood of all rows together, or the minimised function, after each
+        iteration.
     stopped : bool
         Whether the stopping rule ended the solver, not the limit of iterations.
     """
@@ -130,22 +146,6 @@ class Fit(NamedTuple):
     parameters: np.ndarray
     history: list
     stopped: bool
-
-
-class Minimum(NamedTuple):
-    """Result of a minimisation in place.
-
-    Parameters
-    ----------
-    z : array of shape (n_variables,)
-    history : list of float
-        Values after each iteration.
-    converged : bool
-    """
-
-    z: np.ndarray
-    history: list
-    converged: bool
 
 
 def few_blas_threads(n_parameters=0):

@@ -23,21 +23,16 @@ from scipy.special import ndtr
 from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
-from fastmf._threads.workers import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
+from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_HESSIAN_PARAMETERS,
+    MIN_EIGENVALUE,
+    few_blas_threads,
+)
 from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
-# Tests in the table of notebooks.
-MAX_TESTS_SHOWN = 10
-# Numbers of matrices, in words.
-_WORDS = {2: "two", 3: "three"}
-# Rows of a matrix product that are computed at a time.
-_BLOCK_ROWS = 256
-# Eigenvalues of the Hessian below this fraction of the largest belong to changes of gauge.
-MIN_GAUGE_EIGENVALUE = 1e-10
 
 
 class CouplingTests(NamedTuple):
@@ -65,7 +60,7 @@ class CouplingTests(NamedTuple):
     def _repr_html_(self):
         """HTML for notebooks: how many couplings are significant, and the most significant."""
         counts = [(f"adjusted p < {p:g}", str((self.adjusted < p).sum())) for p in (0.05, 0.01)]
-        top = np.lexsort((-abs(self.z), self.adjusted))[:MAX_TESTS_SHOWN]
+        top = np.lexsort((-abs(self.z), self.adjusted))[:10]
         rows = [
             (f"{self.first[k]}, {self.second[k]}", html.number(self.coupling[k]),
              html.number(self.standard_error[k]), html.number(self.adjusted[k]))
@@ -109,14 +104,8 @@ class RatioTest(NamedTuple):
 class Godambe:
     """Godambe's information of a maximum pseudo-likelihood estimate: its errors, and tests.
 
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-    parameters : array of shape (n_parameters,)
-        Its maximum.
-    sampling : array of shape (n_rows,) or sparse array of shape (n_clusters, n_rows), optional
-        Units of independent sampling, as in `CompositeLikelihood.score_covariance`; default rows,
-        which weights count.
+    `sampling` are weights of rows (n_rows,), or sparse (n_clusters, n_rows), as in
+    `CompositeLikelihood.score_covariance`; by default weights count rows.
     """
 
     def __init__(self, objective, parameters, sampling=None):
@@ -144,7 +133,7 @@ class Godambe:
             raise ValueError(
                 f"the covariance is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 units); of "
                 f"{n} parameters its three matrices take {8e-9 * n**2:.1f} GB each: ask for "
-                "`standard_errors`, all of them or those of some `pairs`."
+                "`standard_errors` of all parameters or of some `pairs`."
             )
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
@@ -158,7 +147,7 @@ class Godambe:
     def covariances_along(self, directions):
         """Both covariances along the rows of each of some sparse matrices."""
         n = len(self.parameters)
-        _check_memory(n, 3)
+        _check_memory(n)
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
             product, sandwich, naive = inverse @ scores, [], []
@@ -229,33 +218,26 @@ class Godambe:
 
     def _all_standard_errors(self):
         """The sandwich's diagonal, by n_rows n_parameters^2 + 3 n_parameters^3 operations."""
-        n = len(self.parameters)
-        _check_memory(n, 2)
+        _check_memory(len(self.parameters))
         inverse, scores = self._inverse_and_scores(self.parameters)
-        variances, starts = np.empty(n), range(0, n, _BLOCK_ROWS)
-
-        def fill(start):
-            rows = inverse[start : start + _BLOCK_ROWS]
-            variances[start : start + _BLOCK_ROWS] = ((rows @ scores) * rows).sum(1)
-
-        for_each(fill, starts, workers_for(len(starts), n**3, self.objective.n_threads))
-        return np.sqrt(variances)
+        return np.sqrt(np.einsum("jk,jk->j", inverse @ scores, inverse))
 
     def standard_errors_without_matrices(self, indices):
         """Standard errors of a few parameters, without any matrix of all parameters.
 
         Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
-        with H that take the time of a gradient each.
+        with H that take the time of two gradients each.
         """
         objective, solutions = self.objective, []
         coordinates = objective.coordinates(separate=False)
-        times = objective.hessian_product(self.parameters)
         # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
         size = len(coordinates.from_parameters(self.parameters))
-        matrix = LinearOperator(
-            (size, size), dtype=float,
-            matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
-        )  # fmt: skip
+
+        def times(z):
+            vector = coordinates.to_parameters(z.reshape(-1))
+            return coordinates.gradient(objective.hessian_product(self.parameters, vector))
+
+        matrix = LinearOperator((size, size), matvec=times, dtype=float)
         for index in indices:
             unit = np.zeros(len(self.parameters))
             unit[index] = 1
@@ -319,15 +301,15 @@ class Godambe:
         return RatioTest(statistic, p_value, weights, restricted)
 
     def _tested_directions(self, parameters, indices):
-        """Basis of what of some parameters no change of gauge alters, (n_indices, n_directions)."""
+        """Basis of the directions of some parameters that no change of gauge alters."""
         gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
-        return linalg.null_space(gauge[indices].T, rcond=MIN_GAUGE_EIGENVALUE)
+        return linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
 
 
 def _pseudo_inverse(matrix):
     """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
     values, vectors = linalg.eigh(matrix)
-    positive = values > MIN_GAUGE_EIGENVALUE * values[-1]
+    positive = values > MIN_EIGENVALUE * values[-1]
     return (vectors[:, positive] / values[positive]) @ vectors[:, positive].T, vectors[:, ~positive]
 
 
@@ -367,12 +349,12 @@ def adjusted(p_values, method):
     return scipy.stats.false_discovery_control(p_values, method=abbreviation)
 
 
-def _check_memory(n, n_matrices):
-    """Refuse what the machine has no room for."""
-    n_bytes, available = 8 * n_matrices * n**2, memory_of_the_machine()
+def _check_memory(n):
+    """Refuse matrices of all parameters that the machine has no room for."""
+    n_bytes, available = 24 * n**2, memory_of_the_machine()
     if n_bytes > available:
         raise MemoryError(
-            f"all standard errors at once need {_WORDS[n_matrices]} matrices of {n} x {n} numbers, "
+            f"all standard errors at once need three matrices of {n} x {n} numbers, "
             f"{n_bytes / 2**30:.3g} GiB, and the machine has {available / 2**30:.3g}:"
             " ask for the standard errors of some `pairs`."
         )

@@ -1,30 +1,34 @@
-"""L-BFGS for millions of variables: all products of vectors in one pass over them.
+"""L-BFGS for millions of variables, with and without an l1 penalty.
 
 The direction of L-BFGS is a linear combination of the last steps, of the changes of the gradient
 along them, and of the gradient, and its coefficients follow from the inner products of these
 vectors alone (Chen, Wang & Zhou 2014). So an iteration reads each of them twice: once for the inner
 products with the three that are new, once for the combination. SciPy's L-BFGS-B would compute in
-double precision, and in one thread.
+double precision.
 
-With an l1 penalty the gradient is that of the penalised function in the orthant into which it
+With an l1 penalty the gradient is taken of the penalised function in the orthant into which it
 falls, and steps end where a variable would change its sign (Andrew & Gao 2007). Variables that are
-zero move along the gradient, the others along the direction of L-BFGS among them (Schmidt 2010).
+zero move along the gradient, all others along the direction of L-BFGS among them (Schmidt 2010).
 """
 
 import numpy as np
 
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.kernels.pseudo_likelihood.potts import aligned
-from fastmf.learning.pseudo_likelihood.fit import MIN_DECREASE, TOLERANCE_ROWS, Fit, Minimum
+from fastmf.learning.pseudo_likelihood.fit import (
+    BLOCK_NUMBERS,
+    MAX_NEWTON_PARAMETERS,
+    MIN_DECREASE,
+    TOLERANCE_ROWS,
+    Fit,
+)
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 MAX_LBFGS_ITER = 1000
-# Pairs of steps and changes of the gradient that are kept.
+# Pairs of steps and changes of the gradient in memory.
 N_PAIRS = 6
 # The same for problems of up to a few thousand variables, whose gradients cost more than pairs.
 N_PAIRS_OF_SMALL_PROBLEMS = 20
-# Numbers of each vector in a chunk: those of all vectors stay in the cache.
-_CHUNK_NUMBERS = 1 << 14
-_MAX_BACKTRACKS = 20
 # Units in the last place of the value below which a predicted decrease cannot be resolved.
 _ROUNDING = 10.0
 # Iterations in which steps are taken even if their gain is below the tolerance. Where a penalty
@@ -32,196 +36,139 @@ _ROUNDING = 10.0
 _FEW_ITERATIONS = 5
 
 
-class _Vectors:
+class _Memory:
     """Steps, changes of gradients, the gradient: rows of a matrix, with their inner products."""
 
-    def __init__(self, size, dtype, n_threads, n_kept):
-        self.n_kept = n_kept
-        self.rows = aligned((2 * n_kept + 1, size), dtype)
+    def __init__(self, size, dtype, n_pairs, n_threads):
+        self.n_pairs, self.slots = n_pairs, []
+        self.rows = aligned((2 * n_pairs + 1, size), dtype)
         self.rows[...] = 0
         self.products = np.zeros((len(self.rows), len(self.rows)))
-        self.n_pairs = self.newest = 0
-        self.chunks = [
-            slice(i, min(i + _CHUNK_NUMBERS, size)) for i in range(0, size, _CHUNK_NUMBERS)
-        ]
+        # Chunks of all rows that stay in the cache.
+        n = BLOCK_NUMBERS // len(self.rows)
+        self.chunks = [slice(i, i + n) for i in range(0, size, n)]
         self.n_workers = workers_for(len(self.chunks), self.rows.size, n_threads)
 
-    def over_chunks(self, function):
-        """Call a function with the number and slice of each chunk, in several threads."""
-        for_each(lambda task: function(*task), enumerate(self.chunks), self.n_workers)
+    def next_slot(self):
+        """Row of the next step, which replaces the oldest one where all are taken."""
+        if len(self.slots) == self.n_pairs:
+            return self.slots.pop(0)
+        return min(set(range(self.n_pairs)).difference(self.slots))
 
-    def update_products(self, new):
+    def update_products(self, *new):
         """Compute the inner products of some rows with all."""
-        parts = np.empty((len(self.chunks), len(self.rows), len(new)))
+        parts, new = np.empty((len(self.chunks), len(self.rows), len(new))), list(new)
 
-        def multiply(k, chunk):
-            rows = self.rows[:, chunk]
+        def multiply(k):
+            rows = self.rows[:, self.chunks[k]]
             parts[k] = rows @ rows[new].T
 
-        self.over_chunks(multiply)
+        for_each(multiply, range(len(self.chunks)), self.n_workers)
         result = parts.sum(0)
         self.products[:, new], self.products[new] = result, result.T
 
-    def direction(self, products):
-        """Coefficients of minus the approximate inverse Hessian times the gradient."""
-        g = len(self.rows) - 1
-        coefficients = np.zeros(g + 1)
-        coefficients[g] = -1
-        pairs = [(self.newest - k) % self.n_kept for k in range(self.n_pairs)]
-        pairs = [s for s in pairs if self.is_convex(products, s)]
-        factors = []
-        for s in pairs:
-            y = self.n_kept + s
-            factors.append(products[s] @ coefficients / products[s, y])
-            coefficients[y] -= factors[-1]
-        if pairs:
-            s, y = pairs[0], self.n_kept + pairs[0]
-            coefficients *= products[s, y] / products[y, y]
-        for s, factor in zip(reversed(pairs), reversed(factors), strict=True):
-            y = self.n_kept + s
-            coefficients[s] += factor - products[y] @ coefficients / products[s, y]
-        return coefficients
-
-    def next_slot(self):
-        """Row of the next step."""
-        return self.newest if self.n_pairs == 0 else (self.newest + 1) % self.n_kept
-
     def is_convex(self, products, slot):
         """Whether a pair has s'y > 0, as it has if the function is strictly convex along it."""
-        y = self.n_kept + slot
+        y = self.n_pairs + slot
         return products[slot, y] > 1e-12 * products[y, y]
 
-    def accept(self, slot):
-        """Keep the pair in rows `slot` and `n_kept + slot`."""
-        self.update_products([slot, self.n_kept + slot, len(self.rows) - 1])
-        if self.is_convex(self.products, slot):
-            self.newest = slot
-            self.n_pairs = min(self.n_pairs + 1, self.n_kept)
-        elif self.n_pairs == self.n_kept:
-            self.n_pairs -= 1
+    def coefficients(self, products):
+        """Coefficients of minus the approximate inverse Hessian times the gradient."""
+        out, factors = np.zeros(len(self.rows)), []
+        out[-1] = -1
+        pairs = [(s, self.n_pairs + s) for s in self.slots if self.is_convex(products, s)]
+        for s, y in reversed(pairs):
+            factors.append(products[s] @ out / products[s, y])
+            out[y] -= factors[-1]
+        if pairs:
+            s, y = pairs[-1]
+            out *= products[s, y] / products[y, y]
+        for (s, y), factor in zip(pairs, reversed(factors), strict=True):
+            out[s] += factor - products[y] @ out / products[s, y]
+        return out.astype(self.rows.dtype)
+
+    def direction(self, free=None):
+        """The direction of L-BFGS among the free variables, by default all."""
+        if free is None:
+            out, coefficients = np.empty_like(self.rows[-1]), self.coefficients(self.products)
+
+            def combine(chunk):
+                np.dot(coefficients, self.rows[:, chunk], out=out[chunk])
+
+            for_each(combine, self.chunks, self.n_workers)
+            return out
+        rows, scale = self.rows[:, free], 1.0
+        if self.slots:
+            # Variables that leave zero have the curvature of the last step.
+            s, y = self.slots[-1], self.n_pairs + self.slots[-1]
+            scale = self.products[s, y] / self.products[y, y]
+        out = -scale * self.rows[-1]
+        out[free] = self.coefficients(rows @ rows.T) @ rows
+        return out
 
 
-class _Steps:
-    """Steps of a function without penalty: the gradient is the last row of the vectors."""
+class _Descent:
+    """Steps that decrease a function plus l1 @ |z|, if that is not None."""
 
-    def __init__(self, objective, z, vectors):
-        self.objective, self.z, self.vectors = objective, z, vectors
-        self.gradient, self.trial_gradient = vectors.rows[-1], aligned(z.shape, z.dtype)
-
-    def start(self):
-        """The value at the start."""
-        return self.objective(self.z, self.gradient)
-
-    def direction(self):
-        """The direction, and the derivative along it."""
-        products = self.vectors.products
-        coefficients = self.vectors.direction(products)
-        return coefficients, float(products[-1] @ coefficients)
-
-    def _move(self, coefficients, slot):
-        """Change z by the whole step along a direction, stored in its row."""
-        step, z = self.vectors.rows[slot], self.z
-
-        def move(_, chunk):
-            new = coefficients.astype(z.dtype) @ self.vectors.rows[:, chunk]
-            step[chunk] = new
-            z[chunk] += new
-
-        self.vectors.over_chunks(move)
-        return step
-
-    def take(self, coefficients, slot, derivative, value):
-        """Change z by a step, stored in its row, so that the value decreases; that value."""
-        step, z = self._move(coefficients, slot), self.z
-        length = 1.0
-        for _ in range(_MAX_BACKTRACKS):
-            new = self.objective(z, self.trial_gradient)
-            if new <= value + MIN_DECREASE * length * derivative:
-                return new
-            shorter = _shorter(length, derivative, new - value)
-            z -= (1 - shorter / length) * step
-            step *= shorter / length
-            length = shorter
-        z -= step
-        return None
-
-    def take_small(self, coefficients, slot, value):
-        """Change z by a step whose gain may be below rounding; the value, None if it rises."""
-        step = self._move(coefficients, slot)
-        new = self.objective(self.z, self.trial_gradient)
-        if new <= value + _ROUNDING * np.finfo(step.dtype).eps * abs(value):
-            return min(new, value)
-        self.z -= step
-        return None
-
-    def keep_pair(self, slot):
-        """Keep the last step and the change of the gradient."""
-        change = self.vectors.rows[self.vectors.n_kept + slot]
-        gradient, trial_gradient = self.gradient, self.trial_gradient
-
-        def update(_, chunk):
-            np.subtract(trial_gradient[chunk], gradient[chunk], out=change[chunk])
-            gradient[chunk] = trial_gradient[chunk]
-
-        self.vectors.over_chunks(update)
-
-
-class _StepsInOrthants(_Steps):
-    """Steps of a function plus l1 @ |z|: the last row is the gradient in the orthant below."""
-
-    def __init__(self, objective, z, vectors, l1):
-        super().__init__(objective, z, vectors)
-        self.gradient, self.l1 = np.empty_like(z), l1
-
-    def start(self):
-        """The value at the start."""
-        value = self.objective(self.z, self.gradient) + self.l1 @ abs(self.z)
+    def __init__(self, objective, z, l1, n_pairs, n_threads):
+        self.objective, self.z, self.l1 = objective, z, l1
+        self.memory = _Memory(len(z), z.dtype, n_pairs, n_threads)
+        self.trial_gradient = aligned(z.shape, z.dtype)
+        # With a penalty the last row is the gradient in the orthant below.
+        self.gradient = self.memory.rows[-1] if l1 is None else np.empty_like(z)
+        self.value = self._evaluate(self.gradient)
         self._set_last_row()
-        return value
+        self.memory.update_products(-1)
+
+    def _evaluate(self, gradient):
+        value = self.objective(self.z, gradient)
+        return value if self.l1 is None else value + self.l1 @ abs(self.z)
 
     def _set_last_row(self):
-        g, l1 = self.gradient, self.l1
-        at_zero = np.sign(g) * np.maximum(abs(g) - l1, 0)
-        self.vectors.rows[-1] = np.where(self.z == 0, at_zero, g + l1 * np.sign(self.z))
+        if self.l1 is not None:
+            g, l1 = self.gradient, self.l1
+            at_zero = np.sign(g) * np.maximum(abs(g) - l1, 0)
+            self.memory.rows[-1] = np.where(self.z == 0, at_zero, g + l1 * np.sign(self.z))
 
     def direction(self):
         """The direction, and the derivative along it."""
-        vectors, downhill = self.vectors, -self.vectors.rows[-1]
-        free = (self.z != 0) | (self.l1 == 0)
-        rows = vectors.rows[:, free]
-        products = rows @ rows.T
-        # Variables that leave zero have the curvature of the last step.
-        scale, y = 1.0, vectors.n_kept + vectors.newest
-        if vectors.n_pairs:
-            scale = vectors.products[vectors.newest, y] / vectors.products[y, y]
-        step = scale * downhill
-        step[free] = vectors.direction(products) @ rows
-        return step, -float(step @ downhill)
+        free = None if self.l1 is None else (self.z != 0) | (self.l1 == 0)
+        direction = self.memory.direction(free)
+        return direction, float(direction @ self.memory.rows[-1])
 
-    def take(self, step, slot, derivative, value):
-        """Change z by a step, stored in its row, so that the value decreases; that value."""
-        z, before = self.z, self.z.copy()
-        downhill, length = -self.vectors.rows[-1], 1.0
-        orthant = np.where(before == 0, downhill, before)
-        for _ in range(_MAX_BACKTRACKS):
-            z[:] = before + length * step
-            z[(self.l1 > 0) & (z * orthant <= 0)] = 0
-            new = self.objective(z, self.trial_gradient) + self.l1 @ abs(z)
-            if new <= value - MIN_DECREASE * downhill @ (z - before):
-                self.vectors.rows[slot] = z - before
-                return new
-            length = _shorter(length, derivative, new - value)
-        z[:] = before
-        return None
+    def step(self, direction, derivative, slack):
+        """Step, or shorten the step, until the value decreases; whether it did."""
+        z, before, length = self.z, self.z.copy(), 1.0
+        uphill = self.memory.rows[-1]
+        orthant = None if self.l1 is None else np.where(before == 0, -uphill, before)
+        rounding = np.finfo(z.dtype).eps * abs(self.value)
+        while True:
+            np.multiply(direction, length, out=z)
+            z += before
+            change = length * derivative
+            if orthant is not None:
+                z[(self.l1 > 0) & (z * orthant <= 0)] = 0
+                change = uphill @ (z - before)
+            new = self._evaluate(self.trial_gradient)
+            if new <= self.value + MIN_DECREASE * change + slack * rounding:
+                self._accept(new, before)
+                return True
+            length = _shorter(length, derivative, new - self.value)
+            if not -length * derivative > rounding:
+                z[:] = before
+                return False
 
-    def take_small(self, step, slot, value):
-        """None: which variables leave zero is decided by steps that gain more."""
-        return None
-
-    def keep_pair(self, slot):
-        """Keep the last step and the change of the gradient."""
-        super().keep_pair(slot)
+    def _accept(self, new, before):
+        """Store the step, and the change of the gradient along it."""
+        rows, slot = self.memory.rows, self.memory.next_slot()
+        change = self.memory.n_pairs + slot
+        np.subtract(self.z, before, out=rows[slot])
+        np.subtract(self.trial_gradient, self.gradient, out=rows[change])
+        self.gradient[:], self.value = self.trial_gradient, min(new, self.value)
         self._set_last_row()
+        self.memory.update_products(slot, change, -1)
+        if self.memory.is_convex(self.memory.products, slot):
+            self.memory.slots.append(slot)
 
 
 def _shorter(length, derivative, change):
@@ -234,47 +181,29 @@ def _shorter(length, derivative, change):
 def minimise(
     objective, z, *, tol, max_iter, l1=None, n_pairs=N_PAIRS, n_threads=None, callback=None
 ):
-    """Minimum of a convex function by L-BFGS."""
-    vectors = _Vectors(len(z), z.dtype, n_threads, n_pairs)
-    if l1 is None:
-        steps = _Steps(objective, z, vectors)
-    else:
-        steps = _StepsInOrthants(objective, z, vectors, l1)
+    """Minimum of a convex function plus l1 @ |z| by L-BFGS, in the place of z."""
     with one_blas_thread():
-        value = steps.start()
-        vectors.update_products([len(vectors.rows) - 1])
-        history, converged = _iterate(steps, value, tol, max_iter, callback)
-    return Minimum(z, history or [value], converged)
-
-
-def _iterate(steps, value, tol, max_iter, callback):
-    """Values after each iteration, and whether the minimum was found."""
-    vectors, eps = steps.vectors, np.finfo(steps.z.dtype).eps
-    history, converged, smallest = [], False, np.inf
-    for iteration in range(max_iter):
-        slot = vectors.next_slot()
-        direction, derivative = steps.direction()
-        # A smaller decrease could not be told from rounding errors.
-        converged = not -derivative / 2 > max(tol, eps * abs(value) / 2)
-        if converged:
-            # As long as the gradient shrinks.
-            if iteration >= _FEW_ITERATIONS or not 0 < -derivative < smallest:
+        descent = _Descent(objective, z, l1, n_pairs, n_threads)
+        eps, history, smallest, converged = np.finfo(z.dtype).eps, [], np.inf, False
+        for iteration in range(max_iter):
+            direction, derivative = descent.direction()
+            rounding = eps * abs(descent.value)
+            # A smaller decrease could not be told from rounding errors.
+            converged = not -derivative / 2 > max(tol, rounding / 2)
+            if converged:
+                # As long as the gradient shrinks; variables leave zero by larger gains alone.
+                shrinks = iteration < _FEW_ITERATIONS and 0 < -derivative < smallest
+                if l1 is not None or not shrinks:
+                    break
+                smallest = -derivative
+            if not descent.step(direction, derivative, _ROUNDING if converged else 0.0):
+                # At the minimum, rounding errors are larger than any decrease.
+                converged |= abs(derivative) < _ROUNDING * rounding
                 break
-            smallest = -derivative
-            result = steps.take_small(direction, slot, value)
-        else:
-            result = steps.take(direction, slot, derivative, value)
-        if result is None:
-            # At the minimum, rounding errors are larger than any decrease.
-            converged |= abs(derivative) < _ROUNDING * eps * abs(value)
-            break
-        value = result
-        history.append(value)
-        steps.keep_pair(slot)
-        vectors.accept(slot)
-        if callback is not None:
-            callback(iteration, value)
-    return history, converged
+            history.append(descent.value)
+            if callback is not None:
+                callback(iteration, descent.value)
+    return Fit(z, history or [descent.value], converged)
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
@@ -296,4 +225,11 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
         n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=objective.n_threads,
     )  # fmt: skip
     history = [-objective.total * value for value in result.history]
-    return Fit(coordinates.to_parameters(result.z), history, result.converged)
+    return Fit(coordinates.to_parameters(result.parameters), history, result.stopped)
+
+
+def maximum(objective, start, tol):
+    """`Fit` without l1 by Newton's method, or by L-BFGS where there are many parameters."""
+    # Objectives with a gauge have no coordinates for L-BFGS.
+    newtonian = objective.n_parameters <= MAX_NEWTON_PARAMETERS or objective.singular
+    return (newton if newtonian else lbfgs)(objective, start, tol=tol)

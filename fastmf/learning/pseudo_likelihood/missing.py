@@ -1,7 +1,7 @@
 """Pseudo-likelihoods of rows with missing values: expectation and maximisation.
 
-Each incomplete row stands for all of its completions, weighted by their probabilities given what is
-seen. The estimate is where the expected score of the pseudo-likelihood is zero,
+Each incomplete row is replaced by all of its completions, weighted by their probabilities given
+the values that were seen. At the estimate the expected score of the pseudo-likelihood is zero,
 
     psi(theta) = sum_r w_r E[s(x) | seen of r; theta] = 0,
 
@@ -20,23 +20,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.fit import Fit
-from fastmf.learning.pseudo_likelihood.godambe import MIN_GAUGE_EIGENVALUE, Godambe
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, MIN_EIGENVALUE, Fit
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
-# Completions of a row, and of all rows together, up to which they are enumerated.
-MAX_OF_A_ROW, MAX_COMPLETIONS = 4096, 1 << 22
-# Largest change of a parameter, relative to the largest, at which iterations end, and their number.
-COMPLETION_TOL, MAX_EM_STEPS = 1e-8, 500
-# Smallest probability of a completion: less cannot matter, and zero weights divide by zero.
-MIN_PROBABILITY = 1e-13
+# Completions of a row up to which they are enumerated, and of all rows together in such rows.
+MAX_OF_A_ROW = 4096
+MAX_COMPLETIONS = 1024 * MAX_OF_A_ROW
+# Iterations of expectation and maximisation.
+MAX_EM_STEPS = 500
 # Completions of smaller probability do not decide whether a maximum exists: where there is none,
 # those that contradict a separation become ever less probable.
 NEGLIGIBLE_PROBABILITY = 1e-6
-# Steps after which it is asked whether there is a maximum to go on to.
-EXISTENCE_STEPS = (15, 50, 150)
-# Completions whose scores are computed at a time.
-_BLOCK = 4096
 
 
 class Completions(NamedTuple):
@@ -47,7 +42,7 @@ class Completions(NamedTuple):
     states : int array of shape (n_states, n_units)
         Distinct.
     share : sparse array of shape (n_rows, n_states)
-        Probabilities of the completions of each row given what is seen.
+        Probabilities of the completions of each row given its seen values.
     row_weights : array of shape (n_rows,)
         Weights of the rows.
     """
@@ -100,7 +95,8 @@ class Completions(NamedTuple):
         logs, counts = log_joint[share.indices], np.diff(share.indptr)
         logs = logs - np.repeat(np.maximum.reduceat(logs, start), counts)
         p = np.exp(logs)
-        p = np.maximum(p / np.repeat(np.add.reduceat(p, start), counts), MIN_PROBABILITY)
+        # Less than the rounding error of a sum cannot matter, and zero weights divide by zero.
+        p = np.maximum(p / np.repeat(np.add.reduceat(p, start), counts), np.finfo(float).eps)
         data = p / np.repeat(np.add.reduceat(p, start), counts)
         return self._replace(
             share=sparse.csr_array((data, share.indices, share.indptr), shape=share.shape)
@@ -122,13 +118,14 @@ def expectation_maximisation(completions, objective_of, maximise, exists=None):
         history.append(fit.history[-1])
         completions = completions.given(objective.log_joint(parameters))
         if last is not None:
-            change = abs(parameters - last).max(initial=0)
-            if change < COMPLETION_TOL * max(1, abs(parameters).max(initial=0)):
+            size = max(1, abs(parameters).max(initial=0))
+            if abs(parameters - last).max(initial=0) < np.sqrt(np.finfo(float).eps) * size:
                 stopped = fit.stopped
                 break
-        asked = exists is not None and (not fit.stopped or step in EXISTENCE_STEPS)
-        if asked and not exists(completions, parameters):
-            break
+        # Where there is no maximum steps would never end: ask ever more seldom.
+        if exists is not None and (not fit.stopped or (step > 8 and step.bit_count() == 1)):
+            if not exists(completions, parameters):
+                break
     objective = objective_of(completions.weights)
     return Fit(parameters, history, stopped), completions, objective
 
@@ -136,13 +133,7 @@ def expectation_maximisation(completions, objective_of, maximise, exists=None):
 class IncompleteGodambe(Godambe):
     """Godambe's information of an estimate from incomplete rows.
 
-    Parameters
-    ----------
-    objective, parameters
-        As `expectation_maximisation` found them.
-    completions : Completions
-    sampling : sparse array of shape (n_clusters, n_rows), optional
-        As in `Godambe`, but of the incomplete rows; default rows, which weights count.
+    `sampling` (n_clusters, n_rows) is as in `Godambe`, of the incomplete rows.
     """
 
     def __init__(self, objective, parameters, completions, sampling=None):
@@ -157,17 +148,17 @@ class IncompleteGodambe(Godambe):
         derivative = np.array(self.objective.hessian(parameters))
         derivative -= self.missing_information(parameters)
         if self.objective.singular:
-            return np.linalg.pinv(derivative, rcond=MIN_GAUGE_EIGENVALUE)
+            return np.linalg.pinv(derivative, rcond=MIN_EIGENVALUE)
         return np.linalg.inv(derivative)
 
     def missing_information(self, parameters):
-        """Mean over rows of the covariances of scores and statistics given what is seen."""
+        """Mean over rows of the covariances of scores and statistics given the seen values."""
         objective, completions = self.objective, self.completions
         n_rows, n = completions.share.shape[0], len(parameters)
         weights = completions.row_weights / objective.total
         both, scores, statistics = np.zeros((n, n)), np.zeros((n_rows, n)), np.zeros((n_rows, n))
-        for start in range(0, len(completions.states), _BLOCK):
-            part = np.arange(start, min(start + _BLOCK, len(completions.states)))
+        n_blocks = -(-len(completions.states) * n // BLOCK_NUMBERS)
+        for part in np.array_split(np.arange(len(completions.states)), n_blocks):
             share = completions.share[:, part]
             s = objective.scores(parameters, part, np.ones(len(part)))
             t = objective.statistics(part)

@@ -21,23 +21,21 @@ from fastmf.learning.pseudo_likelihood.lbfgs import (
     minimise,
 )
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
-from fastmf.learning.pseudo_likelihood.selection import N_PENALTIES, SMALLEST, SelectionPath
+from fastmf.learning.pseudo_likelihood.selection import (
+    N_PENALTIES,
+    PATIENCE,
+    SMALLEST,
+    SelectionPath,
+)
 
 RULES = ("and", "or")
-# The path ends after so many penalties at which the criterion of no item was smaller than before.
-_PATIENCE = 20
 
 
 class Regressions(OrdinalLikelihood):
     """Sum of the log-likelihoods of all regressions, each with coefficients of its own.
 
-    Parameters are those of thresholds where the predictors are at their means, then coefficients of
+    Parameters are thresholds where the predictors are at their means, then coefficients of
     standardised predictors, one for each pair of a predictor and an item.
-
-    Parameters
-    ----------
-    states, weights, thresholds, pairs, n_threads
-        As in `OrdinalLikelihood`.
     """
 
     def __init__(self, states, weights, thresholds, pairs, n_threads=None):
@@ -96,7 +94,7 @@ class Regressions(OrdinalLikelihood):
         return minimise(
             function, start.copy(), tol=tol / 100 / TOLERANCE_ROWS, max_iter=MAX_LBFGS_ITER,
             l1=penalty, n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=self.n_threads,
-        ).z  # fmt: skip
+        ).parameters  # fmt: skip
 
 
 def nodewise_path(regressions, gamma, rule, tol, follow=iter):
@@ -119,7 +117,7 @@ def nodewise_path(regressions, gamma, rule, tol, follow=iter):
         values.append(regressions.log_likelihoods(parameters))
         ebic.append(-2 * values[-1] + neighbour.sum(0) * cost)
         chosen = np.argmin(ebic, axis=0)
-        if k - chosen.max() >= _PATIENCE:
+        if k - chosen.max() >= PATIENCE:
             break
     neighbours = np.array(neighbours)
     directed = neighbours[chosen, :, np.arange(d)].T

@@ -3,38 +3,23 @@
 import numpy as np
 
 from fastmf.learning.pseudo_likelihood.existence import decided
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
+from fastmf.learning.pseudo_likelihood.fit import MAX_NEWTON_PARAMETERS, TOLERANCE_ROWS, Fit
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import factorised, newton
 
-# Parameters up to which steps take a factorised Hessian.
-MAX_FACTORISED_PARAMETERS = 1300
-# Steps with the Hessian of the first maximum, while each shrinks the predicted rise by this factor.
-MAX_FIXED_STEPS, REDUCTION = 60, 0.5
-
 
 class Refits:
-    """Maxima near that of an objective, for other weights of its rows.
+    """Maxima near the maximum of an objective, for other weights of its rows.
 
     Steps are those of Newton's method with the Hessian at the first maximum, which is factorised
-    once: some ten gradients a maximum. Where that does not converge, Newton's method goes on.
-
-    Parameters
-    ----------
-    objective : CompositeLikelihood
-        With a method `reweighted`.
-    parameters : array of shape (n_parameters,)
-        Its maximum.
-    l1, tol : float
-        As for the solvers.
+    once: some ten gradients a maximum. Newton's method continues where they do not converge.
     """
 
     def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
         self.objective, self.parameters, self.l1, self.tol = objective, parameters, l1, tol
         self.factor = None
-        few = objective.n_parameters <= MAX_FACTORISED_PARAMETERS
         # Objectives with a gauge have no coordinates for L-BFGS.
-        if not l1 and (few or objective.singular):
+        if not l1 and (objective.n_parameters <= MAX_NEWTON_PARAMETERS or objective.singular):
             self.factor = factorised(objective, objective.hessian(parameters))
 
     def maximum(self, weights):
@@ -50,13 +35,14 @@ class Refits:
         if self.factor is None:
             return lbfgs(objective, self.parameters, l1=self.l1, tol=tol)
         point, last = self.parameters, np.inf
-        for _ in range(MAX_FIXED_STEPS):
+        while True:
             value, gradient = objective.value_and_gradient(point)
             step = self.factor.solve(gradient)
             rise = TOLERANCE_ROWS * float(gradient @ step) / 2
             if rise < tol**2:
                 return Fit(point, [objective.total * value], True)
-            if not rise < REDUCTION * last:
+            # While each step halves the predicted rise.
+            if not rise < last / 2:
                 break
             point, last = point + step, rise
         return newton(objective, point if last < np.inf else self.parameters, tol=tol)
@@ -83,7 +69,7 @@ def with_replacement(rng, weights, sampling):
 
 
 def without(rng, dropped, weights, sampling):
-    """Weights of what is left when a share of the rows, or clusters, is dropped at random."""
+    """Weights of the rows that remain when a share of them, or of clusters, is dropped."""
     if sampling is None:
         counts = counts_of(weights)
         n_kept = max(1, round((1 - dropped) * counts.sum()))

@@ -5,24 +5,22 @@ By the extended Bayesian information criterion, for graphs with k couplings amon
     EBIC = -2 log PL + k log n + 4 gamma k log d
 
 with the pseudo-likelihood at its maximum over the couplings of the graph (Foygel & Drton 2010, for
-Gaussian graphs; Barber & Drton 2015, for the Ising model). The graphs are those of an l1 penalty
-that falls from where no coupling is left. In cross-validation each part of the rows is scored by
-fits to all others, with the penalties of the path.
+Gaussian graphs; Barber & Drton 2015, for the Ising model). The graphs are found with an l1
+penalty that falls from where no coupling is left. In cross-validation each part of the rows is
+scored by fits to all others, with the penalties of the path.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.learning.pseudo_likelihood.fit import MAX_NEWTON_PARAMETERS
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs, maximum
 from fastmf.learning.pseudo_likelihood.resampling import counts_of
 
 # Penalties of a path, and the smallest one, of the largest.
 N_PENALTIES, SMALLEST = 100, 1e-3
-# A path ends after so many graphs whose criterion is above the smallest so far.
-MAX_WORSE_GRAPHS = 10
+# Graphs in a row, or penalties, after which a path ends if no criterion has become smaller.
+PATIENCE = 20
 # Parts of the rows, and penalties, of cross-validation.
 N_FOLDS, N_CROSS_VALIDATED = 10, 30
 
@@ -81,7 +79,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
                 best, waited = (ebic, pairs[coupled]), 0
         values.append(values_of_graphs[key])
         sizes.append(int(coupled.sum()))
-        if waited >= MAX_WORSE_GRAPHS:
+        if waited >= PATIENCE:
             break
     values, sizes = np.array(values), np.array(sizes)
     ebic = -2 * values + sizes * (np.log(n_rows) + 4 * gamma * np.log(d))
@@ -121,11 +119,3 @@ def _penalties(objective, n_penalties):
     n, parameters = objective.n_fields, objective.independent()
     largest = abs(objective.value_and_gradient(parameters)[1][n:]).max(initial=0.0)
     return largest * np.geomspace(1, SMALLEST, n_penalties)
-
-
-def maximum(objective, start, tol):
-    """`Fit` of an objective without l1."""
-    few = objective.n_parameters <= MAX_NEWTON_PARAMETERS
-    # Objectives with a gauge have no coordinates for L-BFGS.
-    solver = newton if few or objective.singular else lbfgs
-    return solver(objective, start, tol=tol)

@@ -14,14 +14,6 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
     out[:] = 2 * weights[:, None] * states * sigmoid(t)
 
 
-def pair_tables(codes, n_codes, first, second, values, queue, sums):
-    """Sums of values over the rows where two tuples of units are in given states."""
-    for table, g, h in zip(sums, first, second, strict=True):
-        keys = codes[g].astype(np.int64) * n_codes + codes[h]
-        for c, column in enumerate(values.T):
-            table[:, c] = np.bincount(keys, column, n_codes**2)
-
-
 def scores(states, residuals, queue, out):
     """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings."""
     n_units = states.shape[1]

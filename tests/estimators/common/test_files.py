@@ -73,8 +73,8 @@ def test_the_random_state_comes_back(tmp_path):
 
 
 def test_arrays_among_the_options_come_back(tmp_path):
-    start = np.zeros((5, 5)), np.zeros(5)
-    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, init=start).fit(X)
+    chain = np.eye(5, k=1) + np.eye(5, k=-1)
+    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, graph=chain).fit(X)
     fitted.save(tmp_path / "file.npz")
     again = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "file.npz").fit(X)
     np.testing.assert_array_equal(again.couplings_, fitted.couplings_)

@@ -150,9 +150,9 @@ def test_standard_errors_of_some_pairs(fitted, monkeypatch):
     # All at once they need no covariance, only room for its ingredients.
     np.testing.assert_array_equal(fitted.standard_errors()[1], field)
     monkeypatch.setattr(
-        "fastmf.learning.pseudo_likelihood.godambe.memory_of_the_machine", lambda: 16 * 15**2 - 1
+        "fastmf.learning.pseudo_likelihood.godambe.memory_of_the_machine", lambda: 24 * 15**2 - 1
     )
-    with pytest.raises(MemoryError, match=r"two matrices of 15 x 15 .*pairs"):
+    with pytest.raises(MemoryError, match=r"three matrices of 15 x 15 .*pairs"):
         fitted.standard_errors()
     for bad in ([0, 1], [[0, 5]], [[0.0, 1.0]]):
         with pytest.raises(ValueError, match="pairs must"):
@@ -244,14 +244,6 @@ def test_too_few_iterations_are_reported():
     assert not found.converged_ and found.existence_.exists
 
 
-def test_start_of_ones_own(fitted):
-    init = fitted.couplings_, fitted.field_
-    again = mf.FullyVisibleBoltzmannMachine(solver="bslm", init=init).fit(rows())
-    assert again.n_iter_ == 1
-    with pytest.raises(ValueError, match="init"):
-        mf.FullyVisibleBoltzmannMachine(init=(init[0], init[1][:2])).fit(rows())
-
-
 @pytest.mark.parametrize("solver, options", PENALISED)
 def test_balanced_designs_have_converged(solver, options):
     """Every state equally often: the maximum is where every named start is."""
@@ -262,20 +254,6 @@ def test_balanced_designs_have_converged(solver, options):
             assert found.converged_ and found.existence_.exists
             assert found.n_iter_ == len(found.history_) == 1
             assert abs(found.couplings_).max() < 1e-12 and abs(found.field_).max() < 1e-12
-
-
-@pytest.mark.parametrize("solver, options", PENALISED)
-def test_a_fit_from_the_result_of_a_fit_stops_at_once(solver, options):
-    X, weight = rows(), np.random.default_rng(0).random(600)
-    for width in (2, 5):
-        first = mf.FullyVisibleBoltzmannMachine(solver=solver, **options)
-        first.fit(X[:, :width], sample_weight=weight)
-        init = first.couplings_, first.field_
-        again = mf.FullyVisibleBoltzmannMachine(solver=solver, init=init, max_iter=1, **options)
-        again.fit(X[:, :width], sample_weight=weight)
-        assert first.converged_ and again.converged_ and again.n_iter_ == 1
-        assert again.history_[-1] == pytest.approx(first.history_[-1], abs=1e-4)
-        np.testing.assert_allclose(again.couplings_, first.couplings_, atol=1e-3)
 
 
 @pytest.mark.parametrize(

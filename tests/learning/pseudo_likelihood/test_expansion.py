@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 
 import fastmf as mf
 from fastmf.learning.pseudo_likelihood.expansion import (
-    WithRidge,
     expanded,
     mode_ridge,
     prior_shares,
@@ -115,7 +114,7 @@ def test_of_many_rows_a_small_penalty_is_none():
 def test_another_ridge_has_its_own_derivatives():
     machine = mf.FullyVisibleBoltzmannMachine(l2=0.3).fit(rows_of(COUNTS["weak"]))
     ridge = np.arange(6) / 10
-    objective, point = WithRidge(machine._objective, ridge), np.linspace(-0.5, 0.6, 6)
+    objective, point = machine._objective.with_ridge(ridge), np.linspace(-0.5, 0.6, 6)
     value, gradient = objective.value_and_gradient(point)
     counts = np.array(COUNTS["weak"])
     expected = log_pseudo_likelihood(point[None], counts)[0] / counts.sum()

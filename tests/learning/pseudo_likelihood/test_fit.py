@@ -36,7 +36,7 @@ def samplings(objective):
 @pytest.mark.parametrize("design", ["counts", "weights", "clusters"])
 def test_score_covariances_against_sums_of_outer_products(design, block, monkeypatch):
     objective, parameters, scores = problem(n=600)
-    monkeypatch.setattr(fit, "_SCORE_NUMBERS", block)
+    monkeypatch.setattr(fit, "SCORE_NUMBERS", block)
     sampling, matrix = samplings(objective)[design]
     sums = matrix @ (scores - objective.weights @ scores)
     expected = sums.T @ sums

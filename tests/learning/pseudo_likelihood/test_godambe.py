@@ -5,7 +5,7 @@ from scipy import stats
 from separated_units import features
 
 from fastmf.inference.sampling.spins import all_states, probabilities
-from fastmf.learning.pseudo_likelihood.binary.firth import firth_scoring
+from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import (
     CouplingTests,
@@ -89,7 +89,7 @@ def test_errors_are_the_sandwich_about_the_mean_score(how, weighted):
     objective = PseudoLikelihood(WeightedRows(states, weights), l2)
     start = objective.independent()
     parameters = {
-        "firth": lambda: firth_scoring(objective, start),
+        "firth": lambda: firth(objective, start),
         "short of the maximum": lambda: newton(objective, start, max_iter=1),
         "ridge": lambda: newton(objective, start),
     }[how]().parameters

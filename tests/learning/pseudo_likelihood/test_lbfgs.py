@@ -25,8 +25,8 @@ def quadratic(n, condition, seed=0):
 def test_minimum_of_a_quadratic_function(condition):
     function, best = quadratic(40, condition)
     found = minimise(function, np.zeros(40), tol=1e-14, max_iter=3000)
-    assert found.converged
-    np.testing.assert_allclose(found.z, best, atol=1e-5)
+    assert found.stopped
+    np.testing.assert_allclose(found.parameters, best, atol=1e-5)
     assert (np.diff(found.history) <= 0).all()
 
 
@@ -38,8 +38,8 @@ def test_gains_below_rounding_are_taken_in_the_first_steps():
         return 1e6 + float((z - 1e-10) @ gradient) / 2
 
     found = minimise(function, np.zeros(10), tol=1e-3, max_iter=100)
-    assert found.converged and len(found.history) <= 6
-    np.testing.assert_allclose(found.z, 1e-10, rtol=0.05)
+    assert found.stopped and len(found.history) <= 6
+    np.testing.assert_allclose(found.parameters, 1e-10, rtol=0.05)
 
 
 def test_far_start_of_a_function_that_is_not_quadratic():
@@ -50,7 +50,7 @@ def test_far_start_of_a_function_that_is_not_quadratic():
     z = np.full(100, 30.0)
     found = minimise(function, z, tol=1e-14, max_iter=200)
     root = scipy.optimize.brentq(lambda z: np.tanh(z - 1) + 0.01 * z, 0, 1)
-    assert found.converged and found.z is z
+    assert found.stopped and found.parameters is z
     np.testing.assert_allclose(z, root, atol=1e-6)
 
 
@@ -63,7 +63,9 @@ def test_many_chunks_and_threads_do_not_matter():
         return float(np.sum((z - 1) * gradient, dtype=float)) / 2
 
     results = [
-        minimise(function, np.zeros(n, np.float32), tol=1e-3, max_iter=50, n_threads=n_threads).z
+        minimise(
+            function, np.zeros(n, np.float32), tol=1e-3, max_iter=50, n_threads=n_threads
+        ).parameters
         for n_threads in (1, 2)
     ]
     np.testing.assert_array_equal(*results)
@@ -72,15 +74,15 @@ def test_many_chunks_and_threads_do_not_matter():
 
 def test_it_stops_at_rounding_errors_and_at_the_limit():
     function, _ = quadratic(30, 100)
-    assert minimise(function, np.zeros(30), tol=0, max_iter=3000).converged
+    assert minimise(function, np.zeros(30), tol=0, max_iter=3000).stopped
     found = minimise(function, np.zeros(30), tol=0, max_iter=3)
-    assert not found.converged and len(found.history) == 3
+    assert not found.stopped and len(found.history) == 3
 
 
 def test_a_start_at_the_minimum():
     function, best = quadratic(5, 3)
     found = minimise(function, best.copy(), tol=1e-10, max_iter=10)
-    assert found.converged and len(found.history) == 1
+    assert found.stopped and len(found.history) == 1
 
 
 def test_callback():
@@ -101,14 +103,14 @@ def test_lasso_of_a_quadratic_function(condition):
     results = []
     for start in (np.zeros(40), np.full(40, -3.0)):
         found = minimise(function, start, tol=1e-13, max_iter=3000, l1=l1)
-        assert found.converged and (np.diff(found.history) <= 0).all()
-        value = function(found.z, gradient)
-        assert found.history[-1] == pytest.approx(value + l1 @ abs(found.z))
-        zero = found.z == 0
+        assert found.stopped and (np.diff(found.history) <= 0).all()
+        value = function(found.parameters, gradient)
+        assert found.history[-1] == pytest.approx(value + l1 @ abs(found.parameters))
+        zero = found.parameters == 0
         assert 2 < zero.sum() < 35 and not zero[:5].any()
         assert (abs(gradient[zero]) <= l1[zero] + 1e-5 * size).all()
         np.testing.assert_allclose(
-            gradient[~zero], -(l1 * np.sign(found.z))[~zero], atol=1e-5 * size
+            gradient[~zero], -(l1 * np.sign(found.parameters))[~zero], atol=1e-5 * size
         )
-        results.append(found.z)
+        results.append(found.parameters)
     np.testing.assert_allclose(*results, atol=1e-5)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import linalg
 
-# Added to the variances of units, the largest of which is 1.
+# Added to the variances of units, which are at most 1.
 _VARIANCE_RIDGE = 1e-3
 
 
@@ -12,10 +12,6 @@ class SeparateCoordinates:
 
     The Hessian of weakly coupled units is the identity in them; a coupling stays one coordinate.
     Where the penalty of fields outweighs the data, fields stay those at zero of the others.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
     """
 
     def __init__(self, objective):
@@ -61,11 +57,7 @@ class Coordinates(SeparateCoordinates):
     If sech^2 eta_j were the same s_j in all rows, the second-order term of couplings K, scaled by
     sqrt(s_j s_k), would be trace(K A K), where A is the covariance of the units scaled in the same
     way. In the basis of the eigenvectors of A it is a sum of squares. There are `n_units` more
-    coordinates than parameters: those of the diagonal of K, which is ignored.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
+    coordinates than parameters, for the diagonal of K, which is ignored.
     """
 
     def __init__(self, objective):

@@ -12,26 +12,30 @@ Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, i
 order.
 
 Fits of available cases (`fastmf.learning.pseudo_likelihood.rows`) leave out some terms (i, j).
-Their x_ij is set to 0 where it stands for the unit itself: the residual is then 0, and the value
-is -ln 2, which is taken off. Missing values are 0 where they stand for neighbours, too, but only
-in terms that are left out.
+Their x_ij is 0 in the place of the unit itself: the residual is then 0, and the value is -ln 2,
+which is taken off. Missing values of neighbours are 0, too, but only in terms that are left out.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
+from fastmf._common.linalg import symmetrize
 from fastmf._threads.workers import computed_once, for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
-from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
 from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.fit import (
+    BLOCK_NUMBERS,
+    MAX_NEWTON_PARAMETERS,
+    SCORE_NUMBERS,
+    TOLERANCE_ROWS,
+    CompositeLikelihood,
+)
 
 # Such blocks that threads share.
 _SHARED_BLOCKS = 8
-# Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
-_MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
 
 
 class _Evaluation(NamedTuple):
@@ -46,13 +50,7 @@ class _Evaluation(NamedTuple):
 class PseudoLikelihood(CompositeLikelihood):
     """Mean log-pseudo-likelihood of weighted rows, less l2 / 2 times the squared parameters.
 
-    Parameters
-    ----------
-    rows : Rows
-    l2 : float
-    n_threads : int or None
-    edges : int array of shape (n_edges, 2), optional
-        Pairs j < k of units with a coupling, in lexicographic order; by default all.
+    `edges` are the pairs j < k of units with a coupling, (n_edges, 2), by default all.
     """
 
     def __init__(self, rows, l2=0.0, n_threads=None, edges=None):
@@ -75,11 +73,8 @@ class PseudoLikelihood(CompositeLikelihood):
         return weights / weights.sum(0)
 
     def __getstate__(self):
-        # Without what is kept for speed only.
-        state = dict(self.__dict__) | {"_latest": None, "_hessian": None}
-        for name in ("_product_sums", "_hessian_indices"):
-            state.pop(name, None)
-        return state
+        # Without results that are stored for speed only.
+        return dict(self.__dict__) | {"_latest": None, "_hessian": None}
 
     # --- parameters -----------------------------------------------------------------------------
 
@@ -120,7 +115,7 @@ class PseudoLikelihood(CompositeLikelihood):
     # --- value and gradient ---------------------------------------------------------------------
 
     def row_blocks(self, n_rows=None, at_once=1):
-        """Slices of rows, by default of all: as many as fit in the cache, times `at_once`."""
+        """Slices of rows, by default of all, which fit in the cache, `at_once` together."""
         n_rows = len(self.weights) if n_rows is None else n_rows
         size = at_once * max(256, BLOCK_NUMBERS // self.n_units)
         return [slice(i, i + size) for i in range(0, n_rows, size)]
@@ -143,7 +138,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return products, self._of_available(value, rows)
 
     def _of_available(self, value, rows):
-        """Values of rows without those of terms that are left out, ln 1/2 each."""
+        """Values of rows without the terms that are left out, ln 1/2 each."""
         if self.rows.targets is None:
             return value
         return value + self.weights[rows] * np.log(2) * (self.rows.targets[rows] == 0).sum(1)
@@ -186,28 +181,28 @@ class PseudoLikelihood(CompositeLikelihood):
         return latest.value, latest.gradient.copy()
 
     def _evaluate(self, parameters):
-        """Value, gradient and residuals; those of the latest parameters are kept."""
+        """Value, gradient and residuals, which are stored until parameters change."""
         if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
             return self._latest
         couplings, field = self.unpacked(parameters)
         value, field_gradient = 0.0, np.zeros(self.n_units)
         coupling_gradient = np.zeros((self.n_units, self.n_units))
-        small = self.rows.states.size <= _MAX_KEPT_NUMBERS
+        small = self.rows.states.size <= 4 * SCORE_NUMBERS
         for block in [slice(None)] if small else self.row_blocks(at_once=_SHARED_BLOCKS):
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
             field_gradient += np.ones(len(residuals)) @ residuals
             coupling_gradient += self._sum_of_products(self.rows.states[block], residuals)
-        value -= self.l2 / 2 * (parameters @ parameters)
+        value -= self.penalty(parameters)
         gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
-        gradient -= self.l2 * parameters
+        gradient -= self.ridge * parameters
         self._latest = _Evaluation(
             np.array(parameters), value, gradient, residuals if small else None
         )
         return self._latest
 
     def _residuals_at(self, parameters, rows):
-        if self.rows.states.size <= _MAX_KEPT_NUMBERS:
+        if self.rows.states.size <= 4 * SCORE_NUMBERS:
             return self._evaluate(parameters).residuals[rows]
         return self.residuals(*self.unpacked(parameters), rows)[0]
 
@@ -215,9 +210,9 @@ class PseudoLikelihood(CompositeLikelihood):
 
     def items(self, l1=0.0):
         """`Items` of the rows."""
-        states, own = self.rows.states, self.rows.own
+        states, targets = self.rows.states, self.rows.own
         labels = np.where(states == 0, -1, states > 0)
-        targets = labels if own is states else np.where(own == 0, -1, own > 0)
+        targets = labels if targets is states else np.where(targets == 0, -1, targets > 0)
         tables, free = [np.array([[-1.0], [1.0]])] * self.n_units, self.l2 == 0
         remedies = "penalty='firth', more rows or fewer units"
         coupled, free = self.index[:, 1:] >= 0, (free, free and not l1)
@@ -227,51 +222,50 @@ class PseudoLikelihood(CompositeLikelihood):
         """Return the smallest residual w p_b, and whether all margins are positive."""
         smallest, largest = np.inf, 0.0
         for rows in self.row_blocks():
-            there = self.rows.own[rows] != 0
+            present = self.rows.own[rows] != 0
             # 2 (1 - p) of each value, times its weight.
             residuals = abs(self._residuals_at(parameters, rows))
-            smallest = min(smallest, residuals.min(initial=np.inf, where=there) / 2)
+            smallest = min(smallest, residuals.min(initial=np.inf, where=present) / 2)
             largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
         return smallest, largest < 1
 
     # --- second derivatives ---------------------------------------------------------------------
-
-    @computed_once
-    def _product_sums(self):
-        return ProductSums(self.rows.states, self.n_threads)
-
-    @computed_once
-    def _hessian_indices(self):
-        """Indices in the flat Hessian of the products z_k z_l of each unit, and in their sums."""
-        d = self.n_units
-        k, l = np.nonzero(~np.eye(d + 1, dtype=bool))
-        first, second = self.index[:, k], self.index[:, l]
-        j, pair = np.nonzero((first >= 0) & (second >= 0))
-        in_hessian = first[j, pair] * self.n_parameters + second[j, pair]
-        return in_hessian, (k[pair] * (d + 1) + l[pair]) * d + j
 
     def hessian(self, parameters):
         """Negative Hessian, penalty included, (n_parameters, n_parameters).
 
         Notes
         -----
-        The terms of unit j are those of a logistic regression on the others, the sum over rows of
-        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. The terms of all units come from
-        `ProductSums`; only the diagonal has two of them.
+        The regression of unit j on all others has the sum over rows of w_i s_ij z_i z_i' with
+        s = sech^2 eta and z = [1, x].
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        sums = self._product_sums(self.weighted_sech2(parameters))
-        hessian = np.zeros((self.n_parameters, self.n_parameters))
-        in_hessian, in_sums = self._hessian_indices
-        hessian.reshape(-1)[in_hessian] = sums.reshape(-1)[in_sums]
-        fields = sums[0, 0]
-        couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
-        np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.l2)
-        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
+        roots, parts = np.sqrt(self.weighted_sech2(parameters)), [None] * self.n_units
+        with_one = self._with_one()
+
+        def add_rows(j):
+            columns = np.flatnonzero(self.index[j] >= 0)
+            total = np.zeros(2 * (len(columns),), order="F")
+            for block in self.row_blocks():
+                features = with_one[block, columns] * roots[block, j, None]
+                total = blas.dsyrk(1.0, features.T, 1.0, total, lower=1, overwrite_c=1)
+            parts[j] = self.index[j, columns], symmetrize(total)
+
+        work = self.rows.states.size * self.n_units**2
+        for_each(add_rows, range(self.n_units), workers_for(self.n_units, work, self.n_threads))
+        hessian = np.diag(np.broadcast_to(self.ridge, self.n_parameters))
+        for indices, part in parts:
+            hessian[np.ix_(indices, indices)] += part
+        if self.n_parameters <= MAX_NEWTON_PARAMETERS:
             hessian.flags.writeable = False
             self._hessian = np.array(parameters), hessian
         return hessian
+
+    def _with_one(self):
+        """The features [1, x] of all rows."""
+        states = self.rows.states
+        return np.hstack([np.ones((len(states), 1)), states])
 
     def weighted_sech2(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows, (n_rows, n_units)."""
@@ -282,30 +276,9 @@ class PseudoLikelihood(CompositeLikelihood):
         sech2 *= residuals
         return sech2
 
-    def hessian_product(self, parameters):
-        """The product of the negative Hessian with a vector, as a function, without the matrix."""
-        sech2 = np.empty_like(self.rows.states)
-        for block in self.row_blocks():
-            sech2[block] = self.weighted_sech2(parameters, block)
-
-        def times(vector):
-            couplings, field = self.unpacked(vector)
-            of_couplings, of_field = np.zeros_like(couplings), np.zeros_like(field)
-            for block in self.row_blocks(at_once=_SHARED_BLOCKS):
-                changes = self._products(self.rows.states[block], couplings)
-                changes += field
-                changes *= sech2[block]
-                of_field += changes.sum(0)
-                of_couplings += self._sum_of_products(self.rows.states[block], changes)
-            return self.packed(of_couplings + of_couplings.T, of_field) + self.l2 * vector
-
-        return times
-
     def leverages(self, inverse):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
-        states = self.rows.states
-        with_one = np.hstack([np.ones((len(states), 1)), states])
-        out = np.empty(states.shape)
+        with_one, out = self._with_one(), np.empty(self.rows.states.shape)
         for j in range(self.n_units):
             small = self.index[j] >= 0
             features, indices = with_one[:, small], self.index[j][small]
@@ -378,11 +351,11 @@ class PseudoLikelihood(CompositeLikelihood):
         return out
 
     def reweighted(self, weights):
-        """The objective of these rows with other weights; those of weight 0 are left out."""
+        """The objective of these rows with other weights; rows of weight 0 are left out."""
         return PseudoLikelihood(self.rows.weighted(weights), self.l2, self.n_threads, self.edges)
 
     def joined(self, other):
-        """The objective of these rows and those of another one."""
+        """The objective of the rows of two objectives."""
         return PseudoLikelihood(self.rows.joined(other.rows), self.l2, self.n_threads, self.edges)
 
     def restricted(self, edges):

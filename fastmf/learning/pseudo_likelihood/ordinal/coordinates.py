@@ -5,12 +5,7 @@ from scipy import linalg
 
 
 class ItemCoordinates:
-    """Thresholds at the mean of the other items, whitened for each item, and scaled couplings.
-
-    Parameters
-    ----------
-    objective : OrdinalLikelihood
-    """
+    """Thresholds at the mean of the other items, whitened for each item, and scaled couplings."""
 
     def __init__(self, objective):
         self._objective, self._n = objective, objective.n_fields

@@ -10,7 +10,7 @@ weights w of rows that add up to one, and V_i the variance of x_i given all othe
     -d^2P        = sum_s w_s sum_i Cov_i of (1[c])_c and (c x_j)_j:
                    p_ic (1[b = c] - p_ib), p_ic (c - E_i) x_j, V_i x_j x_k
 
-Parameters are one vector: those of thresholds (`Thresholds`), then the couplings sigma_ij, i < j,
+Parameters are one vector: parameters of thresholds (`Thresholds`), then couplings sigma_ij, i < j,
 in lexicographic order.
 """
 
@@ -27,25 +27,8 @@ from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinate
 class OrdinalLikelihood(CompositeLikelihood):
     """Mean log-pseudo-likelihood of weighted rows of ordinal items, less ridge penalties.
 
-    Parameters
-    ----------
-    states : int array of shape (n_rows, n_items)
-        Categories from 0 to m_i; distinct rows take the least time
-        (`fastmf.learning.pseudo_likelihood.rows.distinct`).
-    weights : array of shape (n_rows,)
-        Positive.
-    thresholds : Thresholds
-        Numbers of categories, and the form of thresholds.
-    l2, l2_field : float, default 0.0
-        Ridge penalties of couplings and of parameters of thresholds, per unit of weight.
-    pairs : tuple of two int arrays of shape (n_pairs,), optional
-        Items i < j that are coupled, in lexicographic order; default all.
-    n_threads : int or None
-
-    Raises
-    ------
-    ValueError
-        If `states` are not categories of the items.
+    `states` are categories 0..m_i, (n_rows, n_items), best distinct; `pairs` are the items i < j
+    that are coupled, in lexicographic order, by default all.
     """
 
     def __init__(
@@ -99,8 +82,8 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     def smoothed_frequencies(self):
         """Frequencies of categories with half a row more of each, (width, n_items)."""
-        there = np.arange(len(self.frequencies))[:, None] < self.thresholds.n_categories
-        counts = TOLERANCE_ROWS * self.frequencies + there / 2
+        present = np.arange(len(self.frequencies))[:, None] < self.thresholds.n_categories
+        counts = TOLERANCE_ROWS * self.frequencies + present / 2
         return counts / counts.sum(0)
 
     def independent(self):
@@ -177,12 +160,12 @@ class OrdinalLikelihood(CompositeLikelihood):
         c = np.arange(self.thresholds.width)[:, None, None]
         for rows in self._blocks():
             p, x = self.conditionals(parameters, rows)[0], self.states[rows]
-            there = (c != x) & (c < self.thresholds.n_categories)
-            p_others = np.where(there, p, 0.0).max(0)
+            present = (c != x) & (c < self.thresholds.n_categories)
+            largest = np.where(present, p, 0.0).max(0)
             weighted = self.weights[rows, None] * p
-            residual = min(residual, weighted.min(initial=np.inf, where=there))
+            residual = min(residual, weighted.min(initial=np.inf, where=present))
             observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
-            separates = separates and bool((observed > p_others).all())
+            separates = separates and bool((observed > largest).all())
         return residual, separates
 
     # --- second derivatives ---------------------------------------------------------------------
@@ -219,25 +202,6 @@ class OrdinalLikelihood(CompositeLikelihood):
             terms = basis.T @ of_fields[i][np.ix_(c, c)] @ basis
             block = np.block([[terms, both], [both.T, of_pairs[i][np.ix_(neighbours, neighbours)]]])
             yield np.append(fields, self.index[i, neighbours]), block
-
-    def hessian_product(self, parameters):
-        """The product of the negative Hessian with a vector, as a function, without the matrix."""
-        numbers = np.arange(self.thresholds.width)[:, None, None]
-
-        def times(vector):
-            couplings, fields = self.unpacked(vector)
-            table = self.thresholds.table(fields)[:, None]
-
-            def changes(x, w, p, residuals, values):
-                eta = table + numbers * (x @ couplings)
-                change = w[:, None] * p * (eta - (p * eta).sum(0))
-                return change.sum(1), x.T @ (numbers * change).sum(0)
-
-            of_thresholds, of_couplings = self._sums_over_blocks(changes, parameters)
-            fields = self.thresholds.gradient(of_thresholds)
-            return self.packed(of_couplings + of_couplings.T, fields) + self.ridge * vector
-
-        return times
 
     # --- scores ---------------------------------------------------------------------------------
 
@@ -280,8 +244,8 @@ class OrdinalLikelihood(CompositeLikelihood):
     def statistics(self, rows):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
         states, (first, second) = self.states[rows], self.pairs
-        there = states[:, self.thresholds.item] == self.thresholds.category
-        return np.hstack([there @ self.thresholds.matrix, states[:, first] * states[:, second]])
+        observed = states[:, self.thresholds.item] == self.thresholds.category
+        return np.hstack([observed @ self.thresholds.matrix, states[:, first] * states[:, second]])
 
     def predictions(self, parameters):
         """Compute scores of rows, conditional means and hits of the most probable category."""
@@ -307,12 +271,12 @@ class OrdinalLikelihood(CompositeLikelihood):
         return out
 
     def reweighted(self, weights):
-        """The objective of these rows with other weights; those of weight 0 are left out."""
+        """The objective of these rows with other weights; rows of weight 0 are left out."""
         positive = weights > 0
         return self._of(self.states[positive], weights[positive], self.pairs)
 
     def joined(self, other):
-        """The objective of these rows and those of another one."""
+        """The objective of the rows of two objectives."""
         weights = [one.weights * one.total for one in (self, other)]
         states = np.concatenate([self.states, other.states])
         return self._of(states, np.concatenate(weights), self.pairs)

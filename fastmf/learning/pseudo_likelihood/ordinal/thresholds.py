@@ -1,8 +1,8 @@
 """Thresholds of ordinal items as linear functions of their parameters.
 
 Item i with categories 0..m_i has thresholds mu_i1, ..., mu_im (mu_i0 = 0), either free or of the
-form of Blume and Capel, mu_ic = alpha_i c + beta_i ((c - r_i)^2 - r_i^2), two parameters an item.
-An item of two categories has one parameter in both.
+form of Blume and Capel, mu_ic = alpha_i c + beta_i c^2, two parameters an item. An item of two
+categories has one parameter in both.
 """
 
 import numpy as np
@@ -13,19 +13,6 @@ KINDS = ("free", "blume_capel")
 
 class Thresholds:
     """Parameters of the thresholds of all items, one item after the other.
-
-    Parameters
-    ----------
-    n_categories : int array of shape (n_items,)
-        m_i + 1 of each item, at least two.
-    kind : {"free", "blume_capel"}, default "free"
-    reference : int or int array of shape (n_items,), default 0
-        r_i, for "blume_capel".
-
-    Raises
-    ------
-    ValueError
-        If an item has fewer than two categories.
 
     Attributes
     ----------
@@ -38,28 +25,29 @@ class Thresholds:
         Parameters of the thresholds mu_ic = c.
     """
 
-    def __init__(self, n_categories, kind="free", reference=0):
+    def __init__(self, n_categories, kind="free"):
         self.n_categories = np.asarray(n_categories, np.int64)
         self.kind, n_items = kind, len(self.n_categories)
         if not (self.n_categories >= 2).all():
-            few = np.flatnonzero(self.n_categories < 2).tolist()
-            raise ValueError(f"n_categories must be at least 2, items {few} have fewer: leave out.")
-        self.reference = np.broadcast_to(reference, n_items)
+            items = np.flatnonzero(self.n_categories < 2).tolist()
+            raise ValueError(
+                f"n_categories must be at least 2, items {items} have fewer: leave out."
+            )
         self.width = int(self.n_categories.max())
         sizes = self.n_categories - 1
         self.item = np.repeat(np.arange(n_items), sizes)
         self.category = 1 + np.arange(len(self.item)) - (np.cumsum(sizes) - sizes)[self.item]
-        blocks, slopes = zip(*map(self._block, sizes, self.reference), strict=True)
+        blocks, slopes = zip(*map(self._block, sizes), strict=True)
         self.matrix, self.slope = linalg.block_diag(*blocks), np.concatenate(slopes)
-        n_own = [block.shape[1] for block in blocks]
-        self.item_of_parameter = np.repeat(np.arange(n_items), n_own)
+        n_parameters = [block.shape[1] for block in blocks]
+        self.item_of_parameter = np.repeat(np.arange(n_items), n_parameters)
 
-    def _block(self, size, reference):
+    def _block(self, size):
         """Derivatives of the thresholds of an item, and the parameters of mu_c = c."""
         c = np.arange(1.0, size + 1)
         if self.kind == "free":
             return np.eye(size), c
-        block = np.stack([c, (c - reference) ** 2 - reference**2], 1)[:, :size]
+        block = np.stack([c, c**2], 1)[:, :size]
         return block, np.eye(block.shape[1])[0]
 
     def of_item(self, i):

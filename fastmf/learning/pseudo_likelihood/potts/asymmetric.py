@@ -17,18 +17,7 @@ from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, field_s
 
 
 class AsymmetricObjective:
-    """Minus the penalised log-pseudo-likelihood of the positions of a block.
-
-    Parameters
-    ----------
-    data : PottsData
-    layout : Layout
-    rows : PottsRows
-        Rows of the layout.
-    block : int
-    l2, l2_field : float
-        Per unit of weight.
-    """
+    """Minus the penalised log-pseudo-likelihood of the positions of a block."""
 
     def __init__(self, data, layout, rows, block, l2, l2_field):
         self.layout, self.block = layout, block

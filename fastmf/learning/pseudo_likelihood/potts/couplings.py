@@ -5,13 +5,7 @@ import scipy
 
 
 class DenseCouplings:
-    """Couplings as a matrix J (n_states, n_states).
-
-    Parameters
-    ----------
-    matrix : array of shape (n_states, n_states)
-    sizes : int array of shape (n_groups,)
-    """
+    """Couplings as a matrix J (n_states, n_states)."""
 
     def __init__(self, matrix, sizes):
         self.matrix, self.sizes = matrix, np.asarray(sizes)
@@ -37,13 +31,7 @@ class DenseCouplings:
 class OfFewRows:
     """Couplings A'X + X'A off the blocks of a position with itself.
 
-    Parameters
-    ----------
-    coefficients : array of shape (n_rows, n_states)
-        A.
-    labels : int array of shape (n_rows, n_groups)
-        X, as labels.
-    sizes : int array of shape (n_groups,)
+    The coefficients are A (n_rows, n_states), and X rows of labels (n_rows, n_groups).
     """
 
     def __init__(self, coefficients, labels, sizes):
@@ -80,7 +68,7 @@ class OfFewRows:
 def one_hot(labels, sizes, dtype=np.float64):
     """Rows of labels, negative if absent, as a sparse matrix (n_rows, n_states) of ones.
 
-    In columns, as positions are what is looked at.
+    In columns, since positions are read one by one.
     """
     first = np.cumsum(sizes) - sizes
     rows, positions = np.nonzero(labels >= 0)

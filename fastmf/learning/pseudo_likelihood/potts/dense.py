@@ -14,35 +14,23 @@ from scipy import linalg, sparse
 
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.fit import (
+    SCORE_NUMBERS,
+    TOLERANCE_ROWS,
+    CompositeLikelihood,
+)
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
-# Numbers in a block of rows.
-_SANDWICH_NUMBERS = 1 << 21
 
 
 class DenseObjective(CompositeLikelihood):
     """Mean log-pseudo-likelihood as a function of flat fields and couplings of states u < v.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-        Negative if absent.
-    weights : array of shape (n_rows,)
-    sizes : int array of shape (n_groups,)
-    l2, l2_field : float, default 0.0
-        Penalties, per unit of weight.
-    edges : int array of shape (n_edges, 2), optional
-        Pairs of positions that are coupled; default all.
-    targets : int array of shape (n_rows, n_groups), optional
-        Labels of the positions whose conditional probabilities are in the sum, and -1 of all
-        others; default `labels`.
-
-    symmetric : bool, default True
-        Whether two positions share their couplings; if not, the objective is for `items` alone.
+    `labels` (n_rows, n_groups) are negative if absent, and `targets` -1 where a conditional
+    probability is not in the sum. Unless it is `symmetric` it is for `items` alone.
     """
 
     singular = True
@@ -106,10 +94,10 @@ class DenseObjective(CompositeLikelihood):
 
     def reweighted(self, weights):
         """The objective of these rows with other weights."""
-        other = copy.copy(self)
-        other.total = float(weights.sum())
-        other.weights = weights / other.total
-        return other
+        result = copy.copy(self)
+        result.total = float(weights.sum())
+        result.weights = weights / result.total
+        return result
 
     def independent(self):
         """Parameters of uncoupled positions, with a row more for each state."""
@@ -187,8 +175,8 @@ class DenseObjective(CompositeLikelihood):
         """Return the smallest residual w p_b, and whether all margins are positive."""
         residual, separates = np.inf, True
         for rows in self._blocks():
-            (_, observed, there), p = self._one_hot(rows), self._conditionals(parameters, rows)[1]
-            neighbours, observed = there & (observed == 0), observed > 0
+            (_, observed, present), p = self._one_hot(rows), self._conditionals(parameters, rows)[1]
+            neighbours, observed = present & (observed == 0), observed > 0
             best = np.maximum.reduceat(np.where(neighbours, p, 0), self.positions.first, axis=1)
             separates = separates and bool((p > best[:, self.position])[observed].all())
             weighted = self.weights[rows, None] * p
@@ -207,7 +195,7 @@ class DenseObjective(CompositeLikelihood):
 
     def _one_hot(self, rows):
         """Rows and their targets as ones and zeros, and which states belong to a target."""
-        if len(self.labels) * self.n_fields > _SANDWICH_NUMBERS:
+        if len(self.labels) * self.n_fields > SCORE_NUMBERS:
             return self._tables_of(rows)
         return tuple(table[rows] for table in self._tables)
 
@@ -223,7 +211,7 @@ class DenseObjective(CompositeLikelihood):
         return x, self._one_hot(rows)[1] - p
 
     def _blocks(self):
-        size = max(16, _SANDWICH_NUMBERS // self.n_parameters)
+        size = max(16, SCORE_NUMBERS // self.n_parameters)
         return [slice(start, start + size) for start in range(0, len(self.labels), size)]
 
     def scores(self, parameters, rows, factors):
@@ -232,11 +220,6 @@ class DenseObjective(CompositeLikelihood):
         r = r * factors[:, None]
         u, v = self.pairs
         return np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
-
-    def mean_score(self, parameters):
-        """Mean of the scores of all rows."""
-        return sum(self.scores(parameters, rows, self.weights[rows]).sum(0)
-                   for rows in self._blocks())  # fmt: skip
 
     def hessian(self, parameters):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""

@@ -11,35 +11,25 @@ A,
     X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'
 
 and <J_A, J_B> = <A, E(B)> (over pairs of positions once), so that with residuals R and ridge N l2
-the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm is that of X'A,
-over the square root of their curvature at independent positions, and centred fields
+the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm equals the norm
+of X'A, over the square root of their curvature at independent positions, and centred fields
 (`fastmf.learning.pseudo_likelihood.potts.objective`). Along one of B, of an eigenvector of K and of
 a state a, the fields of rows in that state change by K^1/2, so that with the mean v of its weighted
-variances over all eigenvectors the curvature is N f_a (1 - f_a) v + N l2. With those of each
-eigenvector a fit of weak penalties takes up to three times as many iterations.
+variances over all eigenvectors the curvature is N f_a (1 - f_a) v + N l2. With the curvatures of
+each eigenvector a fit of weak penalties takes up to three times the iterations.
 """
 
 import numpy as np
 from scipy.special import logsumexp
 
+from fastmf.learning.pseudo_likelihood.fit import MIN_EIGENVALUE
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.objective import field_scales
 from fastmf.models._gauge import PositionStates
 
-# Eigenvalues of K below this fraction of the largest belong to differences of rows that change no
-# couplings.
-_MIN_EIGENVALUE = 1e-10
-
 
 class FewRows:
-    """Minus the penalised log-pseudo-likelihood as a function of B and fields.
-
-    Parameters
-    ----------
-    data : PottsData
-    l2, l2_field : float
-        Per unit of weight.
-    """
+    """Minus the penalised log-pseudo-likelihood as a function of B and fields."""
 
     def __init__(self, data, l2, l2_field):
         self.data, self.labels, self.sizes = data, data.labels, data.sizes
@@ -128,5 +118,5 @@ class FewRows:
 def inverse_root(K):
     """K^-1/2 of a positive semidefinite matrix, without columns of its null space."""
     values, vectors = np.linalg.eigh(K)
-    positive = values > _MIN_EIGENVALUE * values[-1]
+    positive = values > MIN_EIGENVALUE * values[-1]
     return vectors[:, positive] / np.sqrt(values[positive])

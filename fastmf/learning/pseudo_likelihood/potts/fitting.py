@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.learning.pseudo_likelihood import lbfgs
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
+from fastmf.learning.pseudo_likelihood.fit import SCORE_NUMBERS, TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
@@ -19,32 +19,17 @@ from fastmf.models._gauge import PositionStates
 
 # Parameters from which L-BFGS computes in single precision.
 _MIN_SINGLE_PARAMETERS = 500_000
-# Penalties from which it does not: their products with the data would overflow.
-_MAX_SINGLE_PENALTY = 1e20
 # How many times more states than distinct rows there are where rows are called few.
 _STATES_PER_ROW = 4
 # States beyond which rows are few for the asymmetric objective if there are fewer of them.
 _MAX_DENSE_STATES = 20_000
-# Rows whose fields are made together.
-_ROWS_AT_ONCE = 256
 
 
 class Options(NamedTuple):
     """How to fit.
 
-    Parameters
-    ----------
-    l2, l2_field : float
-        Per unit of weight.
-    symmetric : bool
-    tol : float
-        Ends when the rise of the objective of `TOLERANCE_ROWS` rows that is predicted for a step
-        is less.
-    max_iter : int or None
-    single : bool or None
-        Whether L-BFGS computes in single precision; None: if there are many parameters.
-    report : callable or None
-        Called with the iteration of L-BFGS and the value, but where positions are fitted apart.
+    `tol` is the predicted rise of `TOLERANCE_ROWS` rows at which a fit ends; `single` is the
+    precision, by default of many parameters; `report` is called with the iteration and the value.
     """
 
     l2: float
@@ -57,16 +42,7 @@ class Options(NamedTuple):
 
 
 class PottsFit(NamedTuple):
-    """A fitted machine.
-
-    Parameters
-    ----------
-    couplings : DenseCouplings or OfFewRows
-    field : array of shape (n_states,)
-    history : array of shape (n_iter,)
-        Penalised log-pseudo-likelihood after each iteration.
-    converged : bool
-    """
+    """A fitted machine."""
 
     couplings: Any
     field: np.ndarray
@@ -96,11 +72,11 @@ def fit(data, options, excluded=None):
 def _fit(data, options, excluded):
     # Only the optimum of a penalised fit has the form of few rows.
     n_rows, n_states = data.labels.shape[0], data.n_states
-    few = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states
+    by_rows = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states
     if not options.symmetric:
-        few |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
-        return _fit_asymmetric(data, options, few)
-    if few and excluded is None:
+        by_rows |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
+        return _fit_asymmetric(data, options, by_rows)
+    if by_rows and excluded is None:
         return _fit_few_rows(data, options)
     return _fit_symmetric(data, options, excluded)
 
@@ -110,7 +86,8 @@ def _precision(data, options):
     single = options.single
     if single is None:
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
-    single = single and max(options.l2, options.l2_field) < _MAX_SINGLE_PENALTY
+    # Products of larger penalties with the data would overflow.
+    single = single and max(options.l2, options.l2_field) < np.finfo(np.float32).max ** 0.5
     return np.dtype(np.float32 if single else np.float64)
 
 
@@ -137,18 +114,18 @@ def _fit_symmetric(data, options, excluded):
         )  # fmt: skip
         couplings, field = objective.parameters(z)
     history = -np.array(minimum.history)
-    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, minimum.converged)
+    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, minimum.stopped)
 
 
-def _fit_asymmetric(data, options, few):
+def _fit_asymmetric(data, options, by_rows):
     layout = PottsLayout(data.sizes, _precision(data, options))
     # Estimates of both positions of a pair, and then their averages in double precision.
-    n_bytes = layout.dtype.itemsize * len(data.labels) if few else 8 + layout.dtype.itemsize
-    n_bytes *= data.n_states if few else data.n_states**2
+    n_bytes = layout.dtype.itemsize * len(data.labels) if by_rows else 8 + layout.dtype.itemsize
+    n_bytes *= data.n_states if by_rows else data.n_states**2
     _check_memory(n_bytes, "take fewer rows, or fewer positions")
     rows, start = data.rows(layout), starting_field(data)
     # Coefficients of rows, or couplings to each state.
-    shape = (len(data.labels) if few else data.n_states), data.n_states
+    shape = (len(data.labels) if by_rows else data.n_states), data.n_states
     results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
 
     def of_block(block):
@@ -159,16 +136,16 @@ def _fit_asymmetric(data, options, few):
             max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER, n_threads=1,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
-        if few:
+        if by_rows:
             # Half the coefficients of each position's own estimates: couplings are their average.
             states = objective.residuals(z) / (2 * objective.ridge)
         else:
             states = table[layout.place][:, objective.within]
         results[:, objective.states] = states
-        return result._replace(z=None)
+        return result._replace(parameters=None)
 
     result = _in_threads(of_block, layout.n_blocks, data)
-    if few:
+    if by_rows:
         couplings = OfFewRows(results, data.labels, data.sizes)
     else:
         average = np.add(results, results.T, dtype=float)
@@ -194,7 +171,7 @@ def _together(result):
     """History of separate fits as if they had been done side by side, and whether all converged."""
     longest = max(len(one.history) for one in result)
     histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in result]
-    return -np.sum(histories, 0), all(one.converged for one in result)
+    return -np.sum(histories, 0), all(one.stopped for one in result)
 
 
 def log_pseudo_likelihood(data, couplings, field):
@@ -207,8 +184,9 @@ def log_pseudo_likelihood(data, couplings, field):
         evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
         return evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
     total = 0.0
-    for start in range(0, len(data.labels), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
+    size = max(16, SCORE_NUMBERS // data.n_states)
+    for start in range(0, len(data.labels), size):
+        rows = slice(start, start + size)
         labels = data.labels[rows]
         fields = couplings.fields(labels) + field
         total += float(score_of(fields, labels, data.sizes) @ data.weights[rows])
@@ -238,4 +216,4 @@ def _fit_few_rows(data, options):
     )  # fmt: skip
     coefficients, field = objective.parameters(z)
     couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return PottsFit(couplings, field, -np.array(result.history), result.converged)
+    return PottsFit(couplings, field, -np.array(result.history), result.stopped)

@@ -9,19 +9,9 @@ from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows,
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
 from fastmf.models._gauge import PositionStates
 
-# What a pass over the rows takes beside its vectors, in the time of a vector.
-_PASS_VECTORS = 1
-
 
 class PottsLayout(PositionStates):
     """Flat states of positions with some numbers of states, and blocks of positions.
-
-    Parameters
-    ----------
-    sizes : int array of shape (n_groups,)
-        States of each position.
-    dtype : dtype
-        Type of the blocks.
 
     Attributes
     ----------
@@ -57,14 +47,15 @@ class PottsLayout(PositionStates):
             n_vectors = -(-n * q // lanes)
             n_blocks = -(-self.n_groups // n)
             if n_vectors <= MAX_VECTORS or n == 1:
-                best = min(best, (n_blocks * (n_vectors + _PASS_VECTORS), -n))
+                # Beside its vectors a pass over the rows takes the time of another one.
+                best = min(best, (n_blocks * (n_vectors + 1), -n))
             n *= 2
         return -best[1]
 
     # --- flat arrays to blocks and back -------------------------------------------------------
 
     def field_to_blocks(self, field):
-        """A flat vector in blocks; what is not a state has a very low field."""
+        """A flat vector in blocks; places without a state have a very low field."""
         blocks = aligned((self.n_blocks, self.width), self.dtype)
         blocks[...] = LOW_FIELD
         blocks.reshape(-1)[self.place] = field

@@ -8,11 +8,9 @@ q_j). The means of the data are then a fixed point of naive mean field.
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
+from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates
-
-# Smallest share of a variance that others do not explain, beside rounding errors.
-_MIN_SHARE = 1e-12
 
 
 def pair_frequencies(labels, weights, sizes, pseudocount):
@@ -29,8 +27,7 @@ def pair_frequencies(labels, weights, sizes, pseudocount):
     pairs = (1 - pseudocount) * pairs + pseudocount / (q[:, None] * q)
     single = np.array(pairs.diagonal())
     single += pseudocount / q * (1 - 1 / q)
-    same = position[:, None] == position
-    pairs[same] = 0
+    pairs[position[:, None] == position] = 0
     pairs[np.diag_indices_from(pairs)] = single
     return single, pairs
 
@@ -66,7 +63,7 @@ def _inverse(covariance):
         factor = cholesky(covariance.T)
     except LinAlgError:
         return None
-    # The share of each variance that those before it do not explain.
-    if (factor.lower.diagonal() ** 2 < _MIN_SHARE * covariance.diagonal()).any():
+    # The share of each variance that the variables before it do not explain.
+    if (factor.lower.diagonal() ** 2 * MAX_CONDITION < covariance.diagonal()).any():
         return None
     return factor.inverse(overwrite=True)

@@ -1,7 +1,7 @@
 """The penalised log-pseudo-likelihood of a Potts machine in well-scaled coordinates.
 
 With R = w (X - P) of one-hot rows X and conditional probabilities P
-(`fastmf.kernels.pseudo_likelihood.potts`), and penalties of the whole data, N times those of a row,
+(`fastmf.kernels.pseudo_likelihood.potts`), and N times the penalties of a row,
 
     l      = sum_s w_s sum_i ln p_{s i x_si} - N l2 / 2 sum_{i<j} |J_ij|^2 - N l2_field / 2 |h|^2
     dl/dh  = g = sum_s R_s - N l2_field h
@@ -9,7 +9,7 @@ With R = w (X - P) of one-hot rows X and conditional probabilities P
 
 *Coordinates.* Fields are centred, h' = h + c J f with the frequencies f, and have mean zero over
 the states of each position, which changes no probability. Everything is divided by the square root
-of a curvature, that of independent positions:
+of the curvature at independent positions:
 
     D_ij(a, b) = N f_a f_b (2 - f_a - f_b) + N l2,   D_i(a) = N f_a (1 - f_a) + N l2_field
 
@@ -38,13 +38,7 @@ from fastmf.learning.pseudo_likelihood.rows import distinct
 class PottsData:
     """Weighted rows of labels, merged and in the order of a tree.
 
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-        Negative if absent.
-    weights : array of shape (n_rows,)
-    sizes : int array of shape (n_groups,)
-    n_threads : int or None
+    Labels (n_rows, n_groups) are negative if absent.
     """
 
     def __init__(self, labels, weights, sizes, n_threads=None):
@@ -89,12 +83,7 @@ class PottsData:
 class Evaluator:
     """Calls the kernels of a layout with rows: tables of couplings in, tables of gradients out.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    rows : PottsRows
-        Rows of all blocks of the layout, or of some.
-    n_threads : int or None
+    The rows may be of some blocks of the layout.
     """
 
     def __init__(self, layout, rows, n_threads=None):
@@ -126,14 +115,7 @@ class Evaluator:
 class SymmetricObjective:
     """Minus the penalised log-pseudo-likelihood, as a function of scaled tiles and fields.
 
-    Parameters
-    ----------
-    data : PottsData
-    l2, l2_field : float
-        Per unit of weight.
-    dtype : dtype
-    excluded : int array of shape (n_excluded, 2), optional
-        Pairs of positions whose couplings are zero.
+    `excluded` are pairs of positions whose couplings are zero, (n_excluded, 2).
     """
 
     def __init__(self, data, l2, l2_field, dtype, excluded=None):
@@ -165,18 +147,18 @@ class SymmetricObjective:
         q = layout.width // n_positions
         scale = aligned((len(self.places), layout.width**2), layout.dtype)
         f = self.f.astype(float)
-        rest = np.arange(q * n_positions) % n_positions
+        position = np.arange(q * n_positions) % n_positions
         for t, (p, r) in enumerate(self.places):
             f_p, f_r = f[p], f[r][:, None]
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
-            there = np.zeros((layout.width, layout.width), bool)
-            n = len(rest)
-            block = allowed[np.ix_(r * n_positions + rest, p * n_positions + rest)]
-            there[:n, :n] = block & (f_r[:n] > 0) & (f_p[:n] > 0)
+            coupled = np.zeros((layout.width, layout.width), bool)
+            n = len(position)
+            block = allowed[np.ix_(r * n_positions + position, p * n_positions + position)]
+            coupled[:n, :n] = block & (f_r[:n] > 0) & (f_p[:n] > 0)
             if p == r:
-                there[:n, :n] &= rest[:, None] < rest
+                coupled[:n, :n] &= position[:, None] < position
             with np.errstate(divide="ignore"):
-                scale[t] = np.where(there, 1 / np.sqrt(curvature), 0).reshape(-1)
+                scale[t] = np.where(coupled, 1 / np.sqrt(curvature), 0).reshape(-1)
         return scale
 
     # --- coordinates ----------------------------------------------------------------------------

@@ -18,10 +18,10 @@ def spanning_order(labels, n_threads=None):
     order, parents = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
     n_tasks = -(-n_rows // FOREST_ROWS)
     n_workers = workers_for(n_tasks, n_rows * min(n_rows, FOREST_ROWS), n_threads)
-    queue, left = np.zeros(1, np.int64), np.empty((2, n_rows), np.int64)
+    queue, remaining = np.zeros(1, np.int64), np.empty((2, n_rows), np.int64)
     in_parallel(
         hamming.spanning_trees,
-        (codes, sizes, FOREST_ROWS, queue, order, parents, left),
+        (codes, sizes, FOREST_ROWS, queue, order, parents, remaining),
         n_workers,
     )
     place = np.empty(n_rows, np.int64)

@@ -3,7 +3,7 @@ import pytest
 from populations import population
 
 from fastmf.inference.sampling.spins import all_states
-from fastmf.learning.pseudo_likelihood.binary.firth import firth_scoring
+from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.solvers import bslm, gradient_ascent
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
@@ -46,7 +46,7 @@ SOLVERS = {
     "bslm": lambda objective, start, **options: bslm(objective, [start], **options)[0],
     "gradient": gradient_ascent,
     "newton": newton,
-    "firth": firth_scoring,
+    "firth": firth,
     "lbfgs": lbfgs,
     "lbfgs, l1": lambda *args, **options: lbfgs(*args, l1=0.01, **options),
     "bslm, l1": lambda objective, start, **options: bslm(objective, [start], l1=0.01, **options)[0],

@@ -70,7 +70,8 @@ def test_value_and_derivatives(kind, pairs, monkeypatch):
     numeric = differences(lambda p: objective.value_and_gradient(p)[1], at)
     np.testing.assert_allclose(-hessian, numeric, atol=1e-8)
     vector = np.random.default_rng(5).normal(size=len(at))
-    np.testing.assert_allclose(objective.hessian_product(at)(vector), hessian @ vector, atol=1e-13)
+    product = objective.hessian_product(at, vector)
+    np.testing.assert_allclose(product, hessian @ vector, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
