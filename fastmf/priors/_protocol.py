@@ -197,7 +197,10 @@ def sample_by_draw(self, b, a, rng):
     shape = np.broadcast_shapes((n_units(self),), np.shape(b), np.shape(a))
     drawn = draw(self, b, a, rng.random(shape))
     if not np.isfinite(drawn).all():
-        raise ValueError(f"{type(self).__name__}.sample: precision + a must be positive.")
+        raise ValueError(
+            f"{type(self).__name__}.sample: precision + a must be positive, and (field + b) / "
+            "(precision + a) at most 1e50 in size, wherever a bound is infinite."
+        )
     return drawn
 
 

@@ -14,18 +14,13 @@ The same text runs on NumPy arrays and, compiled, on scalars. Its three steps ar
 a loop over many units is fastest with the units innermost in each step (`integrate_block`).
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Float64, argument_types
-from fastmf._jit.arrays import array_at
-from fastmf._jit.intrinsics import fma, row, smaller, widest_vectors
-from fastmf._jit.kernel import REORDER, address_of, calls, compilable, emitted, kernel
-from fastmf._jit.lazily import cgutils, types
-from fastmf._threads.interrupts import next_task
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._jit.intrinsics import fma, row, widest_vectors
+from fastmf._jit.kernel import REORDER, compilable, kernel
+from fastmf.priors._compiled import BLOCK_UNITS
 from fastmf.special import (
     INVERSE_LN2,
     clip,
@@ -36,7 +31,6 @@ from fastmf.special import (
     two_product,
     two_sum,
     where,
-    widen,
 )
 
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.
@@ -276,87 +270,31 @@ def log_integral(field, precision, lower, upper, b, a):
     return exponent + log_mass(mass)
 
 
-# --- many units at once, inside kernels -----------------------------------------------------------
+# --- blocks of units, inside kernels --------------------------------------------------------------
 
-# Units per block, and the numbers kept of each, so that they stay in the L1 cache: the arguments of
-# `integrate`, its results, the panels of a unit and the sums over its nodes.
-PANEL_UNITS = 64
-ARGUMENTS, RESULTS, PANEL_SUMS, POINT_SUMS, _END = (k * PANEL_UNITS for k in (0, 6, 10, 23, 29))
-EXPONENTS, MASSES, NODE_MEANS, NODE_VARIANCES = (k * PANEL_UNITS for k in (6, 7, 8, 9))
-MEMORY_SIZE = _END
+# Rows of the memory of a block: the six arguments of `integrate`, its four results, the panels of a
+# unit, and the sums over its nodes.
+ARGUMENTS, EXPONENTS, MASSES, PANEL_SUMS, POINT_SUMS = (k * BLOCK_UNITS for k in (0, 6, 7, 10, 23))
 # Nodes added at a time, so that a unit's sums stay in registers.
 NODES_PER_PASS = 5
 
 
-@calls()
-def integrate_block(address, memory, n):
-    """`integrate` for up to PANEL_UNITS units, for kernels."""
-
-
-def block_memory():
-    """Memory for `integrate_block`; inside kernels on the stack, which takes less to compile."""
-    return np.empty(MEMORY_SIZE)
-
-
-@emitted(block_memory)
-def _block_memory(typing_context):
-    result = types.Array(types.float64, 1, "C")
-
-    def generate(context, builder, signature, values):
-        number = context.get_value_type(types.float64)
-        memory = cgutils.alloca_once(builder, number, MEMORY_SIZE)
-        address = builder.ptrtoint(memory, cgutils.intp_t)
-        return array_at(context, builder, result, address, [cgutils.intp_t(MEMORY_SIZE)])
-
-    return result(), generate
-
-
-class Slab(NamedTuple):
-    """Densities proportional to exp(field x - precision x^2 / 2) on intervals, for kernels.
-
-    Parameters
-    ----------
-    field, precision, lower, upper : array of shape (n_units,)
-    quadrature : int64 array of shape (n_units,)
-        Address of the compiled quadrature.
-    """
-
-    field: np.ndarray
-    precision: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    quadrature: np.ndarray
-
-
 @kernel(mode="merged")
-def integrate_units(prior, start, b, a, first, n, memory):
-    """`integrate_block` for units of a prior, `n` from the tilt number `first` on.
-
-    The prior has the fields of a `Slab`; its unit `start` belongs to the first tilt.
-    """
-    u, i0 = PANEL_UNITS, start + first
+def integrate_block(prior, start, b, a, memory):
+    """`integrate` for a block of the units `start`, ... of a prior with a slab's fields."""
+    u, n = BLOCK_UNITS, b.shape[0]
     for i in range(n):
-        memory[i], memory[i + u] = prior.field[i0 + i], prior.precision[i0 + i]
-        memory[i + 2 * u], memory[i + 3 * u] = prior.lower[i0 + i], prior.upper[i0 + i]
-        memory[i + 4 * u], memory[i + 5 * u] = b[first + i], a[first + i]
-    integrate_block(prior.quadrature[0], memory, n)
+        memory[i], memory[i + u] = prior.field[start + i], prior.precision[start + i]
+        memory[i + 2 * u], memory[i + 3 * u] = prior.lower[start + i], prior.upper[start + i]
+        memory[i + 4 * u], memory[i + 5 * u] = b[i], a[i]
+    _integrate_block(memory, n)
 
 
-def address_per_unit(n):
-    """Field of `n` units with the address that `integrate_units` needs."""
-    return np.full(n, block_address(), np.int64)
-
-
-@cache
-def block_address():
-    """Address of the compiled `integrate_block`."""
-    return address_of(_integrate_block, *argument_types(float, Float64[1], int))
-
-
-@kernel(mode="by_address", views=True)
+@kernel(mode="inner", views=True)
 def _integrate_block(memory, n):
+    """Fill in the panels of up to BLOCK_UNITS units, the sums over their nodes, and the results."""
     widest_vectors()
-    u = PANEL_UNITS
+    u = BLOCK_UNITS
     x, y = row(memory, (ARGUMENTS,), 6 * u), row(memory, (PANEL_SUMS,), 13 * u)
     for i in range(n):
         p = panels(x[i], x[i + u], x[i + 2 * u], x[i + 3 * u], x[i + 4 * u], x[i + 5 * u])
@@ -373,7 +311,7 @@ def _integrate_block(memory, n):
             m0[i], m1[i], m2[i] = 0.0, 0.0, 0.0
         for node in range(0, len(NODES), NODES_PER_PASS):
             _add_nodes(node, linear, quadratic, m0, m1, m2)
-    sums, out = row(memory, (POINT_SUMS,), 6 * u), row(memory, (RESULTS,), 4 * u)
+    sums, out = row(memory, (POINT_SUMS,), 6 * u), row(memory, (EXPONENTS,), 4 * u)
     for i in range(n):
         p = Panels(
             y[i], y[i + u], y[i + 2 * u], y[i + 3 * u], y[i + 4 * u], y[i + 5 * u], y[i + 6 * u],
@@ -400,57 +338,8 @@ def _add_nodes(first, linear, quadratic, m0, m1, m2):
 # which the integral of exp(-linear t - quadratic t^2) is the given one: by Newton's method, or by
 # bisection where that would leave the bracket, for many units at once.
 
-# Draws in one task of a thread, and multiply-adds that take as long as one draw.
-TASK_DRAWS, COST = 1024, 5_000
 # Newton's method takes a few steps; bisection alone would take 50.
 MAX_QUANTILE_STEPS = 60
-# Where `fill_quantiles` finds probabilities, and leaves quantiles.
-PROBABILITIES = ARGUMENTS
-
-
-def quantile(field, precision, lower, upper, tilt, u):
-    """Quantiles of the density proportional to exp((field + b) x - (precision + a) x^2 / 2)."""
-    tilted = np.broadcast_arrays(*map(widen, (field, precision, lower, upper, *tilt, u)))
-    arrays = [np.ascontiguousarray(p).ravel() for p in tilted]
-    field, precision, lower, upper, b, a, u = arrays
-    infinite = diverges(field + b, precision + a, lower, upper)
-    if infinite.any():
-        i = np.argmax(infinite)
-        raise ValueError(
-            "sample: precision + a must be positive where a bound is infinite, and (field + b) / "
-            f"(precision + a) at most {MAX_BOUND:g} in size, got precision + a = "
-            f"{precision[i] + a[i]:g} and field + b = {field[i] + b[i]:g} on [{lower[i]:g}, "
-            f"{upper[i]:g}]."
-        )
-    slab = Slab(*arrays[:4], address_per_unit(len(u)))
-    out, queue = np.empty_like(u), np.zeros(1, np.int64)
-    n_workers = workers_for(-(-out.size // TASK_DRAWS), COST * out.size)
-    in_parallel(_invert, (slab, b, a, u, queue, out), n_workers)
-    return out.reshape(tilted[0].shape)
-
-
-@kernel
-def _invert(slab, b, a, u, queue, out):
-    """Fill in the quantiles of tilted densities."""
-    first = next_task(queue) * TASK_DRAWS
-    while first < out.shape[0]:
-        last = smaller(first + TASK_DRAWS, out.shape[0])
-        draw_units(slab, first, b[first:last], a[first:last], u[first:last], out[first:last])
-        first = next_task(queue) * TASK_DRAWS
-
-
-@kernel(mode="merged")
-def draw_units(slab, start, b, a, u, out):
-    """Fill in the quantiles of the units `start`, ... tilted by `b` and `a`, inside kernels."""
-    memory = block_memory()
-    for first in range(0, b.shape[0], PANEL_UNITS):
-        n = smaller(PANEL_UNITS, b.shape[0] - first)
-        integrate_units(slab, start, b, a, first, n, memory)
-        for i in range(n):
-            memory[PROBABILITIES + i] = u[first + i]
-        fill_quantiles(memory, n)
-        for i in range(n):
-            out[first + i] = memory[PROBABILITIES + i]
 
 
 @compilable(mode="inner", fastmath=REORDER)
@@ -487,18 +376,18 @@ def _step(t, low, high, excess, linear, quadratic):
 
 @kernel(mode="inner")
 def fill_quantiles(memory, n):
-    """Replace probabilities by quantiles; by NaN where the integral of the density is infinite."""
-    u = PANEL_UNITS
+    """Replace probabilities, in the first row, by quantiles: NaN where the integral is infinite."""
+    u = BLOCK_UNITS
     value, lower, upper = (
-        row(memory, (PROBABILITIES,), n),
+        row(memory, (ARGUMENTS,), n),
         row(memory, (ARGUMENTS + 2 * u,), n),
         row(memory, (ARGUMENTS + 3 * u,), n),
     )
     t, low, high, goal = (
-        row(memory, (RESULTS,), n),
-        row(memory, (RESULTS + u,), n),
-        row(memory, (RESULTS + 2 * u,), n),
-        row(memory, (RESULTS + 3 * u,), n),
+        row(memory, (EXPONENTS,), n),
+        row(memory, (EXPONENTS + u,), n),
+        row(memory, (EXPONENTS + 2 * u,), n),
+        row(memory, (EXPONENTS + 3 * u,), n),
     )
     widest_vectors()
     linear, quadratic = row(memory, (PANEL_SUMS,), n), row(memory, (PANEL_SUMS + u,), n)

@@ -9,31 +9,30 @@ from scipy.sparse import issparse
 from fastmf._common.arguments import generator, real_array
 from fastmf._common.rows import row_blocks
 from fastmf.priors._compiled import compiled_if_large
+from fastmf.priors._protocol import sample_by_draw
 
 # The priors of this package by their names, and users' own by the names of their classes.
 REGISTRY: dict[str, type] = {}
 USER_REGISTRY: dict[str, type] = {}
 
 
-def unit_prior(name):
-    """Class decorator: register a prior under `name`, and check and broadcast its parameters."""
+def unit_prior(name, *, missing=False):
+    """Class decorator: register a prior under `name`, with the methods that all priors share.
+
+    Fields are checked and broadcast unless the class does it. `missing` says whether `from_data`
+    takes missing values.
+    """
 
     def decorate(class_):
         REGISTRY[name] = class_
-        plain_new = class_.__new__
-
-        @functools.wraps(plain_new)  # Numba reads the signature
-        def checked_new(cls, *args, **kwargs):
-            fields = plain_new(cls, *args, **kwargs)
-            prior = cls._make(_per_unit(cls.__name__, fields._asdict()))
-            getattr(prior, "_check", lambda: None)()
-            return prior
-
-        class_.__new__ = checked_new
+        if class_.__bases__ == (tuple,):
+            class_.__new__ = _checked_new(class_.__new__)
+        for method, default in _DEFAULTS.items():
+            setattr(class_, method, getattr(class_, method, default))
         class_.__reduce__ = _pickled
         class_.sample = accepts_seeds(class_.sample)
-        class_.from_data = accepts_tables(class_.from_data.__func__)
-        for method in ("log_partition", "moments"):
+        class_.from_data = accepts_tables(class_.from_data.__func__, missing=missing)
+        for method in () if hasattr(class_, "sizes") else ("log_partition", "moments"):
             setattr(class_, method, compiled_if_large(class_, method))
         for method in ("log_partition", "moments", "log_prob", "sample", "draw"):
             setattr(class_, method, accepts_lists(getattr(class_, method)))
@@ -42,9 +41,44 @@ def unit_prior(name):
     return decorate
 
 
+def _checked_new(plain_new):
+    """Constructor that checks and broadcasts the fields, one number a unit."""
+
+    @functools.wraps(plain_new)  # Numba reads the signature
+    def checked_new(cls, *args, **kwargs):
+        fields = plain_new(cls, *args, **kwargs)
+        prior = cls._make(_per_unit(cls.__name__, fields._asdict()))
+        getattr(prior, "_check", lambda: None)()
+        return prior
+
+    return checked_new
+
+
 def _pickled(prior):
     """How a prior is pickled: by its fields, which in derivatives are no valid parameters."""
     return type(prior)._make, (tuple(prior),)
+
+
+def _gradient(self, b, a):
+    """Derivatives of the log-partition; zero for fields that are not learned."""
+    mean, var = self.moments(b, a)
+    if hasattr(self, "mixture_gradient"):
+        return self.mixture_gradient(mean, var, -np.expm1(-self.log_partition(b, a)))
+    return self.moment_gradient(mean, var)
+
+
+def _log_prob_gradient(self, x):
+    """Derivatives of log_prob: of the log-partition of all mass at x."""
+    if hasattr(self, "mixture_gradient"):
+        return self.mixture_gradient(x, 0 * x, (x != 0) + 0 * x)
+    return self.moment_gradient(x, 0 * x)
+
+
+_DEFAULTS = {
+    "sample": sample_by_draw,
+    "gradient": _gradient,
+    "log_prob_gradient": _log_prob_gradient,
+}
 
 
 def register(class_):

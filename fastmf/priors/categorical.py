@@ -10,7 +10,6 @@ The states of a group are correlated: C = diag(mean) - mean mean'. Solvers ask f
 layer (`_groups.groups`) and multiply with C themselves.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +19,7 @@ from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.priors._registry import (
-    REGISTRY,
-    accepts_lists,
-    accepts_seeds,
-    accepts_tables,
-    floating_type,
-)
+from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log
 
 # Exponentials of smaller numbers can be summed without a shift.
@@ -42,6 +35,7 @@ class _Fields(NamedTuple):
     state: np.ndarray
 
 
+@unit_prior("categorical", missing=True)
 class Categorical(_Fields):
     """Groups of states, one of which is taken: weight exp(field) of each state.
 
@@ -103,10 +97,6 @@ class Categorical(_Fields):
             raise ValueError("Categorical: field must be finite or -inf, got NaN or infinity.")
         _check_states(flat, state)
         return cls._make((np.array(flat, order="C"), np.array(state, flat.dtype)))
-
-    def __getnewargs__(self):
-        """Arguments with which copies and pickles are constructed."""
-        return tuple(self)
 
     # --- groups -----------------------------------------------------------------------------------
 
@@ -209,7 +199,6 @@ class Categorical(_Fields):
 
     # --- the protocol of priors -------------------------------------------------------------------
 
-    @accepts_lists
     def log_partition(self, b, a):
         """Log of the sum over states of exp(field + b - a / 2), for each group.
 
@@ -219,7 +208,6 @@ class Categorical(_Fields):
         """
         return self._tops_and_totals(self._tilted(b, a))[1]
 
-    @accepts_lists
     def moments(self, b, a):
         """Mean and variance of each state under the tilt exp(b x - a x^2 / 2).
 
@@ -266,7 +254,6 @@ class Categorical(_Fields):
             out[first] = top + log(total)
             first = last
 
-    @accepts_lists
     def log_prob(self, x):
         """field x where the states of a group are one-hot, else -inf; flat as `x`."""
         valid = np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
@@ -295,14 +282,11 @@ class Categorical(_Fields):
         fine = np.logical_and.reduceat(x >= 0, self.starts, axis=-1) & (abs(totals - 1) < 1e-3)
         return np.repeat(fine, self.sizes, axis=-1)
 
-    @accepts_lists
-    @accepts_seeds
     def sample(self, b, a, rng):
         """Draws from the tilted distribution, one uniform number a group."""
         mean = self.moments(b, a)[0]
         return self._drawn(mean, rng.random((*mean.shape[:-1], self.n_groups)))
 
-    @accepts_lists
     def draw(self, b, a, u):
         """The states that uniform numbers draw: of those of a group the first one counts."""
         mean, u = np.broadcast_arrays(self.moments(b, a)[0], u)
@@ -330,17 +314,9 @@ class Categorical(_Fields):
             out[taken] = 1
             first = last
 
-    def gradient(self, b, a):
-        """Derivatives of the log-partition."""
-        return self.moment_gradient(*self.moments(b, a))
-
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean, 0 * mean))
-
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob."""
-        return self._make((x, 0 * x))
 
     def project(self):
         """The prior with fields of mean zero in each group, whatever impossible states have."""
@@ -349,7 +325,7 @@ class Categorical(_Fields):
         mean = totals / np.add.reduceat(possible, self.starts, dtype=self.field.dtype)
         return self._replace(field=self.field - np.repeat(mean, self.sizes))
 
-    @partial(accepts_tables, missing=True)
+    @classmethod
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):
         """Fields of independent groups with the frequencies of data.
 
@@ -400,9 +376,6 @@ class Categorical(_Fields):
             raise ValueError("Categorical: a state never occurs; pass a positive pseudocount.")
         field = np.where(np.isneginf(self.field), self.field, np.log(counts))
         return self._replace(field=field.astype(floating_type(x))).project()
-
-
-REGISTRY["categorical"] = Categorical
 
 
 def _fields_by_group(field):

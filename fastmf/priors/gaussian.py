@@ -99,17 +99,9 @@ class Gaussian(NamedTuple):
         draws = rng.standard_normal(mean.shape, dtype=mean.dtype)
         return mean + np.sqrt(var) * draws
 
-    def gradient(self, b, a):
-        """Derivatives of the log-partition."""
-        return self.moment_gradient(*self.moments(b, a))
-
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2))
-
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob."""
-        return self._make((x, -x * x / 2))
 
     def project(self):
         """The prior with precisions of at least MIN_PRECISION."""

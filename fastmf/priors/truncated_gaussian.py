@@ -1,14 +1,12 @@
 """Truncated Gaussian units: bounded, rectified or unbounded."""
 
-import inspect
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.rows import column_moments, is_sparse
-from fastmf._jit.intrinsics import smaller
 from fastmf.priors import _quadrature
-from fastmf.priors._protocol import sample_by_draw
+from fastmf.priors._compiled import by_kernels
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.gaussian import MIN_PRECISION
 from fastmf.special import narrow, widen
@@ -133,22 +131,11 @@ class TruncatedGaussian(NamedTuple):
 
     def draw(self, b, a, u):
         """The value that a uniform number draws from the tilted distribution: its quantile."""
-        value = _quadrature.quantile(self.field, self.precision, self.lower, self.upper, (b, a), u)
-        return narrow(value, self.field + b + a)
-
-    sample = sample_by_draw
-
-    def gradient(self, b, a):
-        """Derivatives of the log-partition; zero for the bounds, which are not learned."""
-        return self.moment_gradient(*self.moments(b, a))
+        return by_kernels(self, "draws", b, a, u)
 
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2, 0 * mean, 0 * mean))
-
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob; zero for the bounds, which are not learned."""
-        return self._make((x, -x * x / 2, 0 * x, 0 * x))
 
     def project(self):
         """The prior with precisions of at least MIN_PRECISION where a bound is infinite."""
@@ -176,52 +163,23 @@ class TruncatedGaussian(NamedTuple):
         """Truncated Gaussians with the same bounds, fitted to the columns."""
         return self.from_data(X, self.lower, self.upper)
 
-    def precomputed(self):
-        """The same prior in the form that kernels tilt."""
-        return CompiledTruncatedGaussian(*self, _quadrature.address_per_unit(len(self.field)))
-
-
-class CompiledTruncatedGaussian(_quadrature.Slab):
-    """A `TruncatedGaussian` as kernels receive it."""
-
-    def log_partition(self, b, a):
-        """Log-partition of the `TruncatedGaussian`."""
-        return inspect.unwrap(TruncatedGaussian.log_partition)(self, b, a)
-
-    def moments(self, b, a):
-        """Moments of the `TruncatedGaussian`."""
-        return inspect.unwrap(TruncatedGaussian.moments)(self, b, a)
-
-    def draw(self, b, a, u):
-        """Draw of the `TruncatedGaussian`."""
-        return TruncatedGaussian.draw(self, b, a, u)
+    @staticmethod
+    def fill_block(prior, start, b, a, memory):
+        """Log-partitions and moments of a block of units, inside kernels."""
+        _quadrature.integrate_block(prior, start, b, a, memory)
+        for i in range(b.shape[0]):
+            mass = memory[_quadrature.MASSES + i]
+            memory[_quadrature.EXPONENTS + i] += _quadrature.log_mass(mass)
 
     @staticmethod
-    def draws_of_units(prior, start, b, a, u, out, scratch):
-        """The draws of many units at once, inside kernels."""
-        _quadrature.draw_units(prior, start, b, a, u, out)
-
-    @staticmethod
-    def moments_of_units(prior, start, b, a, mean, var):
-        """The moments of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
-            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                mean[first + i] = memory[_quadrature.NODE_MEANS + i]
-                var[first + i] = memory[_quadrature.NODE_VARIANCES + i]
-
-    @staticmethod
-    def log_partition_of_units(prior, start, b, a, out):
-        """The log-partitions of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
-            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                mass = memory[_quadrature.MASSES + i]
-                out[first + i] = memory[_quadrature.EXPONENTS + i] + _quadrature.log_mass(mass)
+    def draw_block(prior, start, u, out, memory):
+        """Draws of a block of units, inside kernels: quantiles."""
+        n = u.shape[0]
+        for i in range(n):
+            memory[i] = u[i]
+        _quadrature.fill_quantiles(memory, n)
+        for i in range(n):
+            out[i] = memory[i]
 
 
 # --- fits to data ---------------------------------------------------------------------------------
