@@ -409,7 +409,7 @@ def units_of(prior, dtype, names=("moments",)):
 
 # Units of one task of a thread, and from which on kernels are called: NumPy takes 0.1 ms for this
 # many Gaussian units and 10 ms for as many of quadrature.
-TASK_UNITS = 1 << 12
+TASK_UNITS = BLOCK_UNITS**2
 
 
 @kernel

@@ -39,8 +39,8 @@ MAX_DROP = 33.0
 # Larger tilts and bounds are as good as infinite; their products still fit into a float64. Mass
 # beyond MAX_BOUND on an interval without end counts as infinite too: cut off there, the mean of
 # a diverging iteration would stop growing, and look like a fixed point.
-MAX_QUADRATURE_TILT = 1e100
 MAX_BOUND = 1e50
+MAX_TILT = MAX_BOUND**2
 MIN_DECAY = 1 / MAX_BOUND
 MAX_MASS = float(np.finfo(np.float64).max)
 
@@ -141,8 +141,8 @@ def panels(field, precision, lower, upper, b, a):
     b, b_low = two_sum(field, b)
     s, s_low = two_sum(precision, a)
     infinite = diverges(b, s, lower, upper)
-    b = where(infinite, 0.0, clip(b, -MAX_QUADRATURE_TILT, MAX_QUADRATURE_TILT))
-    s = where(infinite, 1.0, clip(s, -MAX_QUADRATURE_TILT, MAX_QUADRATURE_TILT))
+    b = where(infinite, 0.0, clip(b, -MAX_TILT, MAX_TILT))
+    s = where(infinite, 1.0, clip(s, -MAX_TILT, MAX_TILT))
     b_low, s_low = where(infinite, 0.0, b_low), where(infinite, 0.0, s_low)
     lower = where(lower < -MAX_BOUND, -MAX_BOUND, lower)
     upper = where(upper > MAX_BOUND, MAX_BOUND, upper)
@@ -276,7 +276,7 @@ def log_integral(field, precision, lower, upper, b, a):
 # unit, and the sums over its nodes.
 ARGUMENTS, EXPONENTS, MASSES, PANEL_SUMS, POINT_SUMS = (k * BLOCK_UNITS for k in (0, 6, 7, 10, 23))
 # Nodes added at a time, so that a unit's sums stay in registers.
-NODES_PER_PASS = 5
+NODES_PER_PASS = len(NODES) // 4
 
 
 @kernel(mode="merged")
@@ -338,8 +338,8 @@ def _add_nodes(first, linear, quadratic, m0, m1, m2):
 # which the integral of exp(-linear t - quadratic t^2) is the given one: by Newton's method, or by
 # bisection where that would leave the bracket, for many units at once.
 
-# Newton's method takes a few steps; bisection alone would take 50.
-MAX_QUANTILE_STEPS = 60
+# Newton's method takes a few steps; bisection alone takes one for each bit of the result.
+MAX_QUANTILE_STEPS = np.finfo(np.float64).nmant
 
 
 @compilable(mode="inner", fastmath=REORDER)

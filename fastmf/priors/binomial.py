@@ -38,7 +38,7 @@ class Binomial(NamedTuple):
     --------
     >>> import fastmf as mf
     >>> mean, var = mf.Binomial(0.0, [1, 10]).moments(0.0, 0.0)
-    >>> mean.tolist(), var.tolist()
+    >>> mean.round(12).tolist(), var.round(12).tolist()
     ([0.5, 5.0], [0.25, 2.5])
     """
 

@@ -10,6 +10,7 @@ The states of a group are correlated: C = diag(mean) - mean mean'. Solvers ask f
 layer (`_groups.groups`) and multiply with C themselves.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from fastmf.special import constant, exp, log
 # Exponentials of smaller numbers can be summed without a shift.
 MAX_UNSHIFTED = 60.0
 # Field of states that no row has: their weight is the smallest number of single precision.
-UNSEEN_FIELD = -87.0
+UNSEEN_FIELD = math.log(np.finfo(np.float32).tiny)
 # Labels beyond are taken for a mistake in the data.
 MAX_STATES = 2**16
 

@@ -9,10 +9,10 @@ from fastmf._common.rows import column_moments
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, log, narrow, normal_quantile, where
 
-# Smallest precision of unbounded units: it has an inverse in any floating type.
-MIN_PRECISION = 1e-30
+# Smallest precision of unbounded units: the square of its inverse exists in any floating type.
+MIN_PRECISION = float(np.finfo(np.float32).tiny) ** 0.5
 # Variance of fitted columns that are constant, relative to the square of their value if it is not
-# zero, and the largest relative deviation from their mean, in units of rounding errors, of these.
+# zero, and the largest relative deviation from their mean, in units of rounding errors.
 CONSTANT_VARIANCE, MAX_ROUNDING_ERRORS = 1e-3, 8
 
 

@@ -13,13 +13,12 @@ from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row, view
 from fastmf._jit.kernel import compilable, kernel
 from fastmf.priors._compiled import BLOCK_UNITS, LOG_PARTITIONS, MEANS, VARIANCES
+from fastmf.priors._quadrature import MAX_TILT
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import clip, exp, log_of_normal, narrow, where, widen
 
 # Scores beyond are taken for a mistake in the data.
 MAX_SCORE = 1000
-# Larger tilts count as infinite; their products with squared scores are finite.
-MAX_TILT = 1e300
 
 
 class ScoreTable:

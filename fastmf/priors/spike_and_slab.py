@@ -6,6 +6,7 @@ Eq. 94, where the slab is not normalised, is another parameterisation). Their `l
 log-mass at zero and a log-density elsewhere.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +36,9 @@ from fastmf.special import (
 )
 
 # Small beside any probability or ratio that matters: it keeps them from zero, and from infinity.
-TINY = 1e-300
-# Log-odds beyond which a coefficient counts as one that is never zero.
-ALWAYS = 35.0
+TINY = float(np.finfo(np.float64).tiny)
+# Log-odds beyond which a coefficient is never zero: the probability of zero is lost in rounding.
+ALWAYS = -math.log(np.finfo(np.float64).eps)
 
 
 @compilable

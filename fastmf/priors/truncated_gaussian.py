@@ -8,18 +8,15 @@ from fastmf._common.rows import column_moments, is_sparse
 from fastmf.priors import _quadrature
 from fastmf.priors._compiled import by_kernels
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors.gaussian import MIN_PRECISION
+from fastmf.priors.gaussian import MAX_ROUNDING_ERRORS, MIN_PRECISION
 from fastmf.special import narrow, widen
 
 # Smallest distance of means to the bounds, and standard deviation, relative to the interval.
 MIN_DISTANCE = 0.01
-# Relative error of the computed mean of equal numbers.
-ROUNDING_ERROR = 1e-10
-# Columns are alike if most of them take up this fraction of the range of all, and share its bounds
-# but for those that take up the second.
-ALIKE, TINY_RANGE = 0.1, 1e-3
-# Bounds of a column of its own are further out by so many times its range.
-MARGIN = 0.1
+# Share of a range: columns are alike if most of them take up this share of the range of all, and
+# then those share its bounds whose own share is more than the cube. Bounds of a single column are
+# further out by this share of its range.
+SHARE = 0.1
 
 
 def check_slab(class_name, field, precision, lower, upper):
@@ -199,10 +196,10 @@ def bounds_of_columns(X):
     )
     smallest, largest, width = low.min(), high.max(), high - low
     varies = width > 0
-    alike = not varies.any() or np.median(width[varies]) >= ALIKE * (largest - smallest)
-    common = (~varies | (width >= TINY_RANGE * (largest - smallest))) & alike
+    alike = not varies.any() or np.median(width[varies]) >= SHARE * (largest - smallest)
+    common = (~varies | (width >= SHARE**3 * (largest - smallest))) & alike
     constant = np.where(low == 0, 1.0, abs(low))
-    margin = np.where(varies, MARGIN * width, constant)
+    margin = np.where(varies, SHARE * width, constant)
     lower, upper = low - margin, high + margin
     lower = np.where(varies & (low >= 0), np.maximum(lower, 0), lower)
     upper = np.where(varies & (high <= 0), np.minimum(upper, 0), upper)
@@ -274,7 +271,8 @@ def _units(mean, var, lower, upper):
         width = upper - lower
     spread = np.sqrt(var) + abs(mean - origin)
     # The mean of equal numbers differs from them by rounding.
-    spread = np.where(spread > ROUNDING_ERROR * abs(mean), spread, 0.0)
+    rounding = MAX_ROUNDING_ERRORS * np.finfo(np.float64).eps * abs(mean)
+    spread = np.where(spread > rounding, spread, 0.0)
     scale = np.where(below & above, width, spread)
     return origin, np.where(scale > 0, scale, 1.0)
 
