@@ -39,7 +39,7 @@ from fastmf.priors._protocol import (
     with_arrays,
 )
 
-compile_methods("log_partition", "moments")
+compile_methods("log_partition", "moments", "tilted")
 compile_methods("third_cumulant", of="mean")
 compile_methods("draw", of="tilt and number")
 
@@ -233,7 +233,7 @@ def _address(class_, name, dtype, field_dtypes):
     """Address of a function of one class of units, for tilts and fields of these types."""
     fields = _fields(class_, field_dtypes)
     key = name_of(class_)
-    key = key and f"{key}-{dtype}-{'-'.join(map(str, field_dtypes))}"
+    key = key and f"{key}-{name}-{dtype}-{'-'.join(map(str, field_dtypes))}"
     at_once, values = f"{name}_of_units", values_to_draw(class_) if name == "draws" else None
     if offers(class_, at_once, of=_METHODS[name]):
         fill = getattr(class_, at_once)
@@ -269,22 +269,14 @@ def _moments(fields, fill, key):
     return moments
 
 
-def _log_partition(fields, fill, key):
+def _three_arrays(fields, fill, key):
     # Reassociated, a value would depend on its place in a vector.
     @kernel(mode="by_address", fastmath={"contract"}, name=key)
-    def log_partition(parameters, start, b, a, out):
+    def three_arrays(parameters, start, x, y, z):
         widest_vectors()
-        fill(fields(parameters, start + b.shape[0]), start, b, a, out)
+        fill(fields(parameters, start + x.shape[0]), start, x, y, z)
 
-    return log_partition
-
-
-def _third_cumulants(fields, fill, key):
-    @kernel(mode="by_address", name=key)
-    def third_cumulants(parameters, start, mean, cumulant, derivative):
-        fill(fields(parameters, start + mean.shape[0]), start, mean, cumulant, derivative)
-
-    return third_cumulants
+    return three_arrays
 
 
 def _draws(fields, fill, key):
@@ -304,8 +296,8 @@ _ONE_BY_ONE = {
 }
 _FACTORIES = {
     "moments": _moments,
-    "log_partition": _log_partition,
-    "third_cumulants": _third_cumulants,
+    "log_partition": _three_arrays,
+    "third_cumulants": _three_arrays,
     "draws": _draws,
 }
 
@@ -331,26 +323,20 @@ def _moments_of_parts(parameters, start, b, a, mean, var):
         first = parts[k, END]
 
 
-@kernel(mode="by_address")
-def _log_partition_of_parts(parameters, start, b, a, out):
-    parts, first = _parts(parameters), np.int64(0)
-    for k in range(parts.shape[0]):
-        begin, end = max(first, start), min(parts[k, END], start + b.shape[0])
-        if begin < end:
-            i, j = begin - start, end - start
-            tilted_log_partition(parts[k], begin - first, b[i:j], a[i:j], out[i:j])
-        first = parts[k, END]
+def _arrays_of_parts(of_part, name):
+    """The function of all parts for one, `of_part`, of three arrays of numbers a unit."""
 
+    @kernel(mode="by_address", name=name)
+    def of_parts(parameters, start, x, y, z):
+        parts, first = _parts(parameters), np.int64(0)
+        for k in range(parts.shape[0]):
+            begin, end = max(first, start), min(parts[k, END], start + x.shape[0])
+            if begin < end:
+                i, j = begin - start, end - start
+                of_part(parts[k], begin - first, x[i:j], y[i:j], z[i:j])
+            first = parts[k, END]
 
-@kernel(mode="by_address")
-def _third_cumulants_of_parts(parameters, start, mean, cumulant, derivative):
-    parts, first = _parts(parameters), np.int64(0)
-    for k in range(parts.shape[0]):
-        begin, end = max(first, start), min(parts[k, END], start + mean.shape[0])
-        if begin < end:
-            i, j = begin - start, end - start
-            third_cumulants(parts[k], begin - first, mean[i:j], cumulant[i:j], derivative[i:j])
-        first = parts[k, END]
+    return of_parts
 
 
 @kernel(mode="by_address")
@@ -367,8 +353,8 @@ def _draws_of_parts(parameters, start, b, a, u, out, scratch):
 
 _OF_PARTS = {
     "moments": _moments_of_parts,
-    "log_partition": _log_partition_of_parts,
-    "third_cumulants": _third_cumulants_of_parts,
+    "log_partition": _arrays_of_parts(tilted_log_partition, "log_partition"),
+    "third_cumulants": _arrays_of_parts(third_cumulants, "third_cumulants"),
     "draws": _draws_of_parts,
 }
 

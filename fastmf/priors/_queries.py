@@ -109,15 +109,10 @@ def mean_log_prob(prior, X):
     values = two_values(prior)
     if not values:
         return prior.log_prob(X)
-    check_between(X, values)
-    low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
-    return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
-
-
-def check_between(X, values):
-    """Raise a ValueError unless all entries lie between two values."""
     if X.min() < values[0] or X.max() > values[1]:
         raise ValueError(f"X must have values in [{values[0]:g}, {values[1]:g}].")
+    low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
+    return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
 
 
 def tilt_to_mean(prior, mean):

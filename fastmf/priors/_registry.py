@@ -30,7 +30,6 @@ def unit_prior(name, *, missing=False):
         for method, default in _DEFAULTS.items():
             setattr(class_, method, getattr(class_, method, default))
         class_.__reduce__ = _pickled
-        class_.sample = accepts_seeds(class_.sample)
         class_.from_data = accepts_tables(class_.from_data.__func__, missing=missing)
         for method in () if hasattr(class_, "sizes") else ("log_partition", "moments"):
             setattr(class_, method, compiled_if_large(class_, method))
@@ -128,7 +127,7 @@ def register(class_):
 
 
 def accepts_lists(method):
-    """Decorator: the method takes numbers, arrays and lists of them, and nothing else."""
+    """Decorator: the method takes numbers, arrays and lists, and a seed for a generator."""
     names = list(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)  # kernels compile the wrapped method
@@ -140,13 +139,13 @@ def accepts_lists(method):
 
 
 def _real(name, x):
-    """A number, or an array of numbers; seeds and generators as they are."""
-    if name == "rng" or (type(x) is np.ndarray and x.dtype.kind in "fiub"):
+    """A number or an array of numbers; for the argument `rng` a generator."""
+    if name == "rng":
+        return generator(x, optional=True)
+    if type(x) is np.ndarray and x.dtype.kind in "fiub":
         return x
-    if isinstance(x, float | np.floating | np.integer | bool | np.bool_):
-        return x
-    # Other integers than these are no numbers to NumPy.
-    if isinstance(x, int) and -(2**63) <= x < 2**64:
+    # Larger integers are no numbers to NumPy.
+    if isinstance(x, float | np.floating | np.integer | np.bool_ | int) and abs(x) < 2.0**64:
         return x
     return real_array(name, x)
 
@@ -167,16 +166,6 @@ def accepts_tables(from_data, *, missing=False):
         return from_data(cls, X, *args, **options)
 
     return classmethod(checked)
-
-
-def accepts_seeds(sample):
-    """Decorator: the method `sample` takes a seed in place of a generator too."""
-
-    @functools.wraps(sample)
-    def seeded(self, b, a, rng):
-        return sample(self, b, a, generator(rng, optional=True))
-
-    return seeded
 
 
 def _per_unit(class_name, fields):

@@ -23,8 +23,6 @@ from fastmf._jit.kernel import REORDER, kernel
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log
 
-# Exponentials of smaller numbers can be summed without a shift.
-MAX_UNSHIFTED = 60.0
 # Field of states that no row has: their weight is the smallest number of single precision.
 UNSEEN_FIELD = math.log(np.finfo(np.float32).tiny)
 # Labels beyond are taken for a mistake in the data.
@@ -239,11 +237,9 @@ class Categorical(_Fields):
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
         """Log-partitions of whole groups, inside kernels: at the first state, 0 at the others."""
-        n, first = b.shape[0], np.int64(0)
+        n, first, size = b.shape[0], np.int64(0), np.int64(2)
         while first < n:
-            last = first + 1
-            while last < n and prior.state[start + last] != 0:
-                last += 1
+            last = _end_of_group(prior, start, first, size, n)
             top = -np.inf
             for i in range(first, last):
                 out[i] = prior.field[start + i] + b[i] - constant(0.5, b[i]) * a[i]
@@ -253,7 +249,7 @@ class Categorical(_Fields):
                 total += exp(out[i] - top)
                 out[i] = constant(0.0, total)
             out[first] = top + log(total)
-            first = last
+            first, size = last, last - first
 
     def log_prob(self, x):
         """field x where the states of a group are one-hot, else -inf; flat as `x`."""
@@ -437,46 +433,44 @@ def _draw(probabilities, u):
 
 
 @kernel(mode="merged")
+def _end_of_group(prior, start, first, size, n):
+    """The end of the group at the tilt number `first` of `n`, which most likely has this size."""
+    last = first + size
+    is_end = last == n or (last < n and prior.state[start + last] == 0)
+    if is_end and prior.state[start + last - 1] == size - 1:
+        return last
+    last = first + 1
+    while last < n and prior.state[start + last] != 0:
+        last += 1
+    return last
+
+
+@kernel(mode="merged")
 def _fill_moments(prior, start, b, a, mean, var):
     """The moments of whole groups, inside kernels."""
     n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
-    largest, n_large = constant(MAX_UNSHIFTED, b[0]), 0
+    first, size = np.int64(0), np.int64(2)
     field = row(prior.field, (start,), n)
     for i in range(n):
         var[i] = field[i] + b[i] - half * a[i]
-        n_large += not abs(var[i]) <= largest
-    # Two rounds over the groups: exponents without the largest of a group, where some are
-    # large, and exponentials divided by their sum.
-    for k in range(0 if n_large > 0 else 1, 2):
-        for i in range(n * k):
-            var[i] = exp(var[i])
-        _for_each_group(prior, start, k == 0, var, mean)
+    while first < n:
+        last, top = _end_of_group(prior, start, first, size, n), var[first]
+        for i in range(first, last):
+            top = larger(top, var[i])
+        for i in range(first, last):
+            var[i] -= top
+        first, size = last, last - first
+    # All at once, as a vector.
+    for i in range(n):
+        var[i] = exp(var[i])
+    first = np.int64(0)
+    while first < n:
+        last = _end_of_group(prior, start, first, size, n)
+        size = last - first
+        _normalise(row(var, (first,), size), row(mean, (first,), size))
+        first = last
     for i in range(n):
         var[i] = mean[i] * (one - mean[i])
-
-
-@kernel(mode="inner")
-def _for_each_group(prior, start, shifting, values, out):
-    """Subtract the largest value of each group, or set `out` to the values over their sum."""
-    n, first, size = values.shape[0], np.int64(0), np.int64(1)
-    while first < n:
-        last = first + size
-        # Most groups have as many states as the one before.
-        ends = last == n or (last < n and prior.state[start + last] == 0)
-        if not ends or prior.state[start + last - 1] != size - 1:
-            last = first + 1
-            while last < n and prior.state[start + last] != 0:
-                last += 1
-            size = last - first
-        if shifting:
-            top = values[first]
-            for i in range(first, last):
-                top = larger(top, values[i])
-            for i in range(first, last):
-                values[i] -= top
-        else:
-            _normalise(row(values, (first,), size), row(out, (first,), size))
-        first = last
 
 
 @kernel(mode="inner", fastmath=REORDER)

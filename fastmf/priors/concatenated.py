@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.priors import _protocol
-from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds
+from fastmf.priors._registry import REGISTRY, accepts_lists
 
 
 class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
@@ -110,7 +110,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """The values that uniform numbers draw from the tilted distribution."""
         return _join(_protocol.draw(p, *drawn) for p, *drawn in self._split(b, a, u))
 
-    @accepts_seeds
+    @accepts_lists
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""
         return _join(_protocol.sample(p, *tilt, rng) for p, *tilt in self._split(b, a))

@@ -48,7 +48,20 @@ def _mixture(log_odds, mean, variance):
     return p * mean, p * variance + p * q * mean * mean
 
 
-# --- methods of both priors, in terms of their `slab` ---------------------------------------------
+# --- methods of both priors, in terms of their `slab` and `tilted` --------------------------------
+
+
+def _log_partition(self, b, a):
+    """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
+    return narrow(softplus(self.tilted(b, a)[0]), self.field + b + a)
+
+
+def _moments(self, b, a):
+    """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+    log_odds, mean, variance = self.tilted(b, a)
+    mean, variance = _mixture(log_odds, mean, variance)
+    like = self.field + b + a
+    return narrow(mean, like), narrow(variance, like)
 
 
 def _log_prob(self, x):
@@ -56,6 +69,11 @@ def _log_prob(self, x):
     slab = self.slab()
     density = slab.log_prob(x) - narrow(_untilted(slab)[0], self.field)
     return np.where(x == 0, 0 * x, self.log_odds + density)
+
+
+def _tilted_log_odds(self, b, a):
+    """Log-odds of a non-zero value under the tilt."""
+    return self.tilted(b, a)[0]
 
 
 def _contains(self, x):
@@ -174,31 +192,15 @@ class GaussBernoulli(NamedTuple):
                 f"GaussBernoulli: precision must be positive, got {self.precision.min():g}."
             )
 
-    def log_partition(self, b, a):
-        """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
-        log_odds, _, _ = _tilted_gaussian(
+    def tilted(self, b, a):
+        """Log-odds of a non-zero value under the tilt, and the slab's mean and variance."""
+        return _tilted_gaussian(
             widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
         )
-        return narrow(softplus(log_odds), self.field + b + a)
-
-    def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        log_odds, mean, variance = _tilted_gaussian(
-            widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
-        )
-        mean, variance = _mixture(log_odds, mean, variance)
-        like = self.field + b + a
-        return narrow(mean, like), narrow(variance, like)
-
-    def tilted_log_odds(self, b, a):
-        """Log-odds of a non-zero value under the tilt."""
-        return _tilted_gaussian(*map(widen, (self.field, self.precision, self.log_odds, b, a)))[0]
 
     def draw(self, b, a, u):
         """The value that a uniform number draws: of the slab if it is below its probability."""
-        log_odds, mean, variance = _tilted_gaussian(
-            widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
-        )
+        log_odds, mean, variance = self.tilted(b, a)
         p = sigmoid_pair(log_odds)[0]
         value = mean + np.sqrt(variance) * normal_quantile(u / (p + TINY))
         return narrow(where(u < p, value, 0.0 * mean), self.field + b + a)
@@ -207,6 +209,9 @@ class GaussBernoulli(NamedTuple):
         """The slab as a prior of its own, without its normalisation."""
         return Gaussian._make(self[:2])
 
+    log_partition = _log_partition
+    moments = _moments
+    tilted_log_odds = _tilted_log_odds
     log_prob = _log_prob
     contains = _contains
     mixture_gradient = _mixture_gradient
@@ -287,17 +292,9 @@ class TruncatedGaussBernoulli(NamedTuple):
     def _check(self):
         check_slab("TruncatedGaussBernoulli", self.field, self.precision, self.lower, self.upper)
 
-    def log_partition(self, b, a):
-        """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
-        return self.precomputed().log_partition(b, a)
-
-    def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        return self.precomputed().moments(b, a)
-
-    def tilted_log_odds(self, b, a):
-        """Log-odds of a non-zero value under the tilt."""
-        return self.precomputed().tilted(b, a)[0]
+    def tilted(self, b, a):
+        """Log-odds of a non-zero value under the tilt, and the slab's mean and variance."""
+        return self.precomputed().tilted(b, a)
 
     def draw(self, b, a, u):
         """The value that a uniform number draws: of the slab if it is below its probability."""
@@ -312,6 +309,9 @@ class TruncatedGaussBernoulli(NamedTuple):
         """The slab as a prior of its own, without its normalisation."""
         return TruncatedGaussian._make((self.field, self.precision, self.lower, self.upper))
 
+    log_partition = _log_partition
+    moments = _moments
+    tilted_log_odds = _tilted_log_odds
     log_prob = _log_prob
     contains = _contains
     mixture_gradient = _mixture_gradient
@@ -351,15 +351,8 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
         )
         return self.log_weight + (exponent + _quadrature.log_mass(mass)), mean, variance
 
-    def log_partition(self, b, a):
-        """Log-partition of the `TruncatedGaussBernoulli`."""
-        return narrow(softplus(self.tilted(b, a)[0]), self.field + b + a)
-
-    def moments(self, b, a):
-        """Moments of the `TruncatedGaussBernoulli`."""
-        mean, variance = _mixture(*self.tilted(b, a))
-        like = self.field + b + a
-        return narrow(mean, like), narrow(variance, like)
+    log_partition = _log_partition
+    moments = _moments
 
     def draw(self, b, a, u):
         """Draws of the `TruncatedGaussBernoulli`."""
