@@ -191,7 +191,7 @@ def _without_comments(lines):
             if doubtful and len(doubtful) == len(cells):
                 raise ValueError(
                     f"a line above it, with {doubtful[0]!r:.40}, may be a comment or a row, as it "
-                    "has as many cells: leave out the line or its #"
+                    "has the same number of cells: leave out the line or its #"
                 )
             yield line
             yield from lines

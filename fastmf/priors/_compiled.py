@@ -1,6 +1,6 @@
 """The functions of unit priors that kernels call by address, and the tables with the addresses.
 
-For the units `start`, `start + 1`, ... of a layer, as many as there are tilts or means,
+For the units `start`, `start + 1`, ... of a layer, one for each tilt or mean,
 
     moments(parameters, start, b, a, mean, var)               fill in the tilted moments
     log_partition(parameters, start, b, a, out)               fill in the log-partitions
@@ -8,8 +8,9 @@ For the units `start`, `start + 1`, ... of a layer, as many as there are tilts o
     draws(parameters, start, b, a, u, out, scratch)           fill in draws from uniform numbers
 
 where `parameters` is the address of an array with the addresses of the prior's fields. A table of
-units holds that address and those of the functions. Kernels call them through `tilted_moments`,
-`tilted_log_partition`, `third_cumulants` and `tilted_draws` below, of any kind of units.
+units holds that address and the addresses of the functions. Kernels call them through
+`tilted_moments`, `tilted_log_partition`, `third_cumulants` and `tilted_draws` below, of any kind of
+units.
 """
 
 import ctypes
@@ -64,7 +65,7 @@ INTEGERS = np.empty(0, np.int64)
 
 
 class AddressTable(np.ndarray):
-    """An int64 array of addresses, which keeps alive what they point to.
+    """An int64 array of addresses, which keeps the memory alive to which they point.
 
     Parameters
     ----------
@@ -394,7 +395,7 @@ def units_of(prior, dtype, names=("moments",)):
 # --- public methods on large arrays ---------------------------------------------------------------
 
 # Units of one task of a thread, and from which on kernels are called: NumPy takes 0.1 ms for this
-# many Gaussian units and 10 ms for as many of quadrature.
+# many Gaussian units and 10 ms for units of quadrature.
 TASK_UNITS = BLOCK_UNITS**2
 
 

@@ -8,7 +8,7 @@ For s > 0 the mass is around the mode, clipped to the interval; for s <= 0 it is
 separated by the antimode. In both cases it is divided into two *panels*: in each, the exponent
 decreases from an anchor as -k y - s y^2 / 2 in the distance y >= 0. A panel ends where the interval
 ends, at the antimode, or where the exponent has dropped by `MAX_DROP`. The moments of the two
-panels are combined as those of a mixture, without cancellation.
+panels are combined as in a mixture, without cancellation.
 
 The same text runs on NumPy arrays and, compiled, on scalars. Its three steps are separate because
 a loop over many units is fastest with the units innermost in each step (`integrate_block`).

@@ -99,7 +99,7 @@ def binary_field(prior):
 
 
 def mean_log_prob(prior, X):
-    """`log_prob` of rows, averaged over the states that probabilities in the rows stand for."""
+    """`log_prob` of rows, averaged over states with the probabilities in the rows."""
     if is_concatenated(prior):
         return np.concatenate([mean_log_prob(*part) for part in by_parts(prior, X)], axis=1)
     if has_groups(prior):
@@ -316,9 +316,9 @@ def perturbed(prior, X, noise, rng):
 def _perturbed(prior, X, noise, rng):
     if has_groups(prior):
         zero = X.dtype.type(0)
-        others = prior._replace(field=zero * prior.field).sample(zero * X, zero, rng)
+        drawn = prior._replace(field=zero * prior.field).sample(zero * X, zero, rng)
         redrawn = rng.random((len(X), prior.n_groups), dtype=np.float32) < noise
-        return np.where(np.repeat(redrawn, prior.sizes, axis=-1), others, X)
+        return np.where(np.repeat(redrawn, prior.sizes, axis=-1), drawn, X)
     values = two_values(prior)
     if values:
         flip = rng.random(X.shape, dtype=np.float32) < noise

@@ -101,7 +101,7 @@ def register(class_):
     TypeError
         If it is not such a class.
     ValueError
-        If its name is that of a prior of this package.
+        If a prior of this package has its name.
 
     Examples
     --------

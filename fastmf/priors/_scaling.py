@@ -109,10 +109,10 @@ def with_fixed_fields_of(prior, other):
 
 
 def log_volume(prior, scale, X):
-    """Log of the volume of y in units of that of x, summed over the units: one number for each row.
+    """Sum of the logs of the scales of real values: one number for each row.
 
-    It is what log-densities of x = offset + scale y have less than those of y; at a spike at zero
-    there is no density.
+    Log-densities of y minus log-densities of x = offset + scale y. At a spike at zero there is no
+    density.
     """
     total = np.zeros(len(X))
     for (part, x), (_, of_part) in zip(by_parts(prior, X), by_parts(prior, scale), strict=True):

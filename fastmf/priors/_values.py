@@ -1,4 +1,4 @@
-"""Where data meet their prior: which values its units can take, and what is said of others.
+"""Values of data that units of a prior can take, and messages about all other values.
 
 Data are labels of groups of states, or flat values, dense or sparse, and may have missing values.
 """
@@ -40,9 +40,9 @@ def describe_support(prior, unit, *, means=False):
     columns = getattr(prior, "support", None)
     if columns is not None:
         column = columns[:, unit]
-        first, *others = (f"{x:g}" for x in column[~np.isnan(column)])
-        middle = others[:-1] if len(others) < 4 else [others[0], "..."]
-        return f"one of {', '.join([first, *middle, *others[-1:]])}"
+        first, *later = (f"{x:g}" for x in column[~np.isnan(column)])
+        middle = later[:-1] if len(later) < 4 else [later[0], "..."]
+        return f"one of {', '.join([first, *middle, *later[-1:]])}"
     if hasattr(prior, "lower"):
         return "between the bounds `lower` and `upper` of its unit"
     return "where its log_prob is above -inf"
@@ -124,10 +124,10 @@ def _all_stored_admissible(prior, X, means):
     all_stored = np.bincount(X.indices, minlength=n_columns) == n_rows
     if not np.all(zeros_allowed | all_stored):
         return False
-    same = isinstance(prior, type) or common_support(prior) is not None
+    uniform = isinstance(prior, type) or common_support(prior) is not None
     stored = (slice(X.indptr[rows.start], X.indptr[rows.stop]) for rows in row_blocks(X))
     return all(
-        np.all(admissible(prior if same else take(prior, X.indices[k]), X.data[k], means=means))
+        np.all(admissible(prior if uniform else take(prior, X.indices[k]), X.data[k], means=means))
         for k in stored
     )
 

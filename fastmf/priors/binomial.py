@@ -31,8 +31,8 @@ class Binomial(NamedTuple):
     Notes
     -----
     With n = 1 this is `Bernoulli`. For a = 0 the log-partition is n log(1 + exp(field + b)), and
-    the moments are those of the binomial distribution. All are computed as sums over the values, in
-    float64 also for float32 units.
+    the mean n sigmoid(field + b). All are computed as sums over the values, in float64 also for
+    float32 units.
 
     Examples
     --------
@@ -83,8 +83,8 @@ class Binomial(NamedTuple):
         index, n = np.broadcast_arrays(np.where(inside, x, 0).astype(int), self.n)
         coefficients = np.empty(index.shape)
         for trials in np.unique(self.n):
-            here = n == trials
-            coefficients[here] = _log_coefficients(int(trials))[index[here]]
+            equal = n == trials
+            coefficients[equal] = _log_coefficients(int(trials))[index[equal]]
         value = np.where(inside, coefficients + self.field * index, -np.inf)
         return value.astype((self.field + x).dtype, copy=False)
 

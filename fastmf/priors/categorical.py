@@ -1,4 +1,4 @@
-"""Categorical (Potts) units: groups of states of which exactly one is taken.
+"""Categorical (Potts) units: groups of states that exclude each other.
 
 A group of q states has the one-hot values x = e_1, ..., e_q and the weight exp(field . x). Arrays
 are flat, the states of all groups side by side. As x_a^2 = x_a, the tilt is t = field + b - a / 2,
@@ -36,7 +36,7 @@ class _Fields(NamedTuple):
 
 @unit_prior("categorical", missing=True)
 class Categorical(_Fields):
-    """Groups of states, one of which is taken: weight exp(field) of each state.
+    """Groups of states that exclude each other, with weight exp(field) of each state.
 
     Parameters
     ----------
@@ -140,8 +140,8 @@ class Categorical(_Fields):
         if labels.dtype.kind not in "iufb":
             raise TypeError(f"Categorical: labels must be integers, got dtype {labels.dtype}.")
         missing = ~(labels >= 0)
-        whole = np.where(missing, 0, labels).astype(np.int64)
-        wrong = ~missing & ((whole != labels) | (whole >= sizes))
+        numbers = np.where(missing, 0, labels).astype(np.int64)
+        wrong = ~missing & ((numbers != labels) | (numbers >= sizes))
         if wrong.any():
             group = np.nonzero(wrong)[-1][0]
             raise ValueError(
@@ -149,7 +149,7 @@ class Categorical(_Fields):
                 f"{sizes[group] - 1} (negative: missing), got {labels[wrong][0]:g}."
             )
         x = np.zeros((*labels.shape[:-1], len(self.state)), self.field.dtype)
-        np.put_along_axis(x, self.starts + whole, x.dtype.type(1), axis=-1)
+        np.put_along_axis(x, self.starts + numbers, x.dtype.type(1), axis=-1)
         if missing.any():
             x[np.repeat(missing, sizes, axis=-1)] = np.nan
         return x
@@ -169,8 +169,8 @@ class Categorical(_Fields):
         """
         x = np.asarray(x)
         groups = np.split(x, self.starts[1:], axis=-1)
-        found = np.stack([np.nan_to_num(group, nan=-1.0).argmax(-1) for group in groups], axis=-1)
-        return np.where(np.isnan(x[..., self.starts]), -1, found)
+        states = np.stack([np.nan_to_num(group, nan=-1.0).argmax(-1) for group in groups], axis=-1)
+        return np.where(np.isnan(x[..., self.starts]), -1, states)
 
     def by_group(self, x):
         """The array with one axis for groups and one for their states: a view if sizes are equal.
@@ -285,7 +285,7 @@ class Categorical(_Fields):
         return self._drawn(mean, rng.random((*mean.shape[:-1], self.n_groups)))
 
     def draw(self, b, a, u):
-        """The states that uniform numbers draw: of those of a group the first one counts."""
+        """The states that uniform numbers draw; the first number of a group counts."""
         mean, u = np.broadcast_arrays(self.moments(b, a)[0], u)
         return self._drawn(mean, u[..., self.starts])
 
@@ -331,8 +331,8 @@ class Categorical(_Fields):
         X : integer array of shape (n_samples, n_groups)
             Labels; negative ones are missing.
         sizes : int or int array of shape (n_groups,), optional
-            States of each group. Default: as many as its largest label requires, of which those
-            that no row has get a negligible weight, 1e-38.
+            States of each group. Default: one more than its largest label; states without a
+            row get a negligible weight, 1e-38.
         pseudocount : float, default 1.0
             Added to the count of each state.
 
@@ -341,8 +341,8 @@ class Categorical(_Fields):
         Categorical
             The fields have mean zero in each group.
         """
-        dtype, found = np.float32 if X.dtype == np.float32 else np.float64, sizes is None
-        if found:
+        dtype, by_labels = floating_type(X), sizes is None
+        if by_labels:
             sizes = np.fmax.reduce(X, axis=0, initial=1)
             if not sizes.max(initial=1) < MAX_STATES:
                 raise ValueError(f"X must hold labels below {MAX_STATES}, got {sizes.max():g}.")
@@ -353,7 +353,7 @@ class Categorical(_Fields):
         fields = [np.zeros(size, dtype) for size in np.broadcast_to(sizes, X.shape[1])]
         for field, column in zip(fields, X.T, strict=True):
             seen = np.isin(np.arange(len(field)), column)
-            field[~seen & found & seen.any()] = UNSEEN_FIELD
+            field[~seen & by_labels & seen.any()] = UNSEEN_FIELD
         return cls(fields).refit(X, pseudocount=pseudocount)
 
     def refit(self, X, *, pseudocount=1.0):

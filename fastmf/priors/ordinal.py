@@ -1,6 +1,6 @@
 """Ordinal units: scores {0, 1, ..., m} with a weight of their own each.
 
-With t = log_weights_c + b c - a c^2 / 2 the moments are those of the probabilities softmax(t). The
+With t = log_weights_c + b c - a c^2 / 2 the scores have the probabilities softmax(t). The
 log-weights are one row a unit; kernels, which know vectors only, receive the address of each row.
 """
 
@@ -94,7 +94,7 @@ class Ordinal(ScoreTable, _LogWeights):
     Notes
     -----
     A unit of two scores is a `Bernoulli` unit of the field log_weights[1] - log_weights[0]; the
-    weights C(n, x) exp(field x) are those of `Binomial`. float32 units are computed in float64.
+    weights C(n, x) exp(field x) make a `Binomial` unit. float32 units are computed in float64.
 
     Examples
     --------
@@ -118,9 +118,9 @@ class Ordinal(ScoreTable, _LogWeights):
             )
         if array.dtype != np.float32:
             array = array.astype(np.float64)
-        there = np.isfinite(array)
-        proper = there[:, :2].all(1) & ~(~there[:, :-1] & there[:, 1:]).any(1)
-        if not (proper & (there | (array == -np.inf)).all(1)).all():
+        finite = np.isfinite(array)
+        proper = finite[:, :2].all(1) & ~(~finite[:, :-1] & finite[:, 1:]).any(1)
+        if not (proper & (finite | (array == -np.inf)).all(1)).all():
             raise ValueError(
                 "Ordinal: log_weights must be finite for the scores 0 and 1 at least, and -inf "
                 "only beyond a unit's largest score."
@@ -177,7 +177,7 @@ class Ordinal(ScoreTable, _LogWeights):
         X : array of shape (n_samples, n_units)
             Scores 0, 1, ...
         sizes : int or int array of shape (n_units,), optional
-            Scores of each unit. Default: as many as the largest one of each column requires.
+            Scores of each unit. Default: one more than the largest of each column, at least 2.
         pseudocount : float, default 1.0
             Added to the count of each score.
 
@@ -283,7 +283,7 @@ class CompiledScores(ScoreTable, _Rows):
 
 @compilable(mode="inline")
 def _with_score(x, exponent, sums):
-    """Sums over the weights of the scores so far, with that of the score `x`.
+    """Add the weight of the score `x` to sums over the weights of the scores before.
 
     West's (1979) updates of weighted means and squares: all terms are positive, so that variances
     much smaller than the squared mean keep their digits.
@@ -303,7 +303,7 @@ def _with_score(x, exponent, sums):
 
 @compilable(mode="inline")
 def _past_score(exponent, log_total, u, drawn):
-    """Go on to the next score where the probability before it is not above `u`.
+    """Move to the next score where the probability before it is not above `u`.
 
     `drawn` is the score so far, and the probability of the scores before the next one.
     """

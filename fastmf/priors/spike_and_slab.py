@@ -326,9 +326,9 @@ class TruncatedGaussBernoulli(NamedTuple):
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns, or of columns that
-            differ in their ranges, such as those of different units of measurement, of each one,
-            and a tenth of its range beyond.
+            Bounds; by default the smallest and the largest value of all columns. Columns whose
+            ranges differ, as in other units of measurement, have their own, a tenth of the range
+            beyond their values.
         """
         lower, upper = bounds_given_or_found(X, lower, upper)
         fitted = _from_nonzeros(X, lower, upper)

@@ -146,9 +146,9 @@ class TruncatedGaussian(NamedTuple):
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns, or of columns that
-            differ in their ranges, such as those of different units of measurement, of each one,
-            and a tenth of its range beyond.
+            Bounds; by default the smallest and the largest value of all columns. Columns whose
+            ranges differ, as in other units of measurement, have their own, a tenth of the range
+            beyond their values.
         """
         lower, upper = bounds_given_or_found(X, lower, upper)
         field, precision = fit(*column_moments(X), lower, upper)
@@ -183,12 +183,12 @@ class TruncatedGaussian(NamedTuple):
 
 
 def bounds_of_columns(X):
-    """Bounds of each column: those of all columns if these are alike, and else its own.
+    """Bounds of each column: the bounds of all columns if they are alike, and else its own.
 
     Columns are alike, such as pixels or marks, if at least half of those that vary take up a tenth
     of the range of all; a column of less than a thousandth of it has bounds of its own all the
     same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
-    of these have one sign; those of a constant, as far from it as zero is, or 1.
+    of these have one sign. The bounds of a constant are as far from it as zero is, or 1.
     """
     low, high = (
         np.asarray(x.toarray().ravel() if is_sparse(x) else x, np.float64)
