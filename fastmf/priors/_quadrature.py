@@ -98,35 +98,23 @@ def _window(width, descent, s):
 
 
 class Panels(NamedTuple):
-    """The two panels of the mass of a unit.
+    """The two panels of the mass of a unit."""
 
-    Parameters
-    ----------
-    linear1, quadratic1, linear2, quadratic2
-        Drop of the exponent across each panel: linear t + quadratic t^2 for t from 0 to 1.
-    reach1, reach2
-        Their widths, with the sign of the direction from the anchor.
-    weight1, weight2
-    position1, position2
-        Their anchors, relative to the higher one.
-    anchor
-    excess
-        To be added to mass and variance: infinity where the integral diverges.
-    exponent
-        At the anchor.
-    """
-
+    # Drop of the exponent across each panel: linear t + quadratic t^2 for t from 0 to 1.
     linear1: float
     quadratic1: float
     linear2: float
     quadratic2: float
+    # Widths, with the sign of the direction from the anchor of the panel.
     reach1: float
     reach2: float
     weight1: float
     weight2: float
+    # Anchors of the panels, relative to the higher one, which is `anchor`, with this exponent.
     position1: float
     position2: float
     anchor: float
+    # Added to mass and variance: infinity where the integral diverges.
     excess: float
     exponent: float
 
@@ -191,17 +179,6 @@ def panels(field, precision, lower, upper, b, a):
     )
 
 
-class Sums(NamedTuple):
-    """Integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
-
-    m0: float
-    m1: float
-    m2: float
-    n0: float
-    n1: float
-    n2: float
-
-
 @compilable(mode="inline")
 def _add_node(k, linear, quadratic, m0, m1, m2):
     """Add node k of the integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1]."""
@@ -215,13 +192,13 @@ def _add_node(k, linear, quadratic, m0, m1, m2):
 
 @compilable(mode="inner", fastmath=REORDER)
 def sums_over(p):
-    """The sums over all nodes."""
+    """Integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
     m0 = m1 = m2 = 0.0 * p.linear1
     n0 = n1 = n2 = 0.0 * p.linear2
     for k in range(len(NODES)):
         m0, m1, m2 = _add_node(k, p.linear1, p.quadratic1, m0, m1, m2)
         n0, n1, n2 = _add_node(k, p.linear2, p.quadratic2, n0, n1, n2)
-    return Sums(m0, m1, m2, n0, n1, n2)
+    return m0, m1, m2, n0, n1, n2
 
 
 @compilable(mode="inline")
