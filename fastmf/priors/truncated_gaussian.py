@@ -136,7 +136,9 @@ class TruncatedGaussian(NamedTuple):
 
     def project(self):
         """The prior with precisions of at least MIN_PRECISION where a bound is infinite."""
-        return self._replace(precision=project_precision(self.precision, self.lower, self.upper))
+        unbounded = np.isinf(self.lower) | np.isinf(self.upper)
+        least = np.where(unbounded, MIN_PRECISION, -np.inf).astype(self.precision.dtype)
+        return self._replace(precision=np.maximum(self.precision, least))
 
     @classmethod
     def from_data(cls, X, lower=None, upper=None):
@@ -215,14 +217,6 @@ def bounds_given_or_found(X, lower, upper):
     return lower, upper
 
 
-def project_precision(precision, lower, upper):
-    """The nearest precisions with which the integral of every unit is finite."""
-    unbounded = ~np.isfinite(lower) | ~np.isfinite(upper)
-    return np.where(unbounded, np.maximum(precision, MIN_PRECISION), precision).astype(
-        precision.dtype
-    )
-
-
 def fit(mean, var, lower, upper):
     """Field and precision whose truncated Gaussian has these means and variances.
 
@@ -247,11 +241,8 @@ def fit(mean, var, lower, upper):
     # Largest variances: Bhatia and Davis' bound on an interval, the exponential on a half-line.
     mean = np.clip(mean, lower + MIN_DISTANCE, upper - MIN_DISTANCE)
     bounded = np.isfinite(lower) & np.isfinite(upper)
-    rectified = np.isfinite(lower) ^ np.isfinite(upper)
-    distance = np.fmin(mean - lower, upper - mean)
-    largest = np.full(mean.shape, np.inf)
-    largest[bounded] = 0.9 * ((mean - lower) * (upper - mean))[bounded]
-    largest[rectified] = 0.9 * distance[rectified] ** 2
+    near, far = np.sort([mean - lower, upper - mean], axis=0)
+    largest = 0.9 * near * np.where(np.isinf(far), near, far)
     var = np.clip(var, np.minimum(MIN_DISTANCE**2, largest), largest)
 
     precision = np.where(bounded, 0.0, 1 / var)
@@ -284,7 +275,7 @@ def _newton_step(field, precision, mean, var, lower, upper):
 
     m, v, half = statistics(precision)
     step = 1e-5 * np.maximum(abs(precision), 1.0)
-    step = np.where(np.isfinite(lower) & np.isfinite(upper), step, np.minimum(step, precision / 2))
+    step = np.where(np.isfinite(upper - lower), step, np.minimum(step, precision / 2))
     above, below = statistics(precision + step), statistics(precision - step)
     h12 = (above[0] - below[0]) / (2 * step)
     h22 = (above[2] - below[2]) / (2 * step)
@@ -294,8 +285,7 @@ def _newton_step(field, precision, mean, var, lower, upper):
     decrement = np.sqrt(np.maximum(d1 * r1 + d2 * r2, 0))
     damping = np.where(decrement < 0.25, 1.0, 1 / (1 + decrement))
     new_precision = precision + damping * d2
-    unbounded = ~(np.isfinite(lower) & np.isfinite(upper))
-    new_precision = np.where(
-        unbounded & (new_precision < precision / 10), precision / 10, new_precision
-    )
+    # Precisions of units without a bound stay positive.
+    least = np.where(np.isfinite(upper - lower), -np.inf, precision / 10)
+    new_precision = np.maximum(new_precision, least)
     return field + damping * d1, new_precision, decrement
