@@ -29,7 +29,7 @@ from numba.core.serialize import dumps
 from fastmf._jit.library import digest_of_sources
 
 # A file begins with a digest of the rest.
-DIGEST_BYTES = 32
+DIGEST_BYTES = hashlib.sha256().digest_size
 # Numba's settings that change machine code, beside the processor's.
 SETTINGS = (
     *("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML", "ENABLE_AVX"),

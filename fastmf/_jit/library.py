@@ -30,9 +30,9 @@ FOLDER = Path(__file__).with_name("built")
 ROOMS = "_jit", "_threads", "priors", "kernels"
 NOT_COMPILED = "cache", "messages"
 # Digests are in hexadecimal digits.
-DIGEST_DIGITS = 64
+DIGEST_DIGITS = len(hashlib.sha256().hexdigest())
 # Statuses of Numba's functions that have succeeded: with a result, and without one.
-_SUCCESS = 0, -2
+_SUCCESS = {0, -2}
 
 
 def _level():

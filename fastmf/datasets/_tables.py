@@ -20,7 +20,7 @@ MISSING_CELLS = (
     "#n/a", "#num!", "#value!", "#div/0!", "#ref!", "#name?", "#null!",
 )  # fmt: skip
 _TRUTH_VALUES = {"true": 1.0, "false": 0.0}
-_NAN_OF = dict.fromkeys(("", *MISSING_CELLS), np.nan) | _TRUTH_VALUES
+_NAN_OF = {**dict.fromkeys(("", *MISSING_CELLS), np.nan), **_TRUTH_VALUES}
 _QUOTED = re.compile(r'"[^"]*"')
 # The line by which spreadsheets are told the separator.
 _SEPARATOR_LINE = re.compile(r'"?sep=.?"?')

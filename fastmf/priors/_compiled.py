@@ -44,8 +44,10 @@ compile_methods("log_partition", "moments", "tilted")
 compile_methods("third_cumulant", of="mean")
 compile_methods("draw", of="tilt and number")
 
-# The entries of a table of units; the address of a function that was not asked for is 0.
-PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS, DRAWS = range(5)
+# The entries of a table of units; the address of a function that was not asked for is 0. In the
+# table of parts of a concatenated prior the number of the unit after the part follows.
+PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS, DRAWS, N_ENTRIES = range(6)
+END = N_ENTRIES
 FUNCTIONS = {
     "moments": MOMENTS,
     "log_partition": LOG_PARTITION,
@@ -53,13 +55,7 @@ FUNCTIONS = {
     "draws": DRAWS,
 }
 # The method of a prior for one unit.
-_METHODS = {name: name for name in FUNCTIONS} | {
-    "third_cumulants": "third_cumulant",
-    "draws": "draw",
-}
-N_ENTRIES = len(FUNCTIONS) + 1
-# The number of the unit after a part, in the table of parts of a concatenated prior.
-END = N_ENTRIES
+_METHODS = dict(zip(FUNCTIONS, ("moments", "log_partition", "third_cumulant", "draw"), strict=True))
 # An array of the type of the tables.
 INTEGERS = np.empty(0, np.int64)
 

@@ -41,7 +41,6 @@ MAX_DROP = 33.0
 # a diverging iteration would stop growing, and look like a fixed point.
 MAX_BOUND = 1e50
 MAX_TILT = MAX_BOUND**2
-MIN_DECAY = 1 / MAX_BOUND
 MAX_MASS = float(np.finfo(np.float64).max)
 
 
@@ -54,14 +53,13 @@ def _panel_rule(n_nodes, linear):
     """
     y, weights = np.polynomial.legendre.leggauss(n_nodes)
     y, weights = (y + 1) / 2, weights / 2
-    return linear * y + (1 - linear) * y**2, weights * (linear + 2 * (1 - linear) * y)
+    t, weights = linear * y + (1 - linear) * y**2, weights * (linear + 2 * (1 - linear) * y)
+    return t, weights, weights * t, weights * t**2, -INVERSE_LN2 * t
 
 
-NODES, NODE_WEIGHTS = _panel_rule(20, 0.6)
-# The density at a node is 2 to the power of these times its exponent's mean derivative up to there.
-BINARY_NODES = -INVERSE_LN2 * NODES
-# Weights of the integrals of t and t^2.
-FIRST_WEIGHTS, SECOND_WEIGHTS = NODE_WEIGHTS * NODES, NODE_WEIGHTS * NODES**2
+# Nodes, and weights of the integrals of 1, t and t^2. The density at a node is 2 to the power of
+# the last array times its exponent's mean derivative up to there.
+NODES, NODE_WEIGHTS, FIRST_WEIGHTS, SECOND_WEIGHTS, BINARY_NODES = _panel_rule(20, 0.6)
 
 
 @compilable(mode="inline")
@@ -72,8 +70,8 @@ def diverges(b, s, lower, upper):
     slowly that much of the mass is beyond it.
     """
     drop = s * MAX_BOUND
-    below = (lower < -MAX_BOUND) & ((s < 0.0) | (b + drop < MIN_DECAY))
-    above = (upper > MAX_BOUND) & ((s < 0.0) | (b - drop > -MIN_DECAY))
+    below = (lower < -MAX_BOUND) & ((s < 0.0) | (b + drop < 1.0 / MAX_BOUND))
+    above = (upper > MAX_BOUND) & ((s < 0.0) | (b - drop > -1.0 / MAX_BOUND))
     return below | above
 
 

@@ -10,7 +10,7 @@ from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, log, narrow, normal_quantile, where
 
 # Smallest precision of unbounded units: the square of its inverse exists in any floating type.
-MIN_PRECISION = float(np.finfo(np.float32).tiny) ** 0.5
+MIN_PRECISION = math.sqrt(np.finfo(np.float32).tiny)
 # Variance of fitted columns that are constant, relative to the square of their value if it is not
 # zero, and the largest relative deviation from their mean, in units of rounding errors.
 CONSTANT_VARIANCE, MAX_ROUNDING_ERRORS = 1e-3, 8

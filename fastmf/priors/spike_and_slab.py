@@ -38,7 +38,7 @@ from fastmf.special import (
 # Small beside any probability or ratio that matters: it keeps them from zero, and from infinity.
 TINY = float(np.finfo(np.float64).tiny)
 # Log-odds beyond which a coefficient is never zero: the probability of zero is lost in rounding.
-ALWAYS = -math.log(np.finfo(np.float64).eps)
+ALWAYS = math.log(1 / np.finfo(np.float64).eps)
 
 
 @compilable
@@ -87,10 +87,11 @@ def _mixture_gradient(self, mean, var, nonzero):
     The slab, whose integral is 1 without a tilt, adds its moments less the untilted ones.
     """
     slab = self.slab()
+    moments = (narrow(x, slab.field) for x in _untilted(slab)[1:])
     change = [
         tilted - nonzero * untilted
         for tilted, untilted in zip(
-            slab.moment_gradient(mean, var), _untilted_gradient(slab), strict=True
+            slab.moment_gradient(mean, var), slab.moment_gradient(*moments), strict=True
         )
     ]
     return self._make((change[0], change[1], nonzero, *change[2:]))
@@ -109,11 +110,6 @@ def _untilted_truncated(field, precision, lower, upper):
     zero = np.zeros_like(field)
     exponent, mass, mean, var = _quadrature.integrate(field, precision, lower, upper, zero, zero)
     return exponent + _quadrature.log_mass(mass), mean, var
-
-
-def _untilted_gradient(slab):
-    """Derivatives of the log of a slab's integral."""
-    return slab.moment_gradient(*(narrow(x, slab.field) for x in _untilted(slab)[1:]))
 
 
 def _project(self):
