@@ -7,13 +7,11 @@ package, where the fingerprint of the cache sees every change.
 import numpy as np
 
 # While a row is iterated. CONFIRMING: the next sweep is undamped and decides on convergence.
-CONFIRMING, RUNNING = -1, 0
+CONFIRMING, RUNNING = range(-1, 1)
 # How a row may end.
-CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = 1, 2, 3, 4
-# Expectation propagation.
-IMPROPER, BOUNDED, STALLED, LOST = 9, 10, 11, 12
-# Graphs with forbidden pairs of states.
-INFEASIBLE = 13
+CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = range(1, 5)
+# How it may end in expectation propagation, and on graphs with forbidden pairs of states.
+IMPROPER, BOUNDED, STALLED, LOST, INFEASIBLE = range(5, 10)
 
 MESSAGES = {
     CONVERGED: "converged",

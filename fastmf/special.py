@@ -21,7 +21,7 @@ class Exponential(NamedTuple):
 
     Arguments below `low` or above `high` are clipped: results would be subnormal or overflow.
     Adding `magic` to x / ln 2 rounds it to the integer n and leaves n in the low bits, from where a
-    shift by `n_fraction` moves it into the exponent; `coefficients` are those of the series in
+    shift by `n_fraction` moves it into the exponent; `coefficients` belong to the series in
     x - n ln 2.
     """
 

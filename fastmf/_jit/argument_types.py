@@ -1,7 +1,7 @@
 """Types of the arguments of kernels, without Numba, and read off the NamedTuples that hold them.
 
 A type is the name of a number's type, an `ArrayType` or a `TupleType`. A field of a NamedTuple is
-annotated with what it holds:
+annotated with its contents:
 
     class Rows(NamedTuple):
         state: Real[3]       array with three axes, of the floating type that the kernel is for
@@ -67,7 +67,7 @@ def numba_type(type_):
 
 
 def type_of(value):
-    """Type of an argument; None for what is neither number, array of numbers, nor tuple of these.
+    """Type of an argument; None for all but numbers, arrays of numbers, and tuples of them.
 
     Whether an array may be written is no part of it.
     """

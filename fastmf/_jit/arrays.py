@@ -1,14 +1,14 @@
 """Arrays in LLVM instructions: structures of a pointer to the numbers, sizes and strides.
 
 Numba's own representation (`make_array`) copies an array to memory, and reads its fields there. It
-takes several times as long to emit, and LLVM has to remove what it does.
+takes several times as long to emit, and LLVM has to remove the copies.
 """
 
 from fastmf._jit.lazily import cgutils, ir
 
 
 def field(context, builder, type_, array, name):
-    """A field of an array of a Numba type; those of each axis come as a list."""
+    """A field of an array of a Numba type; sizes and strides come as a list."""
     value = context.data_model_manager[type_].get(builder, array, name)
     return value if name == "data" else cgutils.unpack_tuple(builder, value)
 

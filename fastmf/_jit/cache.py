@@ -29,8 +29,8 @@ from numba.core.serialize import dumps
 from fastmf._jit.library import digest_of_sources
 
 # A file begins with a digest of the rest.
-DIGEST_BYTES = 32
-# Numba's settings that change machine code, beside those of the processor.
+DIGEST_BYTES = hashlib.sha256().digest_size
+# Numba's settings that change machine code, beside the processor's.
 SETTINGS = (
     *("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML", "ENABLE_AVX"),
     *("DEBUGINFO_DEFAULT", "EXTEND_VARIABLE_LIFETIMES", "DEBUG_JIT", "DEBUG_NRT"),
@@ -67,7 +67,7 @@ def folder():
     """Folder of code compiled from the present sources; those unused for a month are removed.
 
     A folder that cannot be written serves as well if there is code in it. None if no folder can be
-    used, or what is loaded cannot be read.
+    used, or the sources cannot be read.
     """
     sources = digest_of_sources()
     if sources is None:
@@ -111,9 +111,9 @@ class Cache:
         self.cache_path = str(folder())
 
     def _path(self, signature, codegen):
-        # Processor and operating system too: a home folder may be seen by several machines. Whether
-        # the signature says what is returned makes no difference. Numba reads its settings from the
-        # environment again before it compiles.
+        # Processor and operating system too: a home folder may be seen by several machines. The
+        # returned type makes no difference. Numba reads its settings from the environment again
+        # before it compiles.
         config.reload_config()
         settings = [f"{name}={getattr(config, name, None)}" for name in SETTINGS]
         arguments = tuple(getattr(signature, "args", signature))
@@ -129,7 +129,7 @@ class Cache:
             if content[:DIGEST_BYTES] != _digest(content[DIGEST_BYTES:]):
                 return None
             return CompileResult._rebuild(target_context, *pickle.loads(content[DIGEST_BYTES:]))
-        except Exception:  # what is in the file may not fit what is installed; it is replaced
+        except Exception:  # the file may not fit the installed packages; it is replaced
             return None
 
     def save_overload(self, signature, compiled):

@@ -1,9 +1,9 @@
 """Functions that kernels call and that are emitted as LLVM instructions.
 
 An array at an address, a row of an array without the checks of a slice, the smaller of two numbers:
-each stands for a few instructions in its caller, where a function of Python would be compiled, and
-its types inferred, in every place that calls it. Where nothing is compiled, the Python bodies say
-what they do. `in_all_lanes` is for those who emit instructions themselves.
+each becomes a few instructions in its caller, where a function of Python would be compiled, and
+its types inferred, in every place that calls it. Where nothing is compiled, the Python bodies are
+called. `in_all_lanes` is for functions that emit instructions.
 """
 
 import ctypes

@@ -22,7 +22,7 @@ from fastmf._jit.lazily import activate, cgutils, ir, is_disabled, numba, types,
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
-# How a kernel is called, by whom, and what is made of it.
+# Ways in which a kernel is called and compiled.
 MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
 
 
@@ -40,7 +40,7 @@ class Kernel:
     """A function that was built ahead for the types of its arguments, or is compiled for them.
 
     Numba sees the dispatcher, which is made, and Numba imported, when something is compiled.
-    Parameters are those of `kernel`.
+    Parameters as for `kernel`.
     """
 
     def __init__(self, function, mode, fastmath, name, views):
@@ -184,7 +184,7 @@ def _emitted_with_names(function, define):
 
 # --- calls by address -----------------------------------------------------------------------------
 
-# Python functions by the numbers that stand for their addresses where nothing is compiled.
+# Python functions by the numbers that replace their addresses where nothing is compiled.
 _FUNCTIONS: dict[int, Callable] = {}
 
 

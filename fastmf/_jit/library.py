@@ -2,10 +2,10 @@
 
 `scripts/build_library.py` writes them: shared libraries, and an index of the functions in each by
 name and types of arguments, with digests of the libraries and of the sources. A library is used if
-the processor has its instructions and both digests are right; what it lacks is compiled.
+the processor has its instructions and both digests are right; other functions are compiled.
 
-A function takes the address of its arguments, one word each (for an array that of the NumPy
-object), and an address for what it returns.
+A function takes the address of its arguments, one word each (for an array the address of the
+NumPy object), and an address for its result.
 """
 
 import ctypes
@@ -29,13 +29,13 @@ FOLDER = Path(__file__).with_name("built")
 ROOMS = "_jit", "_threads", "priors", "kernels"
 NOT_COMPILED = "_jit/cache.py", "_jit/messages.py"
 # Digests are in hexadecimal digits.
-DIGEST_DIGITS = 64
+DIGEST_DIGITS = len(hashlib.sha256().hexdigest())
 # Statuses of Numba's functions that have succeeded: with a result, and without one.
-_SUCCESS = 0, -2
+_SUCCESS = {0, -2}
 
 
 def _level():
-    """Instruction set of this processor, or that of NUMBA_CPU_NAME; None without a library."""
+    """Instruction set of NUMBA_CPU_NAME, or of this processor; None without a library."""
     machine, named = platform.machine().lower(), os.environ.get("NUMBA_CPU_NAME")
     if machine in ("aarch64", "arm64"):
         return "aarch64"
@@ -99,7 +99,7 @@ def flatten(values, leaves, kinds):
 
 
 def _formats(types):
-    """Formats of the words of arguments, as those of `struct`."""
+    """Formats of the words of arguments, for `struct`."""
     for type_ in types:
         if isinstance(type_, str):
             yield {"float64": "d", "float32": "f4x"}.get(type_, "Q" if type_[0] == "u" else "q")
@@ -149,7 +149,7 @@ class Library:
         self._functions = index["levels"][level]["functions"]
         self._library = ctypes.CDLL(str(path))
 
-    def _found(self, kernel, types):
+    def _description(self, kernel, types):
         if kernel.name is None or None in types:
             return None
         return self._functions.get(key_of(kernel, types))
@@ -157,21 +157,21 @@ class Library:
     def entry(self, kernel, arguments):
         """The function of a kernel for these arguments, called with their leaves, or None."""
         types = tuple(map(type_of, arguments))
-        found = self._found(kernel, types)
-        if found is None or found["entry"] is None:
+        description = self._description(kernel, types)
+        if description is None or description["entry"] is None:
             return None
-        function = self._library[found["entry"]]
+        function = self._library[description["entry"]]
         function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_int
         words = struct.Struct("=" + "".join(_formats(types)))
-        returned = struct.Struct("@" + found["returns"])
-        return partial(_call, function, words, returned, found["is_tuple"])
+        returned = struct.Struct("@" + description["returns"])
+        return partial(_call, function, words, returned, description["is_tuple"])
 
     def address(self, kernel, types):
         """Address of a kernel that kernels call, or None."""
-        found = self._found(kernel, types)
-        if found is None or found["address"] is None:
+        description = self._description(kernel, types)
+        if description is None or description["address"] is None:
             return None
-        return ctypes.cast(self._library[found["address"]], ctypes.c_void_p).value
+        return ctypes.cast(self._library[description["address"]], ctypes.c_void_p).value
 
 
 def _divided(text):
@@ -185,8 +185,8 @@ def _arrays_are_as_expected():
     if sys.implementation.name != "cpython" or (data, n_axes) != (array.ctypes.data, 2):
         return False
     pair = ctypes.c_int64 * 2
-    found = tuple(pair.from_address(shape)), tuple(pair.from_address(strides))
-    return found == (array.shape, array.strides)
+    sizes = tuple(pair.from_address(shape)), tuple(pair.from_address(strides))
+    return sizes == (array.shape, array.strides)
 
 
 def _load():

@@ -38,8 +38,8 @@ def is_quiet():
 class _Watch:
     """The kernels of this package that are being compiled, by one thread at a time.
 
-    Meanwhile Numba does not tell a root logger at level DEBUG, for its own developers, what it
-    does: some 40,000 lines for an estimator.
+    Meanwhile Numba does not write messages for its own developers to a root logger at level DEBUG:
+    some 40,000 lines for an estimator.
     """
 
     def __init__(self):

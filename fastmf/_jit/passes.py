@@ -14,7 +14,7 @@ from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 from numba.core.untyped_passes import InlineInlinables
 
-# Passes of Numba's for what is in no kernel: closures and comprehensions, expressions of arrays.
+# Passes of Numba for code that no kernel has: closures, comprehensions, expressions of arrays.
 NOT_NEEDED = {"inline_closure_likes", "nopython_rewrites"}
 
 

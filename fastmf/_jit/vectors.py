@@ -1,7 +1,7 @@
 """Vectors of numbers as LLVM instructions, for kernels whose inner loops are emitted.
 
 LLVM keeps the accumulators of a nest of loops in registers only where they are vectors already, and
-divides short loops into vectors badly. `Vectors` emits loads, stores, and what is computed of them,
+divides short loops into vectors badly. `Vectors` emits loads, stores, and computations,
 `loop` a loop whose values stay in registers.
 """
 
@@ -57,7 +57,7 @@ class Vectors:
 
     Parameters
     ----------
-    context, builder : those of Numba's code generators
+    context, builder : arguments of Numba's code generators
     dtype : Numba type
         Type of the numbers.
     n_bytes : int, default VECTOR_BYTES
@@ -142,7 +142,7 @@ class Vectors:
         return self.builder.shuffle_vector(one, other, mask)
 
     def exp(self, x, form):
-        """The exponential; `form` is that of `fastmf.special.EXPONENTIALS` for the type."""
+        """The exponential; `form` is the entry of `fastmf.special.EXPONENTIALS` for the type."""
         builder = self.builder
         x = self.larger(x, self.constant(form.low))
         x = self.smaller(x, self.constant(form.high))

@@ -136,8 +136,8 @@ def one_blas_thread(order=0):
 
     After each product the threads of BLAS spin for a while, on cores that the next kernel needs,
     and on a busy machine each product waits for all of them. Without threadpoolctl, a dependency
-    of scikit-learn, nothing is changed. The setting is that of the whole process: of overlapping
-    blocks the first one saves it, and the last one restores it.
+    of scikit-learn, nothing is changed. The whole process has one setting: of overlapping blocks
+    the first one saves it, and the last one restores it.
     """
     if order >= MIN_THREADED_ORDER or _libraries() is None:
         yield
@@ -177,7 +177,7 @@ def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
     n_sweeps : int
         Largest number of sweeps.
     """
-    if work < SHARED_WORK or getattr(_here, "is_worker", False):
+    if work < SHARED_WORK or getattr(_thread, "is_worker", False):
         n_threads = 1
     elif n_threads is None:
         n_threads = default_threads()
@@ -188,7 +188,7 @@ def in_parallel(kernel, arguments, n_workers):
     """Call `kernel(*arguments)` in several threads at once, and wait until the work is done.
 
     The main thread waits for another to make a long call, so that Python can run the handlers of
-    signals. A short call, such as those of a step of learning, it makes itself.
+    signals. A short call, such as a call of a step of learning, it makes itself.
     """
     is_long = getattr(n_workers, "work", 0) >= LONG_WORK
     stop_all = partial(stop, kernel, arguments)
@@ -197,29 +197,29 @@ def in_parallel(kernel, arguments, n_workers):
 
 def for_each(function, tasks, n_workers):
     """Call a Python function for each task, in several threads, and wait until all are done."""
-    left = deque(tasks)
+    waiting = deque(tasks)
 
     def take():
-        while left:
+        while waiting:
             try:
-                task = left.popleft()
+                task = waiting.popleft()
             except IndexError:  # another thread took the last one
                 return
             function(task)
 
-    _pool.run(_as_worker, (take, ()), n_workers, left.clear)
+    _pool.run(_as_worker, (take, ()), n_workers, waiting.clear)
 
 
-_here = threading.local()
+_thread = threading.local()
 
 
 def _as_worker(kernel, arguments):
     """Call a kernel or a function, whose own calls start no threads."""
-    nested, _here.is_worker = getattr(_here, "is_worker", False), True
+    nested, _thread.is_worker = getattr(_thread, "is_worker", False), True
     try:
         kernel(*arguments)
     finally:
-        _here.is_worker = nested
+        _thread.is_worker = nested
 
 
 def default_threads():

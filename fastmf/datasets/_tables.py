@@ -20,7 +20,7 @@ MISSING_CELLS = (
     "#n/a", "#num!", "#value!", "#div/0!", "#ref!", "#name?", "#null!",
 )  # fmt: skip
 _TRUTH_VALUES = {"true": 1.0, "false": 0.0}
-_NAN_OF = dict.fromkeys(("", *MISSING_CELLS), np.nan) | _TRUTH_VALUES
+_NAN_OF = {**dict.fromkeys(("", *MISSING_CELLS), np.nan), **_TRUTH_VALUES}
 _QUOTED = re.compile(r'"[^"]*"')
 # The line by which spreadsheets are told the separator.
 _SEPARATOR_LINE = re.compile(r'"?sep=.?"?')
@@ -191,7 +191,7 @@ def _without_comments(lines):
             if doubtful and len(doubtful) == len(cells):
                 raise ValueError(
                     f"a line above it, with {doubtful[0]!r:.40}, may be a comment or a row, as it "
-                    "has as many cells: leave out the line or its #"
+                    "has the same number of cells: leave out the line or its #"
                 )
             yield line
             yield from lines

@@ -3,6 +3,7 @@
 import gzip
 import math
 import re
+import string
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +21,9 @@ ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 _GAPS = b"-."
 _OUTSIDE = -2
 _STOP = ord("*")
-_LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
+_LETTERS = string.ascii_letters.encode()
 _SPACES = b" \t\r\n\v\f"
-_TEXT = bytes(range(33, 127)) + _SPACES
+_TEXT = bytes([*range(33, 127), *_SPACES])
 # What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
 _LINE_BYTES = 32
 _ROW_BYTES = 100

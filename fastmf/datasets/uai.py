@@ -22,8 +22,8 @@ from fastmf.models._state_tables import (
 from fastmf.models.boltzmann import BoltzmannMachine
 
 _NETWORKS = (b"MARKOV", b"BAYES")
-# Memory for each unit, factor and entry of a table while a file is read.
-_UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
+# Memory of a word while a file is read: units take as much as 3 of them, factors as much as 5.
+_WORD_BYTES = 100
 
 
 class UAIModel(NamedTuple):
@@ -136,14 +136,13 @@ def _read_model(words, max_bytes):
     if kind.upper() not in _NETWORKS:
         words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
     n_units = words.number("the number of variables", 1)
-    _check_memory(words, n_units * _UNIT_BYTES, max_bytes)
+    _check_memory(words, 3 * n_units, max_bytes)
     sizes = words.numbers(n_units, "a number of states", int, 1, 2**31)
     n_factors = words.number("the number of factors")
-    _check_memory(words, n_units * _UNIT_BYTES + n_factors * _FACTOR_BYTES, max_bytes)
+    _check_memory(words, 3 * n_units + 5 * n_factors, max_bytes)
     scopes = [_read_scope(words, f"factor {k}", n_units) for k in range(n_factors)]
     n_entries = sum(math.prod(sizes[scope].tolist()) for scope in scopes) + int(sizes.sum())
-    n_bytes = n_units * _UNIT_BYTES + n_factors * _FACTOR_BYTES + n_entries * _ENTRY_BYTES
-    _check_memory(words, n_bytes, max_bytes)
+    _check_memory(words, 3 * n_units + 5 * n_factors + n_entries, max_bytes)
 
     fields = [np.zeros(q) for q in sizes.tolist()]
     edges, couplings, log_factor = [], [], 0.0
@@ -162,7 +161,8 @@ def _read_model(words, max_bytes):
     return Tables.of(fields, edges, couplings), log_factor
 
 
-def _check_memory(words, n_bytes, max_bytes):
+def _check_memory(words, n_words, max_bytes):
+    n_bytes = n_words * _WORD_BYTES
     if n_bytes > max_bytes:
         words.fail(
             f"its variables and tables would take some {n_bytes:.3g} bytes, more than "
@@ -395,7 +395,7 @@ def read_uai_result(path, *, max_bytes=2**30):
     2.303
     """
     path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
-    return _read(path, "a UAI result", _read_result, int(min(max_bytes, 2**60)) // _ENTRY_BYTES)
+    return _read(path, "a UAI result", _read_result, int(min(max_bytes, 2**60)) // _WORD_BYTES)
 
 
 def _read_result(words, n_most):

@@ -1,6 +1,6 @@
 """The functions of unit priors that kernels call by address, and the tables with the addresses.
 
-For the units `start`, `start + 1`, ... of a layer, as many as there are tilts or means,
+For the units `start`, `start + 1`, ... of a layer, one for each tilt or mean,
 
     moments(parameters, start, b, a, mean, var)               fill in the tilted moments
     log_partition(parameters, start, b, a, out)               fill in the log-partitions
@@ -8,40 +8,46 @@ For the units `start`, `start + 1`, ... of a layer, as many as there are tilts o
     draws(parameters, start, b, a, u, out, scratch)           fill in draws from uniform numbers
 
 where `parameters` is the address of an array with the addresses of the prior's fields. A table of
-units holds that address and those of the functions. Kernels call them through `tilted_moments`,
-`tilted_log_partition`, `third_cumulants` and `tilted_draws` below, of any kind of units.
+units holds that address and the addresses of the functions. Kernels call them through
+`tilted_moments`, `tilted_log_partition`, `third_cumulants` and `tilted_draws` below, of any kind of
+units.
 """
 
 import ctypes
 import functools
 import itertools
+import math
 from functools import cache
 
 import numpy as np
 
 from fastmf._jit.argument_types import ArrayType, Float64, Real, argument_types, numba_type
 from fastmf._jit.arrays import array_at
-from fastmf._jit.intrinsics import view, widest_vectors
+from fastmf._jit.intrinsics import row, smaller, view, widest_vectors
 from fastmf._jit.kernel import address_of, call, calls, compile_methods, emitted, kernel, unit
-from fastmf._jit.lazily import is_disabled, types
+from fastmf._jit.lazily import cgutils, is_disabled, types
 from fastmf._jit.names import name_of
 from fastmf._threads.interrupts import next_task
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.priors._protocol import (
+    as_dtype,
     is_concatenated,
     n_units,
     offers,
     precomputed,
+    repeated,
     values_to_draw,
     with_arrays,
 )
 
-compile_methods("log_partition", "moments")
+compile_methods("log_partition", "moments", "tilted")
 compile_methods("third_cumulant", of="mean")
 compile_methods("draw", of="tilt and number")
 
-# The entries of a table of units; the address of a function that was not asked for is 0.
-PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS, DRAWS = range(5)
+# The entries of a table of units; the address of a function that was not asked for is 0. In the
+# table of parts of a concatenated prior the number of the unit after the part follows.
+PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS, DRAWS, N_ENTRIES = range(6)
+END = N_ENTRIES
 FUNCTIONS = {
     "moments": MOMENTS,
     "log_partition": LOG_PARTITION,
@@ -49,19 +55,13 @@ FUNCTIONS = {
     "draws": DRAWS,
 }
 # The method of a prior for one unit.
-_METHODS = {name: name for name in FUNCTIONS} | {
-    "third_cumulants": "third_cumulant",
-    "draws": "draw",
-}
-N_ENTRIES = len(FUNCTIONS) + 1
-# The number of the unit after a part, in the table of parts of a concatenated prior.
-END = N_ENTRIES
+_METHODS = dict(zip(FUNCTIONS, ("moments", "log_partition", "third_cumulant", "draw"), strict=True))
 # An array of the type of the tables.
 INTEGERS = np.empty(0, np.int64)
 
 
 class AddressTable(np.ndarray):
-    """An int64 array of addresses, which keeps alive what they point to.
+    """An int64 array of addresses, which keeps the memory alive to which they point.
 
     Parameters
     ----------
@@ -130,6 +130,61 @@ def _draws_one_by_one(prior, start, b, a, u, out, scratch):
         out[i] = unit(prior, start + i).draw(b[i], a[i], u[i])
 
 
+# Classes with a method `fill_block` compute BLOCK_UNITS units at once: `fill_block(prior, start,
+# b, a, memory)` leaves log-partitions, means and variances in these rows of the memory, and
+# `draw_block(prior, start, u, out, memory)` draws after that. The memory stays in the L1 cache.
+BLOCK_UNITS = 64
+LOG_PARTITIONS, MEANS, VARIANCES, _END = (k * BLOCK_UNITS for k in (6, 8, 9, 29))
+
+
+def block_memory():
+    """Memory for the units of a block; inside kernels on the stack, which takes less to compile."""
+    return np.empty(_END)
+
+
+@emitted(block_memory)
+def _block_memory(typing_context):
+    result = types.Array(types.float64, 1, "C")
+
+    def generate(context, builder, signature, values):
+        memory = cgutils.alloca_once(builder, context.get_value_type(types.float64), _END)
+        address = builder.ptrtoint(memory, cgutils.intp_t)
+        return array_at(context, builder, result, address, [cgutils.intp_t(_END)])
+
+    return result(), generate
+
+
+def _by_blocks(class_, name):
+    """A function of units, for a class with `fill_block`."""
+    fill = kernel(class_.fill_block, mode="merged")
+    draw = kernel(class_.draw_block, mode="merged")
+
+    def moments(prior, start, b, a, mean, var):
+        memory = block_memory()
+        for first in range(0, b.shape[0], BLOCK_UNITS):
+            n = smaller(BLOCK_UNITS, b.shape[0] - first)
+            fill(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            for i in range(n):
+                mean[first + i], var[first + i] = memory[MEANS + i], memory[VARIANCES + i]
+
+    def log_partition(prior, start, b, a, out):
+        memory = block_memory()
+        for first in range(0, b.shape[0], BLOCK_UNITS):
+            n = smaller(BLOCK_UNITS, b.shape[0] - first)
+            fill(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            for i in range(n):
+                out[first + i] = memory[LOG_PARTITIONS + i]
+
+    def draws(prior, start, b, a, u, out, scratch):
+        memory = block_memory()
+        for first in range(0, b.shape[0], BLOCK_UNITS):
+            n = smaller(BLOCK_UNITS, b.shape[0] - first)
+            fill(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            draw(prior, start + first, row(u, (first,), n), row(out, (first,), n), memory)
+
+    return {"moments": moments, "log_partition": log_partition, "draws": draws}[name]
+
+
 def _draws_of_two_values(low, high):
     def draws(prior, start, b, a, u, out, scratch):
         for i in range(b.shape[0]):
@@ -175,12 +230,15 @@ def _address(class_, name, dtype, field_dtypes):
     """Address of a function of one class of units, for tilts and fields of these types."""
     fields = _fields(class_, field_dtypes)
     key = name_of(class_)
-    key = key and f"{key}-{dtype}-{'-'.join(map(str, field_dtypes))}"
-    at_once = f"{name}_of_units"
-    own = offers(class_, at_once, of=_METHODS[name])
-    values = values_to_draw(class_) if name == "draws" else None
-    one_by_one = _draws_of_two_values(*values) if values else _ONE_BY_ONE[name]
-    fill = kernel(getattr(class_, at_once) if own else one_by_one, mode="merged")
+    key = key and f"{key}-{name}-{dtype}-{'-'.join(map(str, field_dtypes))}"
+    at_once, values = f"{name}_of_units", values_to_draw(class_) if name == "draws" else None
+    if offers(class_, at_once, of=_METHODS[name]):
+        fill = getattr(class_, at_once)
+    elif offers(class_, "fill_block", of=_METHODS[name]):
+        fill = _by_blocks(class_, name)
+    else:
+        fill = _draws_of_two_values(*values) if values else _ONE_BY_ONE[name]
+    fill = kernel(fill, mode="merged")
     try:
         return address_of(_FACTORIES[name](fields, fill, key), *_signature(name, dtype))
     except Exception as error:
@@ -208,22 +266,14 @@ def _moments(fields, fill, key):
     return moments
 
 
-def _log_partition(fields, fill, key):
+def _three_arrays(fields, fill, key):
     # Reassociated, a value would depend on its place in a vector.
     @kernel(mode="by_address", fastmath={"contract"}, name=key)
-    def log_partition(parameters, start, b, a, out):
+    def three_arrays(parameters, start, x, y, z):
         widest_vectors()
-        fill(fields(parameters, start + b.shape[0]), start, b, a, out)
+        fill(fields(parameters, start + x.shape[0]), start, x, y, z)
 
-    return log_partition
-
-
-def _third_cumulants(fields, fill, key):
-    @kernel(mode="by_address", name=key)
-    def third_cumulants(parameters, start, mean, cumulant, derivative):
-        fill(fields(parameters, start + mean.shape[0]), start, mean, cumulant, derivative)
-
-    return third_cumulants
+    return three_arrays
 
 
 def _draws(fields, fill, key):
@@ -243,8 +293,8 @@ _ONE_BY_ONE = {
 }
 _FACTORIES = {
     "moments": _moments,
-    "log_partition": _log_partition,
-    "third_cumulants": _third_cumulants,
+    "log_partition": _three_arrays,
+    "third_cumulants": _three_arrays,
     "draws": _draws,
 }
 
@@ -270,26 +320,20 @@ def _moments_of_parts(parameters, start, b, a, mean, var):
         first = parts[k, END]
 
 
-@kernel(mode="by_address")
-def _log_partition_of_parts(parameters, start, b, a, out):
-    parts, first = _parts(parameters), np.int64(0)
-    for k in range(parts.shape[0]):
-        begin, end = max(first, start), min(parts[k, END], start + b.shape[0])
-        if begin < end:
-            i, j = begin - start, end - start
-            tilted_log_partition(parts[k], begin - first, b[i:j], a[i:j], out[i:j])
-        first = parts[k, END]
+def _arrays_of_parts(of_part, name):
+    """The function of all parts for one, `of_part`, of three arrays of numbers a unit."""
 
+    @kernel(mode="by_address", name=name)
+    def of_parts(parameters, start, x, y, z):
+        parts, first = _parts(parameters), np.int64(0)
+        for k in range(parts.shape[0]):
+            begin, end = max(first, start), min(parts[k, END], start + x.shape[0])
+            if begin < end:
+                i, j = begin - start, end - start
+                of_part(parts[k], begin - first, x[i:j], y[i:j], z[i:j])
+            first = parts[k, END]
 
-@kernel(mode="by_address")
-def _third_cumulants_of_parts(parameters, start, mean, cumulant, derivative):
-    parts, first = _parts(parameters), np.int64(0)
-    for k in range(parts.shape[0]):
-        begin, end = max(first, start), min(parts[k, END], start + mean.shape[0])
-        if begin < end:
-            i, j = begin - start, end - start
-            third_cumulants(parts[k], begin - first, mean[i:j], cumulant[i:j], derivative[i:j])
-        first = parts[k, END]
+    return of_parts
 
 
 @kernel(mode="by_address")
@@ -306,8 +350,8 @@ def _draws_of_parts(parameters, start, b, a, u, out, scratch):
 
 _OF_PARTS = {
     "moments": _moments_of_parts,
-    "log_partition": _log_partition_of_parts,
-    "third_cumulants": _third_cumulants_of_parts,
+    "log_partition": _arrays_of_parts(tilted_log_partition, "log_partition"),
+    "third_cumulants": _arrays_of_parts(third_cumulants, "third_cumulants"),
     "draws": _draws_of_parts,
 }
 
@@ -346,28 +390,44 @@ def units_of(prior, dtype, names=("moments",)):
 
 # --- public methods on large arrays ---------------------------------------------------------------
 
-# Units from which on kernels are called. NumPy takes 0.3 ms (Gaussian) to 1 ms for so many, and of
-# those of quadrature 5 ms; loading compiled code, once in a process, takes some 30 ms.
-LARGE, LARGE_QUADRATURE = 1 << 15, 1 << 12
-# Units of one task of a thread.
-CHECK_UNITS = 1 << 12
+# Units of one task of a thread, and from which on kernels are called: NumPy takes 0.1 ms for this
+# many Gaussian units and 10 ms for units of quadrature.
+TASK_UNITS = BLOCK_UNITS**2
 
 
 @kernel
-def _fill_rows(units, moments, b, a, queue, out):
-    """Moments, or log-partitions, of rows of units."""
+def _fill_rows(units, name, b, a, u, queue, out):
+    """Moments, log-partitions or draws of rows of units."""
     n_rows, n_units = b.shape
-    n_tasks = -(-n_units // CHECK_UNITS)
+    n_tasks = -(-n_units // TASK_UNITS)
     task = next_task(queue)
     while task < n_rows * n_tasks:
-        row, start = task // n_tasks, task % n_tasks * CHECK_UNITS
-        here = slice(start, min(start + CHECK_UNITS, n_units))
-        b_row, a_row = b[row, here], a[min(row, a.shape[0] - 1), here]
-        if moments:
-            tilted_moments(units, start, b_row, a_row, out[0, row, here], out[1, row, here])
+        i, start = task // n_tasks, task % n_tasks * TASK_UNITS
+        j = slice(start, min(start + TASK_UNITS, n_units))
+        if name == MOMENTS:
+            tilted_moments(units, start, b[i, j], a[i, j], out[0, i, j], out[1, i, j])
+        elif name == DRAWS:
+            tilted_draws(units, start, b[i, j], a[i, j], u[i, j], out[0, i, j], out[1, i, j])
         else:
-            tilted_log_partition(units, start, b_row, a_row, out[0, row, here])
+            tilted_log_partition(units, start, b[i, j], a[i, j], out[0, i, j])
         task = next_task(queue)
+
+
+def by_kernels(prior, name, b, a, u=0.0):
+    """Moments, log-partitions or draws of a prior under many tilts, computed by kernels."""
+    dtype = np.result_type(*prior, b, a)
+    shape = np.broadcast_shapes((n_units(prior),), *map(np.shape, (b, a, u)))
+    rows = math.prod(shape[:-1]), shape[-1]
+    b, a, u = (
+        np.ascontiguousarray(np.broadcast_to(x, shape), dtype=type_).reshape(rows)
+        for x, type_ in ((b, dtype), (a, dtype), (u, np.float64))
+    )
+    units = units_of(as_dtype(repeated(prior, shape[-1]), dtype), dtype, (name,))
+    out = np.empty((1 if name == "log_partition" else 2, *rows), dtype)
+    arguments = units, FUNCTIONS[name], b, a, u, np.zeros(1, np.int64), out
+    in_parallel(_fill_rows, arguments, workers_for(b.size // TASK_UNITS + 1, 100 * b.size))
+    out = out.reshape(-1, *shape)
+    return tuple(out) if name == "moments" else out[0]
 
 
 def compiled_if_large(class_, name):
@@ -376,31 +436,8 @@ def compiled_if_large(class_, name):
 
     @functools.wraps(method)  # kernels compile the wrapped method
     def of_arrays(self, b, a):
-        if type(self) is not class_ or not _suits(self, b, a):
+        if type(self) is not class_ or np.size(b) < TASK_UNITS or is_disabled():
             return method(self, b, a)
-        shape, n_units = b.shape, b.shape[-1]
-        b = np.ascontiguousarray(b).reshape(-1, n_units)
-        a = np.asarray(a, b.dtype)
-        a = np.ascontiguousarray(np.broadcast_to(a, (1, n_units) if a.ndim < 2 else shape))
-        alike = self._make(np.broadcast_to(f, (n_units,)) for f in self)
-        units = units_of(alike, b.dtype, (name,))
-        out = np.empty((2 if name == "moments" else 1, *b.shape), b.dtype)
-        arguments = units, name == "moments", b, a.reshape(-1, n_units), np.zeros(1, np.int64), out
-        in_parallel(_fill_rows, arguments, workers_for(b.size // CHECK_UNITS + 1, 100 * b.size))
-        out = out.reshape(-1, *shape)
-        return tuple(out) if name == "moments" else out[0]
+        return by_kernels(self, name, b, a)
 
     return of_arrays
-
-
-def _suits(prior, b, a):
-    """Whether tilts are many, and as kernels take them."""
-    large = LARGE_QUADRATURE if hasattr(prior, "lower") else LARGE
-    if not isinstance(b, np.ndarray) or b.size < large or is_disabled():
-        return False
-    dtypes = {b.dtype, *(np.asarray(field).dtype for field in prior)}
-    dtypes |= {a.dtype} if isinstance(a, np.ndarray | np.generic) else set()
-    shapes_suit = len(prior[0]) in (1, b.shape[-1]) and (
-        np.ndim(a) == 0 or (np.shape(a)[-1:] == b.shape[-1:] and np.ndim(a) <= b.ndim)
-    )
-    return len(dtypes) == 1 and b.dtype in (np.float32, np.float64) and shapes_suit

@@ -43,7 +43,7 @@ def refuse_groups(name, priors, reason):
 
 
 def column_sizes(prior):
-    """Units of each column of data: those of a group, or 1; int array of shape (n_columns,)."""
+    """Number of units of each column of data, int array of shape (n_columns,)."""
     return np.concatenate(
         [getattr(part, "sizes", np.ones(n_units(part), int)) for part in parts_of(prior)]
     )
@@ -72,7 +72,7 @@ def fields_of_groups(prior):
 
 
 def as_states(name, prior, X):
-    """Rows of data as values of all units: those of groups that come as labels, one-hot."""
+    """Rows of data as values of all units; labels of groups become one-hot."""
     if np.ma.isMaskedArray(X):
         X = unmasked(name, X, missing=True)
     if X is None or not has_groups(prior):
@@ -128,12 +128,12 @@ def _mean_labels(part, x):
 
 def check_clamped_groups(prior, mean, mask):
     """Raise a ValueError unless clamped groups are whole, and in one state."""
-    for (part, x), (_, here) in zip(by_parts(prior, mean), by_parts(prior, mask), strict=True):
+    for (part, x), (_, clamped) in zip(by_parts(prior, mean), by_parts(prior, mask), strict=True):
         if not _is_grouped(part):
             continue
-        if (here != np.repeat(here[..., part.starts], part.sizes, axis=-1)).any():
+        if (clamped != np.repeat(clamped[..., part.starts], part.sizes, axis=-1)).any():
             raise ValueError("clamp must hold either all states of a group or none.")
-        if not (part.contains(x) | ~here).all():
+        if not (part.contains(x) | ~clamped).all():
             raise ValueError(
                 "clamp holds categorical units whose start is no state: pass their values."
             )

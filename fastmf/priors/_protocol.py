@@ -31,8 +31,8 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     log_prob_is_linear            whether log_prob(x) is field x on the support (default: False)
     hidden_unit                   parameters of one hidden unit before learning, a tuple
 
-Fields named `lower`, `upper`, `precision` and `log_odds` mean what they do in `TruncatedGaussian`
-and `TruncatedGaussBernoulli`: `_queries` derives bounds and largest variances from them. Only this
+Fields named `lower`, `upper`, `precision` and `log_odds` have the meaning of the fields of
+`TruncatedGaussBernoulli`: `_queries` derives bounds and largest variances from them. Only this
 package `priors` looks at fields; all others call the functions here, in `_queries`
 and, about data, in `_values`.
 """
@@ -52,8 +52,8 @@ def is_unit_prior(value):
 
 def n_units(prior):
     """Number of units that a prior describes."""
-    own = getattr(prior, "n_units", None)
-    return own() if own else max(np.size(f) for f in prior)
+    method = getattr(prior, "n_units", None)
+    return method() if method else max(np.size(f) for f in prior)
 
 
 def with_arrays(prior):
@@ -73,8 +73,8 @@ def repeated(prior, n):
 
 def take(prior, units):
     """The prior of a slice of the units."""
-    own = getattr(prior, "take", None)
-    return own(units) if own else prior._make(f[units] if np.ndim(f) else f for f in prior)
+    method = getattr(prior, "take", None)
+    return method(units) if method else prior._make(f[units] if np.ndim(f) else f for f in prior)
 
 
 def is_concatenated(prior):
@@ -98,7 +98,7 @@ def map_parts(function, prior, *others):
     """The prior whose parts are function(part, parts of the others), or function(prior, ...)."""
     if not is_concatenated(prior):
         return function(prior, *others)
-    together = zip(prior.parts, *(parts_of(other) for other in others), strict=True)
+    together = zip(prior.parts, *map(parts_of, others), strict=True)
     return prior._make((tuple(map_parts(function, *parts) for parts in together),))
 
 
@@ -119,8 +119,8 @@ def field_names(prior):
 
 def as_dtype(prior, dtype):
     """The prior with its parameters in another floating type."""
-    own = getattr(prior, "as_dtype", None)
-    return own(dtype) if own else prior._make(_cast(prior, f, dtype) for f in prior)
+    method = getattr(prior, "as_dtype", None)
+    return method(dtype) if method else prior._make(_cast(prior, f, dtype) for f in prior)
 
 
 def _cast(prior, field, dtype):
@@ -146,11 +146,11 @@ def learned_fields(prior):
 
 
 def map_parameters(function, prior, *others):
-    """The prior whose learned fields are function(its own, those of the others), part by part."""
+    """The prior whose learned fields are a function of the fields of several priors."""
     if is_concatenated(prior):
         return map_parts(partial(map_parameters, function), prior, *others)
     fields = {
-        name: function(getattr(prior, name), *[getattr(other, name) for other in others])
+        name: function(*(getattr(p, name) for p in (prior, *others)))
         for name in parameter_names(prior)
     }
     return prior._replace(**fields)
@@ -197,7 +197,10 @@ def sample_by_draw(self, b, a, rng):
     shape = np.broadcast_shapes((n_units(self),), np.shape(b), np.shape(a))
     drawn = draw(self, b, a, rng.random(shape))
     if not np.isfinite(drawn).all():
-        raise ValueError(f"{type(self).__name__}.sample: precision + a must be positive.")
+        raise ValueError(
+            f"{type(self).__name__}.sample: precision + a must be positive, and (field + b) / "
+            "(precision + a) at most 1e50 in size, wherever a bound is infinite."
+        )
     return drawn
 
 

@@ -8,24 +8,19 @@ For s > 0 the mass is around the mode, clipped to the interval; for s <= 0 it is
 separated by the antimode. In both cases it is divided into two *panels*: in each, the exponent
 decreases from an anchor as -k y - s y^2 / 2 in the distance y >= 0. A panel ends where the interval
 ends, at the antimode, or where the exponent has dropped by `MAX_DROP`. The moments of the two
-panels are combined as those of a mixture, without cancellation.
+panels are combined as in a mixture, without cancellation.
 
 The same text runs on NumPy arrays and, compiled, on scalars. Its three steps are separate because
 a loop over many units is fastest with the units innermost in each step (`integrate_block`).
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Float64, argument_types
-from fastmf._jit.arrays import array_at
-from fastmf._jit.intrinsics import fma, row, smaller, widest_vectors
-from fastmf._jit.kernel import REORDER, address_of, calls, compilable, emitted, kernel
-from fastmf._jit.lazily import cgutils, types
-from fastmf._threads.interrupts import next_task
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._jit.intrinsics import fma, row, widest_vectors
+from fastmf._jit.kernel import REORDER, compilable, kernel
+from fastmf.priors._compiled import BLOCK_UNITS
 from fastmf.special import (
     INVERSE_LN2,
     clip,
@@ -36,7 +31,6 @@ from fastmf.special import (
     two_product,
     two_sum,
     where,
-    widen,
 )
 
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.
@@ -45,9 +39,8 @@ MAX_DROP = 33.0
 # Larger tilts and bounds are as good as infinite; their products still fit into a float64. Mass
 # beyond MAX_BOUND on an interval without end counts as infinite too: cut off there, the mean of
 # a diverging iteration would stop growing, and look like a fixed point.
-MAX_QUADRATURE_TILT = 1e100
 MAX_BOUND = 1e50
-MIN_DECAY = 1 / MAX_BOUND
+MAX_TILT = MAX_BOUND**2
 MAX_MASS = float(np.finfo(np.float64).max)
 
 
@@ -60,14 +53,13 @@ def _panel_rule(n_nodes, linear):
     """
     y, weights = np.polynomial.legendre.leggauss(n_nodes)
     y, weights = (y + 1) / 2, weights / 2
-    return linear * y + (1 - linear) * y**2, weights * (linear + 2 * (1 - linear) * y)
+    t, weights = linear * y + (1 - linear) * y**2, weights * (linear + 2 * (1 - linear) * y)
+    return t, weights, weights * t, weights * t**2, -INVERSE_LN2 * t
 
 
-NODES, NODE_WEIGHTS = _panel_rule(20, 0.6)
-# The density at a node is 2 to the power of these times its exponent's mean derivative up to there.
-BINARY_NODES = -INVERSE_LN2 * NODES
-# Weights of the integrals of t and t^2.
-FIRST_WEIGHTS, SECOND_WEIGHTS = NODE_WEIGHTS * NODES, NODE_WEIGHTS * NODES**2
+# Nodes, and weights of the integrals of 1, t and t^2. The density at a node is 2 to the power of
+# the last array times its exponent's mean derivative up to there.
+NODES, NODE_WEIGHTS, FIRST_WEIGHTS, SECOND_WEIGHTS, BINARY_NODES = _panel_rule(20, 0.6)
 
 
 @compilable(mode="inline")
@@ -78,8 +70,8 @@ def diverges(b, s, lower, upper):
     slowly that much of the mass is beyond it.
     """
     drop = s * MAX_BOUND
-    below = (lower < -MAX_BOUND) & ((s < 0.0) | (b + drop < MIN_DECAY))
-    above = (upper > MAX_BOUND) & ((s < 0.0) | (b - drop > -MIN_DECAY))
+    below = (lower < -MAX_BOUND) & ((s < 0.0) | (b + drop < 1.0 / MAX_BOUND))
+    above = (upper > MAX_BOUND) & ((s < 0.0) | (b - drop > -1.0 / MAX_BOUND))
     return below | above
 
 
@@ -104,35 +96,23 @@ def _window(width, descent, s):
 
 
 class Panels(NamedTuple):
-    """The two panels of the mass of a unit.
+    """The two panels of the mass of a unit."""
 
-    Parameters
-    ----------
-    linear1, quadratic1, linear2, quadratic2
-        Drop of the exponent across each panel: linear t + quadratic t^2 for t from 0 to 1.
-    reach1, reach2
-        Their widths, with the sign of the direction from the anchor.
-    weight1, weight2
-    position1, position2
-        Their anchors, relative to the higher one.
-    anchor
-    excess
-        To be added to mass and variance: infinity where the integral diverges.
-    exponent
-        At the anchor.
-    """
-
+    # Drop of the exponent across each panel: linear t + quadratic t^2 for t from 0 to 1.
     linear1: float
     quadratic1: float
     linear2: float
     quadratic2: float
+    # Widths, with the sign of the direction from the anchor of the panel.
     reach1: float
     reach2: float
     weight1: float
     weight2: float
+    # Anchors of the panels, relative to the higher one, which is `anchor`, with this exponent.
     position1: float
     position2: float
     anchor: float
+    # Added to mass and variance: infinity where the integral diverges.
     excess: float
     exponent: float
 
@@ -147,8 +127,8 @@ def panels(field, precision, lower, upper, b, a):
     b, b_low = two_sum(field, b)
     s, s_low = two_sum(precision, a)
     infinite = diverges(b, s, lower, upper)
-    b = where(infinite, 0.0, clip(b, -MAX_QUADRATURE_TILT, MAX_QUADRATURE_TILT))
-    s = where(infinite, 1.0, clip(s, -MAX_QUADRATURE_TILT, MAX_QUADRATURE_TILT))
+    b = where(infinite, 0.0, clip(b, -MAX_TILT, MAX_TILT))
+    s = where(infinite, 1.0, clip(s, -MAX_TILT, MAX_TILT))
     b_low, s_low = where(infinite, 0.0, b_low), where(infinite, 0.0, s_low)
     lower = where(lower < -MAX_BOUND, -MAX_BOUND, lower)
     upper = where(upper > MAX_BOUND, MAX_BOUND, upper)
@@ -197,17 +177,6 @@ def panels(field, precision, lower, upper, b, a):
     )
 
 
-class Sums(NamedTuple):
-    """Integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
-
-    m0: float
-    m1: float
-    m2: float
-    n0: float
-    n1: float
-    n2: float
-
-
 @compilable(mode="inline")
 def _add_node(k, linear, quadratic, m0, m1, m2):
     """Add node k of the integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1]."""
@@ -221,13 +190,13 @@ def _add_node(k, linear, quadratic, m0, m1, m2):
 
 @compilable(mode="inner", fastmath=REORDER)
 def sums_over(p):
-    """The sums over all nodes."""
+    """Integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
     m0 = m1 = m2 = 0.0 * p.linear1
     n0 = n1 = n2 = 0.0 * p.linear2
     for k in range(len(NODES)):
         m0, m1, m2 = _add_node(k, p.linear1, p.quadratic1, m0, m1, m2)
         n0, n1, n2 = _add_node(k, p.linear2, p.quadratic2, n0, n1, n2)
-    return Sums(m0, m1, m2, n0, n1, n2)
+    return m0, m1, m2, n0, n1, n2
 
 
 @compilable(mode="inline")
@@ -276,87 +245,31 @@ def log_integral(field, precision, lower, upper, b, a):
     return exponent + log_mass(mass)
 
 
-# --- many units at once, inside kernels -----------------------------------------------------------
+# --- blocks of units, inside kernels --------------------------------------------------------------
 
-# Units per block, and the numbers kept of each, so that they stay in the L1 cache: the arguments of
-# `integrate`, its results, the panels of a unit and the sums over its nodes.
-PANEL_UNITS = 64
-ARGUMENTS, RESULTS, PANEL_SUMS, POINT_SUMS, _END = (k * PANEL_UNITS for k in (0, 6, 10, 23, 29))
-EXPONENTS, MASSES, NODE_MEANS, NODE_VARIANCES = (k * PANEL_UNITS for k in (6, 7, 8, 9))
-MEMORY_SIZE = _END
+# Rows of the memory of a block: the six arguments of `integrate`, its four results, the panels of a
+# unit, and the sums over its nodes.
+ARGUMENTS, EXPONENTS, MASSES, PANEL_SUMS, POINT_SUMS = (k * BLOCK_UNITS for k in (0, 6, 7, 10, 23))
 # Nodes added at a time, so that a unit's sums stay in registers.
-NODES_PER_PASS = 5
-
-
-@calls()
-def integrate_block(address, memory, n):
-    """`integrate` for up to PANEL_UNITS units, for kernels."""
-
-
-def block_memory():
-    """Memory for `integrate_block`; inside kernels on the stack, which takes less to compile."""
-    return np.empty(MEMORY_SIZE)
-
-
-@emitted(block_memory)
-def _block_memory(typing_context):
-    result = types.Array(types.float64, 1, "C")
-
-    def generate(context, builder, signature, values):
-        number = context.get_value_type(types.float64)
-        memory = cgutils.alloca_once(builder, number, MEMORY_SIZE)
-        address = builder.ptrtoint(memory, cgutils.intp_t)
-        return array_at(context, builder, result, address, [cgutils.intp_t(MEMORY_SIZE)])
-
-    return result(), generate
-
-
-class Slab(NamedTuple):
-    """Densities proportional to exp(field x - precision x^2 / 2) on intervals, for kernels.
-
-    Parameters
-    ----------
-    field, precision, lower, upper : array of shape (n_units,)
-    quadrature : int64 array of shape (n_units,)
-        Address of the compiled quadrature.
-    """
-
-    field: np.ndarray
-    precision: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    quadrature: np.ndarray
+NODES_PER_PASS = len(NODES) // 4
 
 
 @kernel(mode="merged")
-def integrate_units(prior, start, b, a, first, n, memory):
-    """`integrate_block` for units of a prior, `n` from the tilt number `first` on.
-
-    The prior has the fields of a `Slab`; its unit `start` belongs to the first tilt.
-    """
-    u, i0 = PANEL_UNITS, start + first
+def integrate_block(prior, start, b, a, memory):
+    """`integrate` for a block of the units `start`, ... of a prior with a slab's fields."""
+    u, n = BLOCK_UNITS, b.shape[0]
     for i in range(n):
-        memory[i], memory[i + u] = prior.field[i0 + i], prior.precision[i0 + i]
-        memory[i + 2 * u], memory[i + 3 * u] = prior.lower[i0 + i], prior.upper[i0 + i]
-        memory[i + 4 * u], memory[i + 5 * u] = b[first + i], a[first + i]
-    integrate_block(prior.quadrature[0], memory, n)
+        memory[i], memory[i + u] = prior.field[start + i], prior.precision[start + i]
+        memory[i + 2 * u], memory[i + 3 * u] = prior.lower[start + i], prior.upper[start + i]
+        memory[i + 4 * u], memory[i + 5 * u] = b[i], a[i]
+    _integrate_block(memory, n)
 
 
-def address_per_unit(n):
-    """Field of `n` units with the address that `integrate_units` needs."""
-    return np.full(n, block_address(), np.int64)
-
-
-@cache
-def block_address():
-    """Address of the compiled `integrate_block`."""
-    return address_of(_integrate_block, *argument_types(float, Float64[1], int))
-
-
-@kernel(mode="by_address", views=True)
+@kernel(mode="inner", views=True)
 def _integrate_block(memory, n):
+    """Fill in the panels of up to BLOCK_UNITS units, the sums over their nodes, and the results."""
     widest_vectors()
-    u = PANEL_UNITS
+    u = BLOCK_UNITS
     x, y = row(memory, (ARGUMENTS,), 6 * u), row(memory, (PANEL_SUMS,), 13 * u)
     for i in range(n):
         p = panels(x[i], x[i + u], x[i + 2 * u], x[i + 3 * u], x[i + 4 * u], x[i + 5 * u])
@@ -373,7 +286,7 @@ def _integrate_block(memory, n):
             m0[i], m1[i], m2[i] = 0.0, 0.0, 0.0
         for node in range(0, len(NODES), NODES_PER_PASS):
             _add_nodes(node, linear, quadratic, m0, m1, m2)
-    sums, out = row(memory, (POINT_SUMS,), 6 * u), row(memory, (RESULTS,), 4 * u)
+    sums, out = row(memory, (POINT_SUMS,), 6 * u), row(memory, (EXPONENTS,), 4 * u)
     for i in range(n):
         p = Panels(
             y[i], y[i + u], y[i + 2 * u], y[i + 3 * u], y[i + 4 * u], y[i + 5 * u], y[i + 6 * u],
@@ -400,57 +313,8 @@ def _add_nodes(first, linear, quadratic, m0, m1, m2):
 # which the integral of exp(-linear t - quadratic t^2) is the given one: by Newton's method, or by
 # bisection where that would leave the bracket, for many units at once.
 
-# Draws in one task of a thread, and multiply-adds that take as long as one draw.
-TASK_DRAWS, COST = 1024, 5_000
-# Newton's method takes a few steps; bisection alone would take 50.
-MAX_QUANTILE_STEPS = 60
-# Where `fill_quantiles` finds probabilities, and leaves quantiles.
-PROBABILITIES = ARGUMENTS
-
-
-def quantile(field, precision, lower, upper, tilt, u):
-    """Quantiles of the density proportional to exp((field + b) x - (precision + a) x^2 / 2)."""
-    tilted = np.broadcast_arrays(*map(widen, (field, precision, lower, upper, *tilt, u)))
-    arrays = [np.ascontiguousarray(p).ravel() for p in tilted]
-    field, precision, lower, upper, b, a, u = arrays
-    infinite = diverges(field + b, precision + a, lower, upper)
-    if infinite.any():
-        i = np.argmax(infinite)
-        raise ValueError(
-            "sample: precision + a must be positive where a bound is infinite, and (field + b) / "
-            f"(precision + a) at most {MAX_BOUND:g} in size, got precision + a = "
-            f"{precision[i] + a[i]:g} and field + b = {field[i] + b[i]:g} on [{lower[i]:g}, "
-            f"{upper[i]:g}]."
-        )
-    slab = Slab(*arrays[:4], address_per_unit(len(u)))
-    out, queue = np.empty_like(u), np.zeros(1, np.int64)
-    n_workers = workers_for(-(-out.size // TASK_DRAWS), COST * out.size)
-    in_parallel(_invert, (slab, b, a, u, queue, out), n_workers)
-    return out.reshape(tilted[0].shape)
-
-
-@kernel
-def _invert(slab, b, a, u, queue, out):
-    """Fill in the quantiles of tilted densities."""
-    first = next_task(queue) * TASK_DRAWS
-    while first < out.shape[0]:
-        last = smaller(first + TASK_DRAWS, out.shape[0])
-        draw_units(slab, first, b[first:last], a[first:last], u[first:last], out[first:last])
-        first = next_task(queue) * TASK_DRAWS
-
-
-@kernel(mode="merged")
-def draw_units(slab, start, b, a, u, out):
-    """Fill in the quantiles of the units `start`, ... tilted by `b` and `a`, inside kernels."""
-    memory = block_memory()
-    for first in range(0, b.shape[0], PANEL_UNITS):
-        n = smaller(PANEL_UNITS, b.shape[0] - first)
-        integrate_units(slab, start, b, a, first, n, memory)
-        for i in range(n):
-            memory[PROBABILITIES + i] = u[first + i]
-        fill_quantiles(memory, n)
-        for i in range(n):
-            out[first + i] = memory[PROBABILITIES + i]
+# Newton's method takes a few steps; bisection alone takes one for each bit of the result.
+MAX_QUANTILE_STEPS = np.finfo(np.float64).nmant
 
 
 @compilable(mode="inner", fastmath=REORDER)
@@ -487,18 +351,18 @@ def _step(t, low, high, excess, linear, quadratic):
 
 @kernel(mode="inner")
 def fill_quantiles(memory, n):
-    """Replace probabilities by quantiles; by NaN where the integral of the density is infinite."""
-    u = PANEL_UNITS
+    """Replace probabilities, in the first row, by quantiles: NaN where the integral is infinite."""
+    u = BLOCK_UNITS
     value, lower, upper = (
-        row(memory, (PROBABILITIES,), n),
+        row(memory, (ARGUMENTS,), n),
         row(memory, (ARGUMENTS + 2 * u,), n),
         row(memory, (ARGUMENTS + 3 * u,), n),
     )
     t, low, high, goal = (
-        row(memory, (RESULTS,), n),
-        row(memory, (RESULTS + u,), n),
-        row(memory, (RESULTS + 2 * u,), n),
-        row(memory, (RESULTS + 3 * u,), n),
+        row(memory, (EXPONENTS,), n),
+        row(memory, (EXPONENTS + u,), n),
+        row(memory, (EXPONENTS + 2 * u,), n),
+        row(memory, (EXPONENTS + 3 * u,), n),
     )
     widest_vectors()
     linear, quadratic = row(memory, (PANEL_SUMS,), n), row(memory, (PANEL_SUMS + u,), n)

@@ -9,7 +9,7 @@ import numpy as np
 from fastmf._common.rows import is_sparse
 from fastmf.priors._groups import columns_by_parts, has_groups
 from fastmf.priors._protocol import by_parts, is_concatenated, n_units, parts_of, take
-from fastmf.priors._registry import REGISTRY
+from fastmf.priors._registry import REGISTRY, built_in
 from fastmf.priors.concatenated import concatenate
 
 # Unbounded units keep a tilted precision of at least their own precision divided by this.
@@ -31,17 +31,9 @@ def common_support(prior):
 def support(prior):
     """The values of each unit: float64 array (n_values, n_units) padded with NaN, or None.
 
-    None for units that are not discrete, or of which that is not known.
+    None for units that are not discrete, or whose values are not known.
     """
-    if is_concatenated(prior):
-        return _support_of_parts([support(part) for part in prior.parts])
-    values = common_support(prior)
-    if values is None:
-        return getattr(prior, "support", None)
-    return np.broadcast_to(np.array(values)[:, None], (len(values), n_units(prior)))
-
-
-def _support_of_parts(columns):
+    columns = [_support(part) for part in parts_of(prior)]
     if any(values is None for values in columns):
         return None
     n_values = max(len(values) for values in columns)
@@ -50,17 +42,24 @@ def _support_of_parts(columns):
     return np.hstack(padded)
 
 
+def _support(part):
+    """`support` of one part of a prior."""
+    values = common_support(part)
+    if values is None:
+        return getattr(part, "support", None)
+    return np.broadcast_to(np.array(values)[:, None], (len(values), n_units(part)))
+
+
 def columns_of_values(prior):
     """The values of each group or unit: arrays (n_values, units of it), or None if not discrete."""
     columns = []
     for part in parts_of(prior):
         if has_groups(part):
             columns += [np.eye(size) for size in part.sizes]
-            continue
-        values = support(part)
-        if values is None and n_units(part):
+        elif (values := support(part)) is not None:
+            columns += [x[~np.isnan(x), None] for x in values.T]
+        elif n_units(part):
             return None
-        columns += [] if values is None else [x[~np.isnan(x), None] for x in values.T]
     return columns
 
 
@@ -68,13 +67,11 @@ def state_counts(prior):
     """Number of states of each group or unit, int array (n_columns,); 0 if not discrete."""
     counts = []
     for part in parts_of(prior):
-        values = support(part)
         if has_groups(part):
             counts.append(part.sizes)
-        elif values is None:
-            counts.append(np.zeros(n_units(part)))
         else:
-            counts.append((~np.isnan(values)).sum(0))
+            values = support(part)
+            counts.append(np.zeros(n_units(part)) if values is None else np.isfinite(values).sum(0))
     return np.concatenate(counts).astype(np.int64)
 
 
@@ -102,7 +99,7 @@ def binary_field(prior):
 
 
 def mean_log_prob(prior, X):
-    """`log_prob` of rows, averaged over the states that probabilities in the rows stand for."""
+    """`log_prob` of rows, averaged over states with the probabilities in the rows."""
     if is_concatenated(prior):
         return np.concatenate([mean_log_prob(*part) for part in by_parts(prior, X)], axis=1)
     if has_groups(prior):
@@ -112,15 +109,10 @@ def mean_log_prob(prior, X):
     values = two_values(prior)
     if not values:
         return prior.log_prob(X)
-    check_between(X, values)
-    low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
-    return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
-
-
-def check_between(X, values):
-    """Raise a ValueError unless all entries lie between two values."""
     if X.min() < values[0] or X.max() > values[1]:
         raise ValueError(f"X must have values in [{values[0]:g}, {values[1]:g}].")
+    low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
+    return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
 
 
 def tilt_to_mean(prior, mean):
@@ -132,13 +124,34 @@ def tilt_to_mean(prior, mean):
 # --- bounds and variances -------------------------------------------------------------------------
 
 
+def bounds(prior):
+    """Least and largest value of each unit: float64 array (2, n_units), NaN where not known."""
+    return np.hstack([_bounds(part) for part in parts_of(prior)])
+
+
+def _bounds(part):
+    """`bounds` of one part of a prior."""
+    limits = np.full((2, n_units(part)), np.nan)
+    if hasattr(part, "lower"):
+        limits[:] = part.lower, part.upper
+    elif has_groups(part):
+        limits[:] = [[0.0], [1.0]]
+    elif (values := support(part)) is not None:
+        limits[:] = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    elif hasattr(part, "precision"):
+        limits[:] = [[-np.inf], [np.inf]]
+    return limits
+
+
 def unbounded(prior):
     """Which units can take arbitrarily large values: bool array (n_units,)."""
-    if is_concatenated(prior):
-        return np.concatenate([unbounded(part) for part in prior.parts])
-    if hasattr(prior, "lower"):
-        return ~(np.isfinite(prior.lower) & np.isfinite(prior.upper))
-    return np.full(n_units(prior), hasattr(prior, "precision"))
+    return np.isinf(bounds(prior)).any(axis=0)
+
+
+def directions(prior):
+    """Signs of the values of unbounded units, (n_units,): 0 for units unbounded on both sides."""
+    lower, upper = np.isfinite(bounds(prior))
+    return lower * 1.0 - upper
 
 
 def largest_variance(prior):
@@ -148,74 +161,55 @@ def largest_variance(prior):
     1 / PRECISION_MARGIN of their precision. For a user's own prior that says neither its values nor
     a precision, the variance without a tilt.
     """
-    if is_concatenated(prior):
-        return np.concatenate([largest_variance(part) for part in prior.parts])
-    if has_groups(prior):
-        return np.full(n_units(prior), 0.25, prior.field.dtype)
-    values = support(prior)
-    if values is not None:
-        return (np.nanmax(values, axis=0) - np.nanmin(values, axis=0)) ** 2 / 4
-    precision = getattr(prior, "precision", None)
-    if precision is None:
-        return prior.moments(0.0, 0.0)[1]
-    bounded = ~unbounded(prior)
-    variance = PRECISION_MARGIN / np.where(bounded, 1.0, precision)
-    if bounded.any():
-        # The spike at zero may lie outside the interval of the slab.
-        spike = 0.0 if hasattr(prior, "log_odds") else prior.lower
-        width = np.maximum(prior.upper, spike) - np.minimum(prior.lower, spike)
-        variance[bounded] = width[bounded] ** 2 / 4
-    return variance
+    return np.concatenate([_largest_variance(part) for part in parts_of(prior)])
+
+
+def _largest_variance(part):
+    """`largest_variance` of one part of a prior."""
+    lower, upper = bounds(part)
+    if np.isnan(lower).any():
+        return part.moments(0.0, 0.0)[1]
+    # The spike at zero may lie outside the interval of the slab.
+    spike = 0.0 if has_spike(part) else lower
+    width = np.maximum(upper, spike) - np.minimum(lower, spike)
+    precision = np.where(np.isinf(width), precisions(part), 1.0)
+    return np.where(np.isinf(width), PRECISION_MARGIN / precision, width**2 / 4)
 
 
 def gaussian_units(prior):
     """Which units are Gaussian ones, on the whole line: bool array (n_units,)."""
-    if is_concatenated(prior):
-        return np.concatenate([gaussian_units(part) for part in prior.parts])
-    known = type(prior) in REGISTRY.values() and hasattr(prior, "precision")
-    if not known or has_spike(prior):
-        return np.zeros(n_units(prior), bool)
-    return unbounded(prior) & (directions(prior) == 0)
+    parts = [np.full(n_units(p), built_in(p) and not has_spike(p)) for p in parts_of(prior)]
+    return np.concatenate(parts) & np.isinf(bounds(prior)).all(axis=0)
 
 
 def fields_of(prior):
-    """Field of each unit, (n_units,): of all that have one, and elsewhere NaN."""
-    if is_concatenated(prior):
-        return np.concatenate([fields_of(part) for part in prior.parts])
-    none = np.full(n_units(prior), np.nan)
-    return np.asarray(getattr(prior, "field", none), np.float64)
+    """Field of each unit, (n_units,), and NaN for units without one."""
+    return _number_of_unit(prior, "field")
+
+
+def precisions(prior):
+    """Precision of each unit, (n_units,), and NaN for units without one."""
+    return _number_of_unit(prior, "precision")
+
+
+def _number_of_unit(prior, name):
+    """A field of each unit in float64, and NaN for units without one."""
+    parts = [getattr(part, name, np.full(n_units(part), np.nan)) for part in parts_of(prior)]
+    return np.concatenate(parts, dtype=np.float64)
 
 
 def without_units(layers, units):
     """The prior of all units of several layers but some, which are given by their numbers."""
     parts, first = [], 0
     for part in (part for layer in layers for part in parts_of(layer)):
-        last = first + n_units(part)
-        here = units[(first <= units) & (units < last)] - first
-        kept = np.setdiff1d(np.arange(last - first), here)
-        if not len(here):
+        numbers = first + np.arange(n_units(part))
+        remain = ~np.isin(numbers, units)
+        if remain.all():
             parts.append(part)
-        elif len(kept):
-            parts.append(take(part, kept))
-        first = last
+        elif remain.any():
+            parts.append(take(part, np.flatnonzero(remain)))
+        first += len(numbers)
     return concatenate(parts)
-
-
-def precisions(prior):
-    """Precision of each unit, (n_units,): of all that have one, and elsewhere NaN."""
-    if is_concatenated(prior):
-        return np.concatenate([precisions(part) for part in prior.parts])
-    none = np.full(n_units(prior), np.nan)
-    return np.asarray(getattr(prior, "precision", none), np.float64)
-
-
-def directions(prior):
-    """Signs of the values of unbounded units, (n_units,): 0 for units unbounded on both sides."""
-    if is_concatenated(prior):
-        return np.concatenate([directions(part) for part in prior.parts])
-    if not hasattr(prior, "lower"):
-        return np.zeros(n_units(prior))
-    return np.isfinite(prior.lower) * 1.0 - np.isfinite(prior.upper)
 
 
 def field_is_tilt(prior):
@@ -254,12 +248,11 @@ def with_shifted_field(prior, shift):
 
 
 def has_average_gradient(prior):
-    """Whether `average_gradient` is known: for the priors of this package."""
-    if is_concatenated(prior):
-        return all(map(has_average_gradient, prior.parts))
-    # Nobody has checked that those of users are linear.
-    known = type(prior) in REGISTRY.values()
-    return known and (has_spike(prior) or hasattr(prior, "moment_gradient"))
+    """Whether `average_gradient` is known: for priors of this package, whose gradient is linear."""
+    return all(
+        built_in(part) and (has_spike(part) or hasattr(part, "moment_gradient"))
+        for part in parts_of(prior)
+    )
 
 
 def has_spike(prior):
@@ -323,9 +316,9 @@ def perturbed(prior, X, noise, rng):
 def _perturbed(prior, X, noise, rng):
     if has_groups(prior):
         zero = X.dtype.type(0)
-        others = prior._replace(field=zero * prior.field).sample(zero * X, zero, rng)
+        drawn = prior._replace(field=zero * prior.field).sample(zero * X, zero, rng)
         redrawn = rng.random((len(X), prior.n_groups), dtype=np.float32) < noise
-        return np.where(np.repeat(redrawn, prior.sizes, axis=-1), others, X)
+        return np.where(np.repeat(redrawn, prior.sizes, axis=-1), drawn, X)
     values = two_values(prior)
     if values:
         flip = rng.random(X.shape, dtype=np.float32) < noise

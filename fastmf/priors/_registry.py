@@ -8,31 +8,29 @@ import numpy as np
 from fastmf._common.arguments import generator, real_array
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf.priors._compiled import compiled_if_large
+from fastmf.priors._protocol import sample_by_draw
 
 # The priors of this package by their names, and users' own by the names of their classes.
 REGISTRY: dict[str, type] = {}
 USER_REGISTRY: dict[str, type] = {}
 
 
-def unit_prior(name):
-    """Class decorator: register a prior under `name`, and check and broadcast its parameters."""
+def unit_prior(name, *, missing=False):
+    """Class decorator: register a prior under `name`, with the methods that all priors share.
+
+    Fields are checked and broadcast unless the class does it. `missing` says whether `from_data`
+    takes missing values.
+    """
 
     def decorate(class_):
         REGISTRY[name] = class_
-        plain_new = class_.__new__
-
-        @functools.wraps(plain_new)  # Numba reads the signature
-        def checked_new(cls, *args, **kwargs):
-            fields = plain_new(cls, *args, **kwargs)
-            prior = cls._make(_per_unit(cls.__name__, fields._asdict()))
-            getattr(prior, "_check", lambda: None)()
-            return prior
-
-        class_.__new__ = checked_new
+        if class_.__bases__ == (tuple,):
+            class_.__new__ = _checked_new(class_.__new__)
+        for method, default in _DEFAULTS.items():
+            setattr(class_, method, getattr(class_, method, default))
         class_.__reduce__ = _pickled
-        class_.sample = accepts_seeds(class_.sample)
-        class_.from_data = accepts_tables(class_.from_data.__func__)
-        for method in ("log_partition", "moments"):
+        class_.from_data = accepts_tables(class_.from_data.__func__, missing=missing)
+        for method in () if hasattr(class_, "sizes") else ("log_partition", "moments"):
             setattr(class_, method, compiled_if_large(class_, method))
         for method in ("log_partition", "moments", "log_prob", "sample", "draw"):
             setattr(class_, method, accepts_lists(getattr(class_, method)))
@@ -41,9 +39,44 @@ def unit_prior(name):
     return decorate
 
 
+def _checked_new(plain_new):
+    """Constructor that checks and broadcasts the fields, one number a unit."""
+
+    @functools.wraps(plain_new)  # Numba reads the signature
+    def checked_new(cls, *args, **kwargs):
+        fields = plain_new(cls, *args, **kwargs)
+        prior = cls._make(_per_unit(cls.__name__, fields._asdict()))
+        getattr(prior, "_check", lambda: None)()
+        return prior
+
+    return checked_new
+
+
 def _pickled(prior):
     """How a prior is pickled: by its fields, which in derivatives are no valid parameters."""
     return type(prior)._make, (tuple(prior),)
+
+
+def _gradient(self, b, a):
+    """Derivatives of the log-partition; zero for fields that are not learned."""
+    mean, var = self.moments(b, a)
+    if hasattr(self, "mixture_gradient"):
+        return self.mixture_gradient(mean, var, -np.expm1(-self.log_partition(b, a)))
+    return self.moment_gradient(mean, var)
+
+
+def _log_prob_gradient(self, x):
+    """Derivatives of log_prob: of the log-partition of all mass at x."""
+    if hasattr(self, "mixture_gradient"):
+        return self.mixture_gradient(x, 0 * x, (x != 0) + 0 * x)
+    return self.moment_gradient(x, 0 * x)
+
+
+_DEFAULTS = {
+    "sample": sample_by_draw,
+    "gradient": _gradient,
+    "log_prob_gradient": _log_prob_gradient,
+}
 
 
 def register(class_):
@@ -67,7 +100,7 @@ def register(class_):
     TypeError
         If it is not such a class.
     ValueError
-        If its name is that of a prior of this package.
+        If a prior of this package has its name.
 
     Examples
     --------
@@ -93,7 +126,7 @@ def register(class_):
 
 
 def accepts_lists(method):
-    """Decorator: the method takes numbers, arrays and lists of them, and nothing else."""
+    """Decorator: the method takes numbers, arrays and lists, and a seed for a generator."""
     names = list(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)  # kernels compile the wrapped method
@@ -105,13 +138,13 @@ def accepts_lists(method):
 
 
 def _real(name, x):
-    """A number, or an array of numbers; seeds and generators as they are."""
-    if name == "rng" or (type(x) is np.ndarray and x.dtype.kind in "fiub"):
+    """A number or an array of numbers; for the argument `rng` a generator."""
+    if name == "rng":
+        return generator(x, optional=True)
+    if type(x) is np.ndarray and x.dtype.kind in "fiub":
         return x
-    if isinstance(x, float | np.floating | np.integer | bool | np.bool_):
-        return x
-    # Other integers than these are no numbers to NumPy.
-    if isinstance(x, int) and -(2**63) <= x < 2**64:
+    # Larger integers are no numbers to NumPy.
+    if isinstance(x, float | np.floating | np.integer | np.bool_ | int) and abs(x) < 2.0**64:
         return x
     return real_array(name, x)
 
@@ -132,16 +165,6 @@ def accepts_tables(from_data, *, missing=False):
         return from_data(cls, X, *args, **options)
 
     return classmethod(checked)
-
-
-def accepts_seeds(sample):
-    """Decorator: the method `sample` takes a seed in place of a generator too."""
-
-    @functools.wraps(sample)
-    def seeded(self, b, a, rng):
-        return sample(self, b, a, generator(rng, optional=True))
-
-    return seeded
 
 
 def _per_unit(class_name, fields):

@@ -1,8 +1,8 @@
 """Queries to a prior about rows of data of any kind: see `fastmf._common.rows`.
 
-Units are independent, so that a function of sparse rows is that of rows of zeros, and at each
-stored entry the difference: `take(prior, X.indices)` is the prior of the units of these. Groups of
-states are not independent: their sparse rows are made dense, some rows at a time.
+Units are independent: a sum over the units of sparse rows is the sum at zero and, for each stored
+entry, the difference, where `take(prior, X.indices)` is the prior of the units of the entries.
+Groups of states are not independent: their sparse rows are made dense, some rows at a time.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastmf.priors._protocol import (
     parameter_names,
     take,
 )
-from fastmf.priors._queries import binary_field, check_between, mean_log_prob, two_values
+from fastmf.priors._queries import mean_log_prob
 
 # Products with sparse rows take as long as with dense ones at about this fraction of stored
 # entries (200 hidden units, float32: 0.15).
@@ -46,10 +46,6 @@ def log_prob_of_rows(prior, X, dtype):
         return _log_prob_of_dense_rows(prior, X, dtype)
     if is_concatenated(prior):
         return sum(log_prob_of_rows(*part, dtype) for part in columns_by_parts(prior, X))
-    if two_values(prior):
-        check_between(X, two_values(prior))
-        field, constant = binary_field(prior)
-        return X @ field.astype(np.float64) + constant.sum(dtype=np.float64)
     X, total = X.astype(dtype, copy=False), np.zeros(X.shape[0])
     at_zero = mean_log_prob(prior, np.zeros((1, X.shape[1]), dtype))[0]
     if not np.isfinite(at_zero).all():  # units that are never 0

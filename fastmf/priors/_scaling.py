@@ -13,18 +13,17 @@ from fastmf.priors._protocol import (
     map_parts,
     n_units,
     parameter_names,
+    parts_of,
 )
 from fastmf.priors._queries import unbounded
-from fastmf.priors._registry import REGISTRY
+from fastmf.priors._registry import built_in
 
 # Standard deviation of unbounded units in the units of measurement in which they are learned. A
 # binary hidden unit has 1/2 at most: steps of the couplings suit both at this one.
 LEARNED_DEVIATION = 1.5
-# The same of bounded units, whose precisions are learned as they are, and the widest interval in
-# which they are learned: a column that hardly varies does not take steps that are too long.
-BOUNDED_DEVIATION, WIDEST_INTERVAL = 1.0, 10.0
-# Standard deviation at which hidden units between bounds are learned: the largest of a binary unit.
-HIDDEN_DEVIATION = 0.5
+# Bounded units, whose precisions are learned as they are, have the deviation 1, and at most this
+# interval: a column that hardly varies does not take steps that are too long.
+WIDEST_INTERVAL = 10.0
 # Farthest mean of units that are not centred, in their deviations: steps of fields and precisions
 # depend on each other the more, the farther it is.
 FARTHEST_MEAN = 4.0
@@ -35,12 +34,12 @@ MAX_LOG_STEP, MAX_PRECISION = 0.5, 1e6
 
 def _is_real(prior):
     """Whether units have a precision, and the other fields that go with it."""
-    return type(prior) in REGISTRY.values() and hasattr(prior, "precision")
+    return built_in(prior) and hasattr(prior, "precision")
 
 
 def is_real(prior):
     """Whether some of the units of a layer are real-valued ones of this package."""
-    return any(map(_is_real, getattr(prior, "parts", (prior,))))
+    return any(map(_is_real, parts_of(prior)))
 
 
 def units_of_measurement(prior):
@@ -63,19 +62,22 @@ def units_of_measurement(prior):
     if bounded.any():
         lower, upper = (np.asarray(bound, np.float64)[bounded] for bound in slab[2:4])
         width = np.maximum(abs(lower), abs(upper)) if spiked else upper - lower
-        own = deviation[bounded] / BOUNDED_DEVIATION
-        scale[bounded] = np.clip(own, width / WIDEST_INTERVAL, width)
+        scale[bounded] = np.clip(deviation[bounded], width / WIDEST_INTERVAL, width)
     return offset, scale
 
 
 def scale_of_hidden(prior):
-    """Scale of the values of each hidden unit, in float64."""
-    if is_concatenated(prior):
-        return np.concatenate([scale_of_hidden(part) for part in prior.parts])
-    if not _is_real(prior):
-        return np.ones(n_units(prior))
-    var = np.asarray(prior.moments(0.0, 0.0)[1], np.float64)
-    return np.where(unbounded(prior) | (var == 0), 1.0, np.sqrt(var) / HIDDEN_DEVIATION)
+    """Scale of the values of each hidden unit, in float64.
+
+    Units between bounds are learned at the largest deviation of a binary unit, 1/2.
+    """
+    scales = []
+    for part in parts_of(prior):
+        deviation = np.full(n_units(part), 0.5)
+        if _is_real(part):
+            deviation = np.sqrt(np.asarray(part.moments(0.0, 0.0)[1], np.float64))
+        scales.append(np.where(unbounded(part) | (deviation == 0), 1.0, 2 * deviation))
+    return np.concatenate(scales)
 
 
 def rescaled(prior, offset, scale):
@@ -107,10 +109,10 @@ def with_fixed_fields_of(prior, other):
 
 
 def log_volume(prior, scale, X):
-    """Log of the volume of y in units of that of x, summed over the units: one number for each row.
+    """Sum of the logs of the scales of real values: one number for each row.
 
-    It is what log-densities of x = offset + scale y have less than those of y; at a spike at zero
-    there is no density.
+    Log-densities of y minus log-densities of x = offset + scale y. At a spike at zero there is no
+    density.
     """
     total = np.zeros(len(X))
     for (part, x), (_, of_part) in zip(by_parts(prior, X), by_parts(prior, scale), strict=True):
@@ -122,13 +124,20 @@ def log_volume(prior, scale, X):
 # --- steps ------------------------------------------------------------------------------------
 
 
+def _map_learned(function, prior, *others):
+    """`map_parts` with the units learned by the logarithm; without any, the last argument stays."""
+
+    def of_part(part, *of_others):
+        learned = _learned_by_logarithm(part)
+        return function(part, learned, *of_others) if learned.any() else (part, *of_others)[-1]
+
+    return map_parts(of_part, prior, *others)
+
+
 def by_log_precision(prior, gradient, *, means_held=False):
     """The gradient with derivatives by the logarithm of precisions of unbounded units."""
 
-    def changed(part, derivatives):
-        learned = _learned_by_logarithm(part)
-        if not learned.any():
-            return derivatives
+    def changed(part, learned, derivatives):
         of_log = derivatives.precision * np.where(learned, part.precision, 1)
         if means_held:
             of_log = of_log + np.where(_has_held_mean(part), part.field * derivatives.field, 0)
@@ -136,16 +145,13 @@ def by_log_precision(prior, gradient, *, means_held=False):
         of_log = np.where(highest, np.minimum(of_log, 0), of_log)
         return derivatives._replace(precision=of_log)
 
-    return map_parts(changed, prior, gradient)
+    return _map_learned(changed, prior, gradient)
 
 
 def with_log_steps(prior, moved, step):
     """The units after a step: precisions of unbounded ones move by a factor, and stay positive."""
 
-    def changed(part, part_moved, part_step):
-        learned = _learned_by_logarithm(part)
-        if not learned.any():
-            return part_moved
+    def changed(part, learned, part_step, part_moved):
         factor = np.exp(np.clip(part_step.precision, -MAX_LOG_STEP, MAX_LOG_STEP))
         highest = np.maximum(part.precision, MAX_PRECISION)
         precision = np.minimum(part.precision * factor, highest)
@@ -154,34 +160,28 @@ def with_log_steps(prior, moved, step):
         held = np.where(_has_held_mean(part), part.field * (precision / part.precision - 1), 0)
         return new._replace(field=(new.field + held).astype(part.field.dtype))
 
-    return map_parts(changed, prior, moved, step)
+    return _map_learned(changed, prior, step, moved)
 
 
 def with_log_precisions(prior):
     """The parameters of a prior, but the logarithm of precisions of unbounded units."""
 
-    def changed(part):
-        learned = _learned_by_logarithm(part)
-        if not learned.any():
-            return part
+    def changed(part, learned):
         logs = np.log(np.where(learned, part.precision, 1))
         return part._replace(precision=np.where(learned, logs, part.precision))
 
-    return map_parts(changed, prior)
+    return _map_learned(changed, prior)
 
 
 def from_log_precisions(prior, values):
     """The prior with the parameters `values`, in the form of `with_log_precisions`."""
 
-    def changed(part, new):
-        learned = _learned_by_logarithm(part)
-        if not learned.any():
-            return new
+    def changed(part, learned, new):
         highest = np.maximum(part.precision, MAX_PRECISION)
         logs = np.minimum(new.precision, np.log(highest))
         return new._replace(precision=np.where(learned, np.exp(logs), new.precision))
 
-    return map_parts(changed, prior, values)
+    return _map_learned(changed, prior, values)
 
 
 def _has_held_mean(prior):

@@ -1,4 +1,4 @@
-"""Where data meet their prior: which values its units can take, and what is said of others.
+"""Values of data that units of a prior can take, and messages about all other values.
 
 Data are labels of groups of states, or flat values, dense or sparse, and may have missing values.
 """
@@ -40,9 +40,9 @@ def describe_support(prior, unit, *, means=False):
     columns = getattr(prior, "support", None)
     if columns is not None:
         column = columns[:, unit]
-        first, *others = (f"{x:g}" for x in column[~np.isnan(column)])
-        middle = others[:-1] if len(others) < 4 else [others[0], "..."]
-        return f"one of {', '.join([first, *middle, *others[-1:]])}"
+        first, *later = (f"{x:g}" for x in column[~np.isnan(column)])
+        middle = later[:-1] if len(later) < 4 else [later[0], "..."]
+        return f"one of {', '.join([first, *middle, *later[-1:]])}"
     if hasattr(prior, "lower"):
         return "between the bounds `lower` and `upper` of its unit"
     return "where its log_prob is above -inf"
@@ -92,48 +92,43 @@ def check_support(prior, X, means=True, dtype=np.float64):
             first += columns.shape[1]
 
 
-def check_part(prior, X, means=True, first=0, first_row=0):
-    """The same for one part of a prior, or a class; the first column and row have these numbers."""
+def check_part(prior, X, means=True, first=0, first_row=0, zero="0"):
+    """The same for one part of a prior, or a class.
+
+    Messages count columns and rows from `first` and `first_row`, and call a zero `zero`.
+    """
     if is_sparse(X):
-        _check_stored(prior, X, means, first)
+        if not _all_stored_admissible(prior, X, means):
+            for rows in row_blocks(X, dense=True):
+                zero = "0 (a zero that is not stored)"
+                check_part(prior, X[rows].toarray(), means, first, rows.start, zero)
         return
     allowed = admissible(prior, X, means=means)
-    if not np.all(allowed):
-        row, column = np.argwhere(~allowed)[0]
-        _refuse(prior, X[row, column], (first_row + row, column), means, first)
-
-
-def _check_stored(prior, X, means, first):
-    """The same for sparse rows, in which zeros that are not stored count as any others."""
-    n_rows, n_columns = X.shape
-    zeros_allowed = np.zeros((1, n_columns), bool)
-    zeros_allowed |= admissible(prior, np.zeros((1, n_columns), X.dtype), means=means)
-    if not zeros_allowed.all():
-        wrong = (np.bincount(X.indices, minlength=n_columns) < n_rows) & ~zeros_allowed[0]
-        if wrong.any():
-            column = np.argmax(wrong)
-            row = np.setdiff1d(np.arange(n_rows), X[:, [column]].nonzero()[0])[0]
-            _refuse(prior, 0, (row, column), means, first, " (a zero that is not stored)")
-    alike = isinstance(prior, type) or common_support(prior) is not None
-    for rows in row_blocks(X):
-        stored = slice(X.indptr[rows.start], X.indptr[rows.stop])
-        values, columns = X.data[stored], X.indices[stored]
-        allowed = admissible(prior if alike else take(prior, columns), values, means=means)
-        if not np.all(allowed):
-            k = np.argmin(allowed)
-            row = np.searchsorted(X.indptr, stored.start + k, "right") - 1
-            _refuse(prior, values[k], (row, columns[k]), means, first)
-
-
-def _refuse(prior, value, place, means, first, how=""):
-    """Raise for a value that a unit of a prior, or a class, cannot take."""
+    if np.all(allowed):
+        return
+    row, column = np.argwhere(~allowed)[0]
     name = (prior if isinstance(prior, type) else type(prior)).__name__
-    row, column = place
     raise ValueError(
         f"X must hold values that {name} units can take: expected each to be "
-        f"{describe_support(prior, column, means=means)}, got {value:g}{how} in row {row}, "
-        f"column {first + column}: recode or scale them (8-bit images as X / 255 or X > 127), or "
-        "take other units."
+        f"{describe_support(prior, column, means=means)}, got "
+        f"{f'{X[row, column]:g}' if X[row, column] else zero} in row {first_row + row}, column "
+        f"{first + column}: recode or scale them (8-bit images as "
+        "X / 255 or X > 127), or take other units."
+    )
+
+
+def _all_stored_admissible(prior, X, means):
+    """Whether stored values of sparse rows are admissible, and zero where it is not stored."""
+    n_rows, n_columns = X.shape
+    zeros_allowed = admissible(prior, np.zeros((1, n_columns), X.dtype), means=means)
+    all_stored = np.bincount(X.indices, minlength=n_columns) == n_rows
+    if not np.all(zeros_allowed | all_stored):
+        return False
+    uniform = isinstance(prior, type) or common_support(prior) is not None
+    stored = (slice(X.indptr[rows.start], X.indptr[rows.stop]) for rows in row_blocks(X))
+    return all(
+        np.all(admissible(prior if uniform else take(prior, X.indices[k]), X.data[k], means=means))
+        for k in stored
     )
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import column_sums
-from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log_2_cosh, narrow, sigmoid_pair, softplus, where
 
@@ -56,19 +55,9 @@ class Bernoulli(NamedTuple):
         mean = self.moments(b, a)[0]
         return narrow(u < mean, mean)
 
-    sample = sample_by_draw
-
-    def gradient(self, b, a):
-        """Derivatives of the log-partition."""
-        return self.moment_gradient(*self.moments(b, a))
-
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean,))
-
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob."""
-        return self._make((x,))
 
     def third_cumulant(self, mean):
         """Third cumulant as a function of the mean, and its derivative."""
@@ -135,19 +124,9 @@ class Ising(NamedTuple):
         one = constant(1.0, mean)
         return narrow(2.0 * u - 1.0 < mean, mean) * (one + one) - one
 
-    sample = sample_by_draw
-
-    def gradient(self, b, a):
-        """Derivatives of the log-partition."""
-        return self.moment_gradient(*self.moments(b, a))
-
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean,))
-
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob."""
-        return self._make((x,))
 
     def third_cumulant(self, mean):
         """Third cumulant as a function of the mean, and its derivative."""

@@ -1,4 +1,4 @@
-"""Categorical (Potts) units: groups of states of which exactly one is taken.
+"""Categorical (Potts) units: groups of states that exclude each other.
 
 A group of q states has the one-hot values x = e_1, ..., e_q and the weight exp(field . x). Arrays
 are flat, the states of all groups side by side. As x_a^2 = x_a, the tilt is t = field + b - a / 2,
@@ -10,7 +10,7 @@ The states of a group are correlated: C = diag(mean) - mean mean'. Solvers ask f
 layer (`_groups.groups`) and multiply with C themselves.
 """
 
-from functools import partial
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -20,19 +20,11 @@ from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.priors._registry import (
-    REGISTRY,
-    accepts_lists,
-    accepts_seeds,
-    accepts_tables,
-    floating_type,
-)
+from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log
 
-# Exponentials of smaller numbers can be summed without a shift.
-MAX_UNSHIFTED = 60.0
 # Field of states that no row has: their weight is the smallest number of single precision.
-UNSEEN_FIELD = -87.0
+UNSEEN_FIELD = math.log(np.finfo(np.float32).tiny)
 # Labels beyond are taken for a mistake in the data.
 MAX_STATES = 2**16
 
@@ -42,8 +34,9 @@ class _Fields(NamedTuple):
     state: np.ndarray
 
 
+@unit_prior("categorical", missing=True)
 class Categorical(_Fields):
-    """Groups of states, one of which is taken: weight exp(field) of each state.
+    """Groups of states that exclude each other, with weight exp(field) of each state.
 
     Parameters
     ----------
@@ -104,10 +97,6 @@ class Categorical(_Fields):
         _check_states(flat, state)
         return cls._make((np.array(flat, order="C"), np.array(state, flat.dtype)))
 
-    def __getnewargs__(self):
-        """Arguments with which copies and pickles are constructed."""
-        return tuple(self)
-
     # --- groups -----------------------------------------------------------------------------------
 
     @property
@@ -151,8 +140,8 @@ class Categorical(_Fields):
         if labels.dtype.kind not in "iufb":
             raise TypeError(f"Categorical: labels must be integers, got dtype {labels.dtype}.")
         missing = ~(labels >= 0)
-        whole = np.where(missing, 0, labels).astype(np.int64)
-        wrong = ~missing & ((whole != labels) | (whole >= sizes))
+        numbers = np.where(missing, 0, labels).astype(np.int64)
+        wrong = ~missing & ((numbers != labels) | (numbers >= sizes))
         if wrong.any():
             group = np.nonzero(wrong)[-1][0]
             raise ValueError(
@@ -160,7 +149,7 @@ class Categorical(_Fields):
                 f"{sizes[group] - 1} (negative: missing), got {labels[wrong][0]:g}."
             )
         x = np.zeros((*labels.shape[:-1], len(self.state)), self.field.dtype)
-        np.put_along_axis(x, self.starts + whole, x.dtype.type(1), axis=-1)
+        np.put_along_axis(x, self.starts + numbers, x.dtype.type(1), axis=-1)
         if missing.any():
             x[np.repeat(missing, sizes, axis=-1)] = np.nan
         return x
@@ -180,8 +169,8 @@ class Categorical(_Fields):
         """
         x = np.asarray(x)
         groups = np.split(x, self.starts[1:], axis=-1)
-        found = np.stack([np.nan_to_num(group, nan=-1.0).argmax(-1) for group in groups], axis=-1)
-        return np.where(np.isnan(x[..., self.starts]), -1, found)
+        states = np.stack([np.nan_to_num(group, nan=-1.0).argmax(-1) for group in groups], axis=-1)
+        return np.where(np.isnan(x[..., self.starts]), -1, states)
 
     def by_group(self, x):
         """The array with one axis for groups and one for their states: a view if sizes are equal.
@@ -209,7 +198,6 @@ class Categorical(_Fields):
 
     # --- the protocol of priors -------------------------------------------------------------------
 
-    @accepts_lists
     def log_partition(self, b, a):
         """Log of the sum over states of exp(field + b - a / 2), for each group.
 
@@ -219,7 +207,6 @@ class Categorical(_Fields):
         """
         return self._tops_and_totals(self._tilted(b, a))[1]
 
-    @accepts_lists
     def moments(self, b, a):
         """Mean and variance of each state under the tilt exp(b x - a x^2 / 2).
 
@@ -250,11 +237,9 @@ class Categorical(_Fields):
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
         """Log-partitions of whole groups, inside kernels: at the first state, 0 at the others."""
-        n, first = b.shape[0], np.int64(0)
+        n, first, size = b.shape[0], np.int64(0), np.int64(2)
         while first < n:
-            last = first + 1
-            while last < n and prior.state[start + last] != 0:
-                last += 1
+            last = _end_of_group(prior, start, first, size, n)
             top = -np.inf
             for i in range(first, last):
                 out[i] = prior.field[start + i] + b[i] - constant(0.5, b[i]) * a[i]
@@ -264,9 +249,8 @@ class Categorical(_Fields):
                 total += exp(out[i] - top)
                 out[i] = constant(0.0, total)
             out[first] = top + log(total)
-            first = last
+            first, size = last, last - first
 
-    @accepts_lists
     def log_prob(self, x):
         """field x where the states of a group are one-hot, else -inf; flat as `x`."""
         valid = np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
@@ -295,16 +279,13 @@ class Categorical(_Fields):
         fine = np.logical_and.reduceat(x >= 0, self.starts, axis=-1) & (abs(totals - 1) < 1e-3)
         return np.repeat(fine, self.sizes, axis=-1)
 
-    @accepts_lists
-    @accepts_seeds
     def sample(self, b, a, rng):
         """Draws from the tilted distribution, one uniform number a group."""
         mean = self.moments(b, a)[0]
         return self._drawn(mean, rng.random((*mean.shape[:-1], self.n_groups)))
 
-    @accepts_lists
     def draw(self, b, a, u):
-        """The states that uniform numbers draw: of those of a group the first one counts."""
+        """The states that uniform numbers draw; the first number of a group counts."""
         mean, u = np.broadcast_arrays(self.moments(b, a)[0], u)
         return self._drawn(mean, u[..., self.starts])
 
@@ -330,17 +311,9 @@ class Categorical(_Fields):
             out[taken] = 1
             first = last
 
-    def gradient(self, b, a):
-        """Derivatives of the log-partition."""
-        return self.moment_gradient(*self.moments(b, a))
-
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean, 0 * mean))
-
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob."""
-        return self._make((x, 0 * x))
 
     def project(self):
         """The prior with fields of mean zero in each group, whatever impossible states have."""
@@ -349,7 +322,7 @@ class Categorical(_Fields):
         mean = totals / np.add.reduceat(possible, self.starts, dtype=self.field.dtype)
         return self._replace(field=self.field - np.repeat(mean, self.sizes))
 
-    @partial(accepts_tables, missing=True)
+    @classmethod
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):
         """Fields of independent groups with the frequencies of data.
 
@@ -358,8 +331,8 @@ class Categorical(_Fields):
         X : integer array of shape (n_samples, n_groups)
             Labels; negative ones are missing.
         sizes : int or int array of shape (n_groups,), optional
-            States of each group. Default: as many as its largest label requires, of which those
-            that no row has get a negligible weight, 1e-38.
+            States of each group. Default: one more than its largest label; states without a
+            row get a negligible weight, 1e-38.
         pseudocount : float, default 1.0
             Added to the count of each state.
 
@@ -368,8 +341,8 @@ class Categorical(_Fields):
         Categorical
             The fields have mean zero in each group.
         """
-        dtype, found = np.float32 if X.dtype == np.float32 else np.float64, sizes is None
-        if found:
+        dtype, by_labels = floating_type(X), sizes is None
+        if by_labels:
             sizes = np.fmax.reduce(X, axis=0, initial=1)
             if not sizes.max(initial=1) < MAX_STATES:
                 raise ValueError(f"X must hold labels below {MAX_STATES}, got {sizes.max():g}.")
@@ -380,7 +353,7 @@ class Categorical(_Fields):
         fields = [np.zeros(size, dtype) for size in np.broadcast_to(sizes, X.shape[1])]
         for field, column in zip(fields, X.T, strict=True):
             seen = np.isin(np.arange(len(field)), column)
-            field[~seen & found & seen.any()] = UNSEEN_FIELD
+            field[~seen & by_labels & seen.any()] = UNSEEN_FIELD
         return cls(fields).refit(X, pseudocount=pseudocount)
 
     def refit(self, X, *, pseudocount=1.0):
@@ -402,23 +375,16 @@ class Categorical(_Fields):
         return self._replace(field=field.astype(floating_type(x))).project()
 
 
-REGISTRY["categorical"] = Categorical
-
-
 def _fields_by_group(field):
     """The fields of each group, as arrays of one floating type."""
     several = isinstance(field, list | tuple | np.ndarray) and len(np.atleast_1d(field[:1])) > 0
     if not several or any(np.ndim(group) != 1 for group in field):
+        got = f"shape {field.shape}" if isinstance(field, np.ndarray) else repr(field)[:40]
         raise ValueError(
             "Categorical: field must have shape (n_groups, q) or be a list of one array for each "
-            f"group, got {_described(field)}."
+            f"group, got {got}."
         )
     return [_field_array(group) for group in field]
-
-
-def _described(field):
-    """A field in an error message."""
-    return f"shape {field.shape}" if isinstance(field, np.ndarray) else repr(field)[:40]
 
 
 def _field_array(value):
@@ -428,19 +394,16 @@ def _field_array(value):
 
 def _check_states(field, state):
     """Raise unless `state` numbers the states of groups of two and more."""
-    if field.ndim != 1 or state.shape != field.shape or len(state) == 0:
+    if field.ndim != 1 or state.shape != field.shape or len(state) == 0 or state[0] != 0:
         raise ValueError(
-            "Categorical: a flat field and its states must have one shape (n_states,), got "
-            f"{field.shape} and {state.shape}."
+            "Categorical: a flat field and its states, from 0 on, must have one shape (n_states,), "
+            f"got {field.shape} and {state.shape}."
         )
-    starts = np.flatnonzero(state == 0)
-    if len(starts) == 0 or starts[0] != 0:
-        raise ValueError("Categorical: state must begin with 0, the first state of a group.")
-    sizes = np.diff(starts, append=len(state))
-    if (sizes < 2).any():
-        raise ValueError("Categorical: field must have two states at least in each group.")
-    if (state != np.arange(len(state)) - np.repeat(starts, sizes)).any():
-        raise ValueError("Categorical: state must count 0, 1, 2, ... in each group.")
+    starts, sizes = _boundaries(state)
+    if (sizes < 2).any() or (state != np.arange(len(state)) - np.repeat(starts, sizes)).any():
+        raise ValueError(
+            "Categorical: field must have two states at least in each group, numbered 0, 1, 2, ..."
+        )
     if np.isneginf(np.maximum.reduceat(field, starts)).any():
         raise ValueError("Categorical: field must be finite for one state at least of each group.")
 
@@ -463,46 +426,44 @@ def _draw(probabilities, u):
 
 
 @kernel(mode="merged")
+def _end_of_group(prior, start, first, size, n):
+    """The end of the group at the tilt number `first` of `n`, which most likely has this size."""
+    last = first + size
+    is_end = last == n or (last < n and prior.state[start + last] == 0)
+    if is_end and prior.state[start + last - 1] == size - 1:
+        return last
+    last = first + 1
+    while last < n and prior.state[start + last] != 0:
+        last += 1
+    return last
+
+
+@kernel(mode="merged")
 def _fill_moments(prior, start, b, a, mean, var):
     """The moments of whole groups, inside kernels."""
     n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
-    largest, n_large = constant(MAX_UNSHIFTED, b[0]), 0
+    first, size = np.int64(0), np.int64(2)
     field = row(prior.field, (start,), n)
     for i in range(n):
         var[i] = field[i] + b[i] - half * a[i]
-        n_large += not abs(var[i]) <= largest
-    # Two rounds over the groups: exponents without the largest of a group, where some are
-    # large, and exponentials divided by their sum.
-    for k in range(0 if n_large > 0 else 1, 2):
-        for i in range(n * k):
-            var[i] = exp(var[i])
-        _for_each_group(prior, start, k == 0, var, mean)
+    while first < n:
+        last, top = _end_of_group(prior, start, first, size, n), var[first]
+        for i in range(first, last):
+            top = larger(top, var[i])
+        for i in range(first, last):
+            var[i] -= top
+        first, size = last, last - first
+    # All at once, as a vector.
+    for i in range(n):
+        var[i] = exp(var[i])
+    first = np.int64(0)
+    while first < n:
+        last = _end_of_group(prior, start, first, size, n)
+        size = last - first
+        _normalise(row(var, (first,), size), row(mean, (first,), size))
+        first = last
     for i in range(n):
         var[i] = mean[i] * (one - mean[i])
-
-
-@kernel(mode="inner")
-def _for_each_group(prior, start, shifting, values, out):
-    """Subtract the largest value of each group, or set `out` to the values over their sum."""
-    n, first, size = values.shape[0], np.int64(0), np.int64(1)
-    while first < n:
-        last = first + size
-        # Most groups have as many states as the one before.
-        ends = last == n or (last < n and prior.state[start + last] == 0)
-        if not ends or prior.state[start + last - 1] != size - 1:
-            last = first + 1
-            while last < n and prior.state[start + last] != 0:
-                last += 1
-            size = last - first
-        if shifting:
-            top = values[first]
-            for i in range(first, last):
-                top = larger(top, values[i])
-            for i in range(first, last):
-                values[i] -= top
-        else:
-            _normalise(row(values, (first,), size), row(out, (first,), size))
-        first = last
 
 
 @kernel(mode="inner", fastmath=REORDER)

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.priors import _protocol
-from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds
+from fastmf.priors._registry import REGISTRY, accepts_lists
 
 
 class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
-    """Several priors side by side: the units of the first, then those of the second, and so on.
+    """Several priors side by side: the units of the first, then the units of the second, and so on.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """The values that uniform numbers draw from the tilted distribution."""
         return _join(_protocol.draw(p, *drawn) for p, *drawn in self._split(b, a, u))
 
-    @accepts_seeds
+    @accepts_lists
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""
         return _join(_protocol.sample(p, *tilt, rng) for p, *tilt in self._split(b, a))
@@ -145,8 +145,8 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
                 )
         for part in self.parts:
             stop = start + _protocol.n_units(part)
-            whole = [np.ndim(x) == 0 or np.shape(x)[-1] < n_units for x in arrays]
-            pieces = zip(arrays, whole, strict=True)
+            common = [np.ndim(x) == 0 or np.shape(x)[-1] < n_units for x in arrays]
+            pieces = zip(arrays, common, strict=True)
             yield part, *(x if all_ else x[..., start:stop] for x, all_ in pieces)
             start = stop
 

@@ -9,10 +9,10 @@ from fastmf._common.rows import column_moments
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, log, narrow, normal_quantile, where
 
-# Smallest precision of unbounded units: it has an inverse in any floating type.
-MIN_PRECISION = 1e-30
+# Smallest precision of unbounded units: the square of its inverse exists in any floating type.
+MIN_PRECISION = math.sqrt(np.finfo(np.float32).tiny)
 # Variance of fitted columns that are constant, relative to the square of their value if it is not
-# zero, and the largest relative deviation from their mean, in units of rounding errors, of these.
+# zero, and the largest relative deviation from their mean, in units of rounding errors.
 CONSTANT_VARIANCE, MAX_ROUNDING_ERRORS = 1e-3, 8
 
 
@@ -99,17 +99,9 @@ class Gaussian(NamedTuple):
         draws = rng.standard_normal(mean.shape, dtype=mean.dtype)
         return mean + np.sqrt(var) * draws
 
-    def gradient(self, b, a):
-        """Derivatives of the log-partition."""
-        return self.moment_gradient(*self.moments(b, a))
-
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2))
-
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob."""
-        return self._make((x, -x * x / 2))
 
     def project(self):
         """The prior with precisions of at least MIN_PRECISION."""

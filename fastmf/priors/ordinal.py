@@ -1,40 +1,84 @@
 """Ordinal units: scores {0, 1, ..., m} with a weight of their own each.
 
-With t = log_weights_c + b c - a c^2 / 2 the moments are those of the probabilities softmax(t). The
+With t = log_weights_c + b c - a c^2 / 2 the scores have the probabilities softmax(t). The
 log-weights are one row a unit; kernels, which know vectors only, receive the address of each row.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.arguments import number, real_array
 from fastmf._common.rows import is_sparse, row_blocks
-from fastmf._jit.intrinsics import larger, row, smaller, view
+from fastmf._jit.intrinsics import larger, row, view
 from fastmf._jit.kernel import compilable, kernel
-from fastmf.priors._protocol import sample_by_draw
-from fastmf.priors._quadrature import PANEL_UNITS, block_memory
-from fastmf.priors._registry import (
-    REGISTRY,
-    accepts_lists,
-    accepts_seeds,
-    accepts_tables,
-    floating_type,
-)
-from fastmf.special import clip, exp, log, narrow, where, widen
+from fastmf.priors._compiled import BLOCK_UNITS, LOG_PARTITIONS, MEANS, VARIANCES
+from fastmf.priors._quadrature import MAX_TILT
+from fastmf.priors._registry import floating_type, unit_prior
+from fastmf.special import clip, exp, log_of_normal, narrow, where, widen
 
 # Scores beyond are taken for a mistake in the data.
 MAX_SCORE = 1000
-# Larger tilts count as infinite; their products with squared scores are finite.
-MAX_TILT = 1e300
+
+
+class ScoreTable:
+    """Methods of units that have `log_weights` of scores, an array (n_units, n_scores)."""
+
+    __slots__ = ()
+
+    def n_units(self):
+        """Number of units."""
+        return len(self.log_weights)
+
+    @property
+    def n_scores(self):
+        """Number of scores of each unit, int array of shape (n_units,)."""
+        return np.isfinite(self.log_weights).sum(1)
+
+    def log_partition(self, b, a):
+        """Log of the sum over x of exp(log_weights[x] + b x - a x^2 / 2)."""
+        top, total, _, _ = self._sums(self._exponents(b, a))
+        return narrow(top + np.log(total), self._like(b, a))
+
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        _, total, mean, squares = self._sums(self._exponents(b, a))
+        return narrow(mean, self._like(b, a)), narrow(squares / total, self._like(b, a))
+
+    def draw(self, b, a, u):
+        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        exponents = self._exponents(b, a)
+        top, total, _, _ = self._sums(exponents)
+        log_total = top + np.log(total)
+        drawn = 0 * log_total, exp(exponents[0] - log_total)
+        for exponent in exponents[1:]:
+            drawn = _past_score(exponent, log_total, u, drawn)
+        return narrow(drawn[0], self._like(b, a))
+
+    def _like(self, b, a):
+        """An array of the type of results."""
+        return np.zeros((), np.result_type(self.log_weights, b, a))
+
+    def _exponents(self, b, a):
+        """The logs of the tilted weights, an array of the shape of the tilts for each score."""
+        b, a = (np.clip(widen(np.asarray(tilt)), -MAX_TILT, MAX_TILT) for tilt in (b, a))
+        return [w + x * (b - 0.5 * a * x) for x, w in enumerate(widen(self.log_weights).T)]
+
+    @staticmethod
+    def _sums(exponents):
+        """Largest exponent, and sums over the weights relative to it."""
+        sums = exponents[0], *np.array([1.0, 0.0, 0.0]).reshape(3, *[1] * exponents[0].ndim)
+        for x, exponent in enumerate(exponents[1:], 1):
+            sums = _with_score(x, exponent, sums)
+        return sums
 
 
 class _LogWeights(NamedTuple):
     log_weights: np.ndarray
 
 
-class Ordinal(_LogWeights):
+@unit_prior("ordinal")
+class Ordinal(ScoreTable, _LogWeights):
     """Units with scores 0, 1, ..., m and weight exp(log_weights[x]) of each.
 
     Parameters
@@ -50,7 +94,7 @@ class Ordinal(_LogWeights):
     Notes
     -----
     A unit of two scores is a `Bernoulli` unit of the field log_weights[1] - log_weights[0]; the
-    weights C(n, x) exp(field x) are those of `Binomial`. float32 units are computed in float64.
+    weights C(n, x) exp(field x) make a `Binomial` unit. float32 units are computed in float64.
 
     Examples
     --------
@@ -74,9 +118,9 @@ class Ordinal(_LogWeights):
             )
         if array.dtype != np.float32:
             array = array.astype(np.float64)
-        there = np.isfinite(array)
-        proper = there[:, :2].all(1) & ~(~there[:, :-1] & there[:, 1:]).any(1)
-        if not (proper & (there | (array == -np.inf)).all(1)).all():
+        finite = np.isfinite(array)
+        proper = finite[:, :2].all(1) & ~(~finite[:, :-1] & finite[:, 1:]).any(1)
+        if not (proper & (finite | (array == -np.inf)).all(1)).all():
             raise ValueError(
                 "Ordinal: log_weights must be finite for the scores 0 and 1 at least, and -inf "
                 "only beyond a unit's largest score."
@@ -85,58 +129,12 @@ class Ordinal(_LogWeights):
             raise ValueError(f"Ordinal: scores must be at most {MAX_SCORE}.")
         return cls._make((np.array(array, order="C"),))
 
-    def __getnewargs__(self):
-        """Arguments with which copies and pickles are constructed."""
-        return tuple(self)
-
-    def n_units(self):
-        """Number of units."""
-        return len(self.log_weights)
-
-    @property
-    def n_scores(self):
-        """Number of scores of each unit, int array of shape (n_units,)."""
-        return np.isfinite(self.log_weights).sum(1)
-
     @property
     def support(self):
         """The values of each unit, (n_values, n_units), padded with NaN."""
         x = np.arange(float(self.log_weights.shape[-1]))[:, None]
         return np.where(x < self.n_scores, x, np.nan)
 
-    # --- the protocol of priors -------------------------------------------------------------------
-
-    @accepts_lists
-    def log_partition(self, b, a):
-        """Log of the sum over x of exp(log_weights[x] + b x - a x^2 / 2)."""
-        top, weights = self._weights(b, a)
-        return narrow(top + np.log(weights.sum(-1)), self._like(b, a))
-
-    @accepts_lists
-    def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        p, x = self._probabilities(b, a), np.arange(float(self.log_weights.shape[-1]))
-        mean = p @ x
-        variance = (p * (x - mean[..., None]) ** 2).sum(-1)
-        return narrow(mean, self._like(b, a)), narrow(variance, self._like(b, a))
-
-    def _like(self, b, a):
-        """An array of the type of results."""
-        return np.zeros((), np.result_type(self.log_weights, b, a))
-
-    def _weights(self, b, a):
-        """Largest exponent of each unit, and the weights of its scores divided by that."""
-        b, a = (np.clip(widen(np.asarray(tilt)), -MAX_TILT, MAX_TILT) for tilt in (b, a))
-        x = np.arange(float(self.log_weights.shape[-1]))
-        t = widen(self.log_weights) + x * (b[..., None] - 0.5 * a[..., None] * x)
-        top = t.max(-1)
-        return top, np.exp(t - top[..., None])
-
-    def _probabilities(self, b, a):
-        weights = self._weights(b, a)[1]
-        return weights / weights.sum(-1, keepdims=True)
-
-    @accepts_lists
     def log_prob(self, x):
         """The log-weight of x for x in {0, 1, ..., m}, -inf elsewhere."""
         x, inside, index = self._index(x)
@@ -153,22 +151,12 @@ class Ordinal(_LogWeights):
         inside = (x >= 0) & (x < self.n_scores) & (x == np.round(x))
         return x, inside, np.where(inside, x, 0).astype(int)
 
-    @accepts_lists
-    def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution: its quantile."""
-        below = np.cumsum(self._probabilities(b, a), axis=-1)
-        value = (below <= np.asarray(u)[..., None]).sum(-1)
-        return narrow(np.minimum(value, self.n_scores - 1).astype(float), self._like(b, a))
-
-    @accepts_lists
-    @accepts_seeds
-    def sample(self, b, a, rng):
-        """Draws from the tilted distribution."""
-        return sample_by_draw(self, b, a, rng)
-
     def gradient(self, b, a):
         """Derivatives of the log-partition, (..., n_units, m + 1): the probabilities of scores."""
-        return self._make((narrow(self._probabilities(b, a), self._like(b, a)),))
+        exponents = np.stack(self._exponents(b, a), axis=-1)
+        weights = np.exp(exponents - exponents.max(-1, keepdims=True))
+        probabilities = weights / weights.sum(-1, keepdims=True)
+        return self._make((narrow(probabilities, self._like(b, a)),))
 
     def log_prob_gradient(self, x):
         """Derivatives of log_prob, (..., n_units, m + 1)."""
@@ -180,7 +168,7 @@ class Ordinal(_LogWeights):
         """The prior with log-weight 0 of score 0."""
         return self._make((self.log_weights - self.log_weights[:, :1],))
 
-    @partial(accepts_tables)
+    @classmethod
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):
         """Log-weights of independent units with the frequencies of data.
 
@@ -189,7 +177,7 @@ class Ordinal(_LogWeights):
         X : array of shape (n_samples, n_units)
             Scores 0, 1, ...
         sizes : int or int array of shape (n_units,), optional
-            Scores of each unit. Default: as many as the largest one of each column requires.
+            Scores of each unit. Default: one more than the largest of each column, at least 2.
         pseudocount : float, default 1.0
             Added to the count of each score.
 
@@ -230,12 +218,14 @@ class Ordinal(_LogWeights):
 
     def precomputed(self):
         """The same prior in the form that kernels tilt."""
-        table = np.ascontiguousarray(self.log_weights)
-        address = table.ctypes.data + table.strides[0] * np.arange(len(table))
-        return CompiledOrdinal(table, address.astype(np.int64), self.n_scores.astype(np.int64))
+        return compiled_scores(self.log_weights)
 
 
-REGISTRY["ordinal"] = Ordinal
+def compiled_scores(log_weights):
+    """Units of scores in the form that kernels tilt."""
+    table = np.ascontiguousarray(log_weights)
+    address = table.ctypes.data + table.strides[0] * np.arange(len(table), dtype=np.int64)
+    return CompiledScores(table, address, np.isfinite(table).sum(1, dtype=np.int64))
 
 
 class _Rows(NamedTuple):
@@ -244,94 +234,66 @@ class _Rows(NamedTuple):
     size: np.ndarray
 
 
-class CompiledOrdinal(_Rows):
-    """An `Ordinal` as kernels receive it: the address and the length of each unit's row."""
+class CompiledScores(ScoreTable, _Rows):
+    """Units of scores as kernels receive them: the address and the length of each unit's row."""
 
     __slots__ = ()
 
-    def n_units(self):
-        """Number of units."""
-        return len(self.log_weights)
-
-    def log_partition(self, b, a):
-        """Log-partition of the `Ordinal`."""
-        return Ordinal(self.log_weights).log_partition(b, a)
-
-    def moments(self, b, a):
-        """Moments of the `Ordinal`."""
-        return Ordinal(self.log_weights).moments(b, a)
-
-    def draw(self, b, a, u):
-        """Draws of the `Ordinal`."""
-        return Ordinal(self.log_weights).draw(b, a, u)
-
     @staticmethod
-    def moments_of_units(prior, start, b, a, mean, var):
-        """The moments of many units, inside kernels."""
-        memory = block_memory()
-        for first in range(0, b.shape[0], PANEL_UNITS):
-            n = smaller(PANEL_UNITS, b.shape[0] - first)
-            _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
-            _, _, _, _, _, total, means, squares = rows_of_block(memory, n)
+    def fill_block(prior, start, b, a, memory):
+        """Log-partitions and moments of a block of units, inside kernels."""
+        n, last = b.shape[0], np.int64(0)
+        t, s, exponent, _, _, total, top, mean, squares = _rows_of_block(memory, n)
+        for i in range(n):
+            t[i] = clip(widen(b[i]), -MAX_TILT, MAX_TILT)
+            s[i] = clip(widen(a[i]), -MAX_TILT, MAX_TILT)
+            total[i], mean[i], squares[i] = 1.0, 0.0, 0.0
+            last = larger(last, prior.size[start + i])
+        _exponents(prior, start, 0, t, s, top)
+        for x in range(1, last):
+            _exponents(prior, start, x, t, s, exponent)
             for i in range(n):
-                mean[first + i], var[first + i] = means[i], squares[i] / total[i]
+                sums = top[i], total[i], mean[i], squares[i]
+                top[i], total[i], mean[i], squares[i] = _with_score(x, exponent[i], sums)
+        for i in range(n):
+            top[i] += log_of_normal(total[i])
+            squares[i] /= total[i]
 
     @staticmethod
-    def log_partition_of_units(prior, start, b, a, out):
-        """The log-partitions of many units, inside kernels."""
-        memory = block_memory()
-        for first in range(0, b.shape[0], PANEL_UNITS):
-            n = smaller(PANEL_UNITS, b.shape[0] - first)
-            _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
-            _, _, _, _, top, total, _, _ = rows_of_block(memory, n)
+    def draw_block(prior, start, u, out, memory):
+        """Draws of a block of units, inside kernels."""
+        n, last = u.shape[0], np.int64(0)
+        t, s, exponent, drawn, below, _, log_total, _, _ = _rows_of_block(memory, n)
+        _exponents(prior, start, 0, t, s, exponent)
+        for i in range(n):
+            drawn[i], below[i] = 0.0, exp(exponent[i] - log_total[i])
+            last = larger(last, prior.size[start + i])
+        for x in range(1, last):
+            _exponents(prior, start, x, t, s, exponent)
             for i in range(n):
-                out[first + i] = top[i] + log(total[i])
-
-    @staticmethod
-    def draws_of_units(prior, start, b, a, u, out, scratch):
-        """The draws of many units, inside kernels."""
-        memory = block_memory()
-        for first in range(0, b.shape[0], PANEL_UNITS):
-            n = smaller(PANEL_UNITS, b.shape[0] - first)
-            _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
-            _draw_block(prior, start + first, memory, row(u, (first,), n), row(out, (first,), n))
+                score = drawn[i], below[i]
+                drawn[i], below[i] = _past_score(exponent[i], log_total[i], u[i], score)
+        for i in range(n):
+            out[i] = drawn[i]
 
 
-# --- inside kernels -------------------------------------------------------------------------------
-# Sums over the values 0, 1, 2, ... of units, one value after the other, and draws, with the weight
-# factor exp(exponent) of each value. The inner loop, over the units of a block, is a vector.
-
-
-@kernel(mode="merged")
-def rows_of_block(memory, n):
-    """Rows of the memory of a block for what is known of its `n` units, inside kernels."""
-    u = PANEL_UNITS
-    return (
-        row(memory, (0,), n),
-        row(memory, (u,), n),
-        row(memory, (2 * u,), n),
-        row(memory, (3 * u,), n),
-        row(memory, (4 * u,), n),
-        row(memory, (5 * u,), n),
-        row(memory, (6 * u,), n),
-        row(memory, (7 * u,), n),
-    )
+# --- sums over scores, of arrays and inside kernels ----------------------------------------------
+# One score after the other; inside kernels the inner loop, over the units of a block, is a vector.
 
 
 @compilable(mode="inline")
-def with_value(x, exponent, factor, sums):
-    """Sums over the weights of the values so far, with that of the value `x`.
+def _with_score(x, exponent, sums):
+    """Add the weight of the score `x` to sums over the weights of the scores before.
 
     West's (1979) updates of weighted means and squares: all terms are positive, so that variances
     much smaller than the squared mean keep their digits.
     """
     top, total, mean, squares = sums
     larger = exponent > top
-    # The root of the ratio: multiplied twice, small ones vanish beside large factors.
+    # The root of the ratio, whose square may be 0.
     root = exp(-0.5 * abs(exponent - top))
     old, new = where(larger, root, 1.0), where(larger, 1.0, root)
-    before = total * old * old
-    added = factor * new * new
+    before, added = total * old * old, new * new
     total = before + added
     fraction, difference = added / total, x - mean
     mean = mean + fraction * difference
@@ -340,15 +302,15 @@ def with_value(x, exponent, factor, sums):
 
 
 @compilable(mode="inline")
-def past_value(exponent, factor, log_total, u, drawn):
-    """Go on to the next value, of this weight, where the probability before it is not above `u`.
+def _past_score(exponent, log_total, u, drawn):
+    """Move to the next score where the probability before it is not above `u`.
 
-    `drawn` is the value so far, and the probability of the values before the next one.
+    `drawn` is the score so far, and the probability of the scores before the next one.
     """
     x, below = drawn
     root = exp(0.5 * (exponent - log_total))
     x = x + where((exponent > -np.inf) & (u >= below), 1.0, 0.0)
-    return x, below + factor * root * root
+    return x, below + root * root
 
 
 @kernel(mode="merged")
@@ -361,37 +323,16 @@ def _exponents(prior, start, x, b, a, out):
 
 
 @kernel(mode="merged")
-def _sum_block(prior, start, b, a, memory):
-    """Sums over the scores of some units."""
-    n, last = b.shape[0], np.int64(0)
-    t, s, _, exponent, top, total, mean, squares = rows_of_block(memory, n)
-    for i in range(n):
-        t[i] = clip(widen(b[i]), -MAX_TILT, MAX_TILT)
-        s[i] = clip(widen(a[i]), -MAX_TILT, MAX_TILT)
-        total[i], mean[i], squares[i] = 1.0, 0.0, 0.0
-        last = larger(last, prior.size[start + i])
-    _exponents(prior, start, 0, t, s, top)
-    for x in range(1, last):
-        _exponents(prior, start, x, t, s, exponent)
-        for i in range(n):
-            sums = top[i], total[i], mean[i], squares[i]
-            top[i], total[i], mean[i], squares[i] = with_value(x, exponent[i], 1.0, sums)
-
-
-@kernel(mode="merged")
-def _draw_block(prior, start, memory, u, out):
-    """Draws of some units, whose sums are in memory."""
-    n, last = u.shape[0], np.int64(0)
-    t, s, _, exponent, log_total, total, drawn, below = rows_of_block(memory, n)
-    _exponents(prior, start, 0, t, s, exponent)
-    for i in range(n):
-        log_total[i] += log(total[i])
-        drawn[i], below[i] = 0.0, exp(exponent[i] - log_total[i])
-        last = larger(last, prior.size[start + i])
-    for x in range(1, last):
-        _exponents(prior, start, x, t, s, exponent)
-        for i in range(n):
-            value = drawn[i], below[i]
-            drawn[i], below[i] = past_value(exponent[i], 1.0, log_total[i], u[i], value)
-    for i in range(n):
-        out[i] = drawn[i]
+def _rows_of_block(memory, n):
+    """Tilts, exponents, draws, probabilities below them, and sums of the `n` units of a block."""
+    return (
+        row(memory, (0,), n),
+        row(memory, (BLOCK_UNITS,), n),
+        row(memory, (2 * BLOCK_UNITS,), n),
+        row(memory, (3 * BLOCK_UNITS,), n),
+        row(memory, (4 * BLOCK_UNITS,), n),
+        row(memory, (5 * BLOCK_UNITS,), n),
+        row(memory, (LOG_PARTITIONS,), n),
+        row(memory, (MEANS,), n),
+        row(memory, (VARIANCES,), n),
+    )

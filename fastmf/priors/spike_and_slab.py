@@ -6,17 +6,16 @@ Eq. 94, where the slab is not normalised, is another parameterisation). Their `l
 log-mass at zero and a log-density elsewhere.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.remembered import remembered
 from fastmf._common.rows import column_sums, nonzero_values
-from fastmf._jit.intrinsics import smaller
 from fastmf._jit.kernel import compilable
 from fastmf.priors import _quadrature
-from fastmf.priors._protocol import sample_by_draw
-from fastmf.priors._quadrature import PROBABILITIES, fill_quantiles, quantile
+from fastmf.priors._compiled import LOG_PARTITIONS, MEANS, VARIANCES, by_kernels
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.truncated_gaussian import (
@@ -37,9 +36,9 @@ from fastmf.special import (
 )
 
 # Small beside any probability or ratio that matters: it keeps them from zero, and from infinity.
-TINY = 1e-300
-# Log-odds beyond which a coefficient counts as one that is never zero.
-ALWAYS = 35.0
+TINY = float(np.finfo(np.float64).tiny)
+# Log-odds beyond which a coefficient is never zero: the probability of zero is lost in rounding.
+ALWAYS = math.log(1 / np.finfo(np.float64).eps)
 
 
 @compilable
@@ -49,7 +48,20 @@ def _mixture(log_odds, mean, variance):
     return p * mean, p * variance + p * q * mean * mean
 
 
-# --- methods of both priors, in terms of their `slab` ---------------------------------------------
+# --- methods of both priors, in terms of their `slab` and `tilted` --------------------------------
+
+
+def _log_partition(self, b, a):
+    """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
+    return narrow(softplus(self.tilted(b, a)[0]), self.field + b + a)
+
+
+def _moments(self, b, a):
+    """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+    log_odds, mean, variance = self.tilted(b, a)
+    mean, variance = _mixture(log_odds, mean, variance)
+    like = self.field + b + a
+    return narrow(mean, like), narrow(variance, like)
 
 
 def _log_prob(self, x):
@@ -59,14 +71,14 @@ def _log_prob(self, x):
     return np.where(x == 0, 0 * x, self.log_odds + density)
 
 
+def _tilted_log_odds(self, b, a):
+    """Log-odds of a non-zero value under the tilt."""
+    return self.tilted(b, a)[0]
+
+
 def _contains(self, x):
     """Whether values are zero or in the slab's interval."""
     return self.slab().contains(x) | (x == 0)
-
-
-def _gradient(self, b, a):
-    """Derivatives of the log-partition; zero for bounds, which are not learned."""
-    return self.mixture_gradient(*self.moments(b, a), -np.expm1(-self.log_partition(b, a)))
 
 
 def _mixture_gradient(self, mean, var, nonzero):
@@ -75,18 +87,14 @@ def _mixture_gradient(self, mean, var, nonzero):
     The slab, whose integral is 1 without a tilt, adds its moments less the untilted ones.
     """
     slab = self.slab()
+    moments = (narrow(x, slab.field) for x in _untilted(slab)[1:])
     change = [
         tilted - nonzero * untilted
         for tilted, untilted in zip(
-            slab.moment_gradient(mean, var), _untilted_gradient(slab), strict=True
+            slab.moment_gradient(mean, var), slab.moment_gradient(*moments), strict=True
         )
     ]
     return self._make((change[0], change[1], nonzero, *change[2:]))
-
-
-def _log_prob_gradient(self, x):
-    """Derivatives of log_prob; zero for bounds, which are not learned."""
-    return self.mixture_gradient(x, 0 * x, (x != 0) + 0 * x)
 
 
 def _untilted(slab):
@@ -102,11 +110,6 @@ def _untilted_truncated(field, precision, lower, upper):
     zero = np.zeros_like(field)
     exponent, mass, mean, var = _quadrature.integrate(field, precision, lower, upper, zero, zero)
     return exponent + _quadrature.log_mass(mass), mean, var
-
-
-def _untilted_gradient(slab):
-    """Derivatives of the log of a slab's integral."""
-    return slab.moment_gradient(*(narrow(x, slab.field) for x in _untilted(slab)[1:]))
 
 
 def _project(self):
@@ -185,31 +188,15 @@ class GaussBernoulli(NamedTuple):
                 f"GaussBernoulli: precision must be positive, got {self.precision.min():g}."
             )
 
-    def log_partition(self, b, a):
-        """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
-        log_odds, _, _ = _tilted_gaussian(
+    def tilted(self, b, a):
+        """Log-odds of a non-zero value under the tilt, and the slab's mean and variance."""
+        return _tilted_gaussian(
             widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
         )
-        return narrow(softplus(log_odds), self.field + b + a)
-
-    def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        log_odds, mean, variance = _tilted_gaussian(
-            widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
-        )
-        mean, variance = _mixture(log_odds, mean, variance)
-        like = self.field + b + a
-        return narrow(mean, like), narrow(variance, like)
-
-    def tilted_log_odds(self, b, a):
-        """Log-odds of a non-zero value under the tilt."""
-        return _tilted_gaussian(*map(widen, (self.field, self.precision, self.log_odds, b, a)))[0]
 
     def draw(self, b, a, u):
         """The value that a uniform number draws: of the slab if it is below its probability."""
-        log_odds, mean, variance = _tilted_gaussian(
-            widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
-        )
+        log_odds, mean, variance = self.tilted(b, a)
         p = sigmoid_pair(log_odds)[0]
         value = mean + np.sqrt(variance) * normal_quantile(u / (p + TINY))
         return narrow(where(u < p, value, 0.0 * mean), self.field + b + a)
@@ -218,12 +205,12 @@ class GaussBernoulli(NamedTuple):
         """The slab as a prior of its own, without its normalisation."""
         return Gaussian._make(self[:2])
 
+    log_partition = _log_partition
+    moments = _moments
+    tilted_log_odds = _tilted_log_odds
     log_prob = _log_prob
     contains = _contains
-    sample = sample_by_draw
-    gradient = _gradient
     mixture_gradient = _mixture_gradient
-    log_prob_gradient = _log_prob_gradient
     project = _project
     refit = _refit
 
@@ -301,38 +288,29 @@ class TruncatedGaussBernoulli(NamedTuple):
     def _check(self):
         check_slab("TruncatedGaussBernoulli", self.field, self.precision, self.lower, self.upper)
 
-    def log_partition(self, b, a):
-        """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
-        return _log_partition(self, _log_weight(self), b, a)
-
-    def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        return _moments(self, _log_weight(self), b, a)
-
-    def tilted_log_odds(self, b, a):
-        """Log-odds of a non-zero value under the tilt."""
-        return _tilted_truncated(self, _log_weight(self), b, a)[0]
+    def tilted(self, b, a):
+        """Log-odds of a non-zero value under the tilt, and the slab's mean and variance."""
+        return self.precomputed().tilted(b, a)
 
     def draw(self, b, a, u):
         """The value that a uniform number draws: of the slab if it is below its probability."""
-        return _draw_truncated(self, self.log_partition(b, a), (b, a), u)
+        return by_kernels(self, "draws", b, a, u)
 
     def precomputed(self):
         """The same prior with the integral of its slab, which is half the cost of every tilt."""
-        weight = np.require(_log_weight(self), np.float64, ["C", "W"])
-        address = _quadrature.address_per_unit(len(self.field))
-        return CompiledTruncatedGaussBernoulli(*self[:2], weight, *self[3:], address)
+        weight = widen(self.log_odds) - _untilted(self.slab())[0]
+        return CompiledTruncatedGaussBernoulli(*self[:2], weight, *self[3:])
 
     def slab(self):
         """The slab as a prior of its own, without its normalisation."""
         return TruncatedGaussian._make((self.field, self.precision, self.lower, self.upper))
 
+    log_partition = _log_partition
+    moments = _moments
+    tilted_log_odds = _tilted_log_odds
     log_prob = _log_prob
     contains = _contains
-    sample = sample_by_draw
-    gradient = _gradient
     mixture_gradient = _mixture_gradient
-    log_prob_gradient = _log_prob_gradient
     project = _project
     refit = _refit
 
@@ -344,9 +322,9 @@ class TruncatedGaussBernoulli(NamedTuple):
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns, or of columns that
-            differ in their ranges, such as those of different units of measurement, of each one,
-            and a tenth of its range beyond.
+            Bounds; by default the smallest and the largest value of all columns. Columns whose
+            ranges differ, as in other units of measurement, have their own, a tenth of the range
+            beyond their values.
         """
         lower, upper = bounds_given_or_found(X, lower, upper)
         fitted = _from_nonzeros(X, lower, upper)
@@ -354,116 +332,51 @@ class TruncatedGaussBernoulli(NamedTuple):
 
 
 class CompiledTruncatedGaussBernoulli(NamedTuple):
-    """A `TruncatedGaussBernoulli` with the integral of its slab, as kernels receive it.
-
-    Parameters
-    ----------
-    field, precision, lower, upper : array of shape (n_units,)
-    log_weight : float64 array of shape (n_units,)
-        Log-odds of a non-zero value less the log of the slab's integral.
-    quadrature : int64 array of shape (n_units,)
-        Address of the compiled quadrature.
-    """
+    """A `TruncatedGaussBernoulli` with its log-odds less the log of the slab's integral."""
 
     field: np.ndarray
     precision: np.ndarray
     log_weight: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    quadrature: np.ndarray
 
-    def log_partition(self, b, a):
-        """Log-partition of the `TruncatedGaussBernoulli`."""
-        return _log_partition(self, self.log_weight, b, a)
+    def tilted(self, b, a):
+        """Log-odds of the slab under the tilt, and the slab's mean and variance."""
+        exponent, mass, mean, variance = _quadrature.integrate(
+            *map(widen, (self.field, self.precision, self.lower, self.upper, b, a))
+        )
+        return self.log_weight + (exponent + _quadrature.log_mass(mass)), mean, variance
 
-    def moments(self, b, a):
-        """Moments of the `TruncatedGaussBernoulli`."""
-        return _moments(self, self.log_weight, b, a)
+    log_partition = _log_partition
+    moments = _moments
 
     def draw(self, b, a, u):
-        """Draw of the `TruncatedGaussBernoulli`."""
-        return _draw_truncated(self, self.log_partition(b, a), (b, a), u)
+        """Draws of the `TruncatedGaussBernoulli`."""
+        return by_kernels(self, "draws", b, a, u)
 
     @staticmethod
-    def draws_of_units(prior, start, b, a, u, out, scratch):
-        """The draws of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
-            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
-                integral = memory[_quadrature.EXPONENTS + i] + log_mass
-                nonzero = sigmoid_pair(prior.log_weight[start + first + i] + integral)[0]
-                scratch[first + i] = u[first + i] < nonzero
-                memory[PROBABILITIES + i] = u[first + i] / (nonzero + TINY)
-            fill_quantiles(memory, n)
-            for i in range(n):
-                x = memory[PROBABILITIES + i]
-                out[first + i] = where(scratch[first + i] != 0, x, 0.0)
+    def fill_block(prior, start, b, a, memory):
+        """Log-partitions and moments of a block of units, inside kernels."""
+        _quadrature.integrate_block(prior, start, b, a, memory)
+        for i in range(b.shape[0]):
+            log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
+            integral = memory[_quadrature.EXPONENTS + i] + log_mass
+            log_odds = prior.log_weight[start + i] + integral
+            # In the place of the masses, for draws.
+            memory[_quadrature.MASSES + i] = log_odds
+            memory[LOG_PARTITIONS + i] = softplus(log_odds)
+            memory[MEANS + i], memory[VARIANCES + i] = _mixture(
+                log_odds, memory[MEANS + i], memory[VARIANCES + i]
+            )
 
     @staticmethod
-    def moments_of_units(prior, start, b, a, mean, var):
-        """The moments of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
-            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
-                integral = memory[_quadrature.EXPONENTS + i] + log_mass
-                mean[first + i], var[first + i] = _mixture(
-                    prior.log_weight[start + first + i] + integral,
-                    memory[_quadrature.NODE_MEANS + i],
-                    memory[_quadrature.NODE_VARIANCES + i],
-                )
-
-    @staticmethod
-    def log_partition_of_units(prior, start, b, a, out):
-        """The log-partitions of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
-            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
-                integral = memory[_quadrature.EXPONENTS + i] + log_mass
-                out[first + i] = softplus(prior.log_weight[start + first + i] + integral)
-
-
-def _log_weight(prior):
-    """Log-odds of the slab less the log of its integral."""
-    return widen(prior.log_odds) - _untilted(prior.slab())[0]
-
-
-def _tilted_truncated(prior, log_weight, b, a):
-    """Log-odds of the slab under the tilt, and the slab's mean and variance."""
-    exponent, mass, mean, variance = _quadrature.integrate(
-        widen(prior.field), widen(prior.precision), widen(prior.lower), widen(prior.upper),
-        widen(b), widen(a),
-    )  # fmt: skip
-    return log_weight + (exponent + _quadrature.log_mass(mass)), mean, variance
-
-
-def _log_partition(prior, log_weight, b, a):
-    log_odds, _, _ = _tilted_truncated(prior, log_weight, b, a)
-    return narrow(softplus(log_odds), prior.field + b + a)
-
-
-def _draw_truncated(prior, log_partition, tilt, u):
-    """Draws from a tilted prior, by quadrature only where they are not zero."""
-    p = -np.expm1(-widen(log_partition))
-    p, u = np.broadcast_arrays(p, u)
-    nonzero = u < p
-    slab = prior.field, prior.precision, prior.lower, prior.upper, *tilt
-    slab = [np.broadcast_to(part, p.shape)[nonzero] for part in slab]
-    out = np.zeros(p.shape, log_partition.dtype)
-    out[nonzero] = quantile(*slab[:4], slab[4:], u[nonzero] / p[nonzero])
-    return out
-
-
-def _moments(prior, log_weight, b, a):
-    log_odds, mean, variance = _tilted_truncated(prior, log_weight, b, a)
-    mean, variance = _mixture(log_odds, mean, variance)
-    like = prior.field + b + a
-    return narrow(mean, like), narrow(variance, like)
+    def draw_block(prior, start, u, out, memory):
+        """Draws of a block of units, inside kernels: zero, or quantiles of the slab."""
+        n = u.shape[0]
+        for i in range(n):
+            nonzero = sigmoid_pair(memory[_quadrature.MASSES + i])[0]
+            out[i] = u[i] < nonzero
+            memory[i] = u[i] / (nonzero + TINY)
+        _quadrature.fill_quantiles(memory, n)
+        for i in range(n):
+            out[i] = where(out[i] != 0, memory[i], 0.0)

@@ -1,27 +1,22 @@
 """Truncated Gaussian units: bounded, rectified or unbounded."""
 
-import inspect
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.rows import column_moments, is_sparse
-from fastmf._jit.intrinsics import smaller
 from fastmf.priors import _quadrature
-from fastmf.priors._protocol import sample_by_draw
+from fastmf.priors._compiled import by_kernels
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors.gaussian import MIN_PRECISION
+from fastmf.priors.gaussian import MAX_ROUNDING_ERRORS, MIN_PRECISION
 from fastmf.special import narrow, widen
 
 # Smallest distance of means to the bounds, and standard deviation, relative to the interval.
 MIN_DISTANCE = 0.01
-# Relative error of the computed mean of equal numbers.
-ROUNDING_ERROR = 1e-10
-# Columns are alike if most of them take up this fraction of the range of all, and share its bounds
-# but for those that take up the second.
-ALIKE, TINY_RANGE = 0.1, 1e-3
-# Bounds of a column of its own are further out by so many times its range.
-MARGIN = 0.1
+# Share of a range: columns are alike if most of them take up this share of the range of all, and
+# then those share its bounds whose own share is more than the cube. Bounds of a single column are
+# further out by this share of its range.
+SHARE = 0.1
 
 
 def check_slab(class_name, field, precision, lower, upper):
@@ -133,26 +128,17 @@ class TruncatedGaussian(NamedTuple):
 
     def draw(self, b, a, u):
         """The value that a uniform number draws from the tilted distribution: its quantile."""
-        value = _quadrature.quantile(self.field, self.precision, self.lower, self.upper, (b, a), u)
-        return narrow(value, self.field + b + a)
-
-    sample = sample_by_draw
-
-    def gradient(self, b, a):
-        """Derivatives of the log-partition; zero for the bounds, which are not learned."""
-        return self.moment_gradient(*self.moments(b, a))
+        return by_kernels(self, "draws", b, a, u)
 
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2, 0 * mean, 0 * mean))
 
-    def log_prob_gradient(self, x):
-        """Derivatives of log_prob; zero for the bounds, which are not learned."""
-        return self._make((x, -x * x / 2, 0 * x, 0 * x))
-
     def project(self):
         """The prior with precisions of at least MIN_PRECISION where a bound is infinite."""
-        return self._replace(precision=project_precision(self.precision, self.lower, self.upper))
+        unbounded = np.isinf(self.lower) | np.isinf(self.upper)
+        least = np.where(unbounded, MIN_PRECISION, -np.inf).astype(self.precision.dtype)
+        return self._replace(precision=np.maximum(self.precision, least))
 
     @classmethod
     def from_data(cls, X, lower=None, upper=None):
@@ -162,9 +148,9 @@ class TruncatedGaussian(NamedTuple):
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns, or of columns that
-            differ in their ranges, such as those of different units of measurement, of each one,
-            and a tenth of its range beyond.
+            Bounds; by default the smallest and the largest value of all columns. Columns whose
+            ranges differ, as in other units of measurement, have their own, a tenth of the range
+            beyond their values.
         """
         lower, upper = bounds_given_or_found(X, lower, upper)
         field, precision = fit(*column_moments(X), lower, upper)
@@ -176,64 +162,35 @@ class TruncatedGaussian(NamedTuple):
         """Truncated Gaussians with the same bounds, fitted to the columns."""
         return self.from_data(X, self.lower, self.upper)
 
-    def precomputed(self):
-        """The same prior in the form that kernels tilt."""
-        return CompiledTruncatedGaussian(*self, _quadrature.address_per_unit(len(self.field)))
-
-
-class CompiledTruncatedGaussian(_quadrature.Slab):
-    """A `TruncatedGaussian` as kernels receive it."""
-
-    def log_partition(self, b, a):
-        """Log-partition of the `TruncatedGaussian`."""
-        return inspect.unwrap(TruncatedGaussian.log_partition)(self, b, a)
-
-    def moments(self, b, a):
-        """Moments of the `TruncatedGaussian`."""
-        return inspect.unwrap(TruncatedGaussian.moments)(self, b, a)
-
-    def draw(self, b, a, u):
-        """Draw of the `TruncatedGaussian`."""
-        return TruncatedGaussian.draw(self, b, a, u)
+    @staticmethod
+    def fill_block(prior, start, b, a, memory):
+        """Log-partitions and moments of a block of units, inside kernels."""
+        _quadrature.integrate_block(prior, start, b, a, memory)
+        for i in range(b.shape[0]):
+            mass = memory[_quadrature.MASSES + i]
+            memory[_quadrature.EXPONENTS + i] += _quadrature.log_mass(mass)
 
     @staticmethod
-    def draws_of_units(prior, start, b, a, u, out, scratch):
-        """The draws of many units at once, inside kernels."""
-        _quadrature.draw_units(prior, start, b, a, u, out)
-
-    @staticmethod
-    def moments_of_units(prior, start, b, a, mean, var):
-        """The moments of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
-            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                mean[first + i] = memory[_quadrature.NODE_MEANS + i]
-                var[first + i] = memory[_quadrature.NODE_VARIANCES + i]
-
-    @staticmethod
-    def log_partition_of_units(prior, start, b, a, out):
-        """The log-partitions of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.PANEL_UNITS):
-            n = smaller(_quadrature.PANEL_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                mass = memory[_quadrature.MASSES + i]
-                out[first + i] = memory[_quadrature.EXPONENTS + i] + _quadrature.log_mass(mass)
+    def draw_block(prior, start, u, out, memory):
+        """Draws of a block of units, inside kernels: quantiles."""
+        n = u.shape[0]
+        for i in range(n):
+            memory[i] = u[i]
+        _quadrature.fill_quantiles(memory, n)
+        for i in range(n):
+            out[i] = memory[i]
 
 
 # --- fits to data ---------------------------------------------------------------------------------
 
 
 def bounds_of_columns(X):
-    """Bounds of each column: those of all columns if these are alike, and else its own.
+    """Bounds of each column: the bounds of all columns if they are alike, and else its own.
 
     Columns are alike, such as pixels or marks, if at least half of those that vary take up a tenth
     of the range of all; a column of less than a thousandth of it has bounds of its own all the
     same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
-    of these have one sign; those of a constant, as far from it as zero is, or 1.
+    of these have one sign. The bounds of a constant are as far from it as zero is, or 1.
     """
     low, high = (
         np.asarray(x.toarray().ravel() if is_sparse(x) else x, np.float64)
@@ -241,10 +198,10 @@ def bounds_of_columns(X):
     )
     smallest, largest, width = low.min(), high.max(), high - low
     varies = width > 0
-    alike = not varies.any() or np.median(width[varies]) >= ALIKE * (largest - smallest)
-    common = (~varies | (width >= TINY_RANGE * (largest - smallest))) & alike
+    alike = not varies.any() or np.median(width[varies]) >= SHARE * (largest - smallest)
+    common = (~varies | (width >= SHARE**3 * (largest - smallest))) & alike
     constant = np.where(low == 0, 1.0, abs(low))
-    margin = np.where(varies, MARGIN * width, constant)
+    margin = np.where(varies, SHARE * width, constant)
     lower, upper = low - margin, high + margin
     lower = np.where(varies & (low >= 0), np.maximum(lower, 0), lower)
     upper = np.where(varies & (high <= 0), np.minimum(upper, 0), upper)
@@ -258,14 +215,6 @@ def bounds_given_or_found(X, lower, upper):
         lower = smallest if lower is None else lower
         upper = largest if upper is None else upper
     return lower, upper
-
-
-def project_precision(precision, lower, upper):
-    """The nearest precisions with which the integral of every unit is finite."""
-    unbounded = ~np.isfinite(lower) | ~np.isfinite(upper)
-    return np.where(unbounded, np.maximum(precision, MIN_PRECISION), precision).astype(
-        precision.dtype
-    )
 
 
 def fit(mean, var, lower, upper):
@@ -292,11 +241,8 @@ def fit(mean, var, lower, upper):
     # Largest variances: Bhatia and Davis' bound on an interval, the exponential on a half-line.
     mean = np.clip(mean, lower + MIN_DISTANCE, upper - MIN_DISTANCE)
     bounded = np.isfinite(lower) & np.isfinite(upper)
-    rectified = np.isfinite(lower) ^ np.isfinite(upper)
-    distance = np.fmin(mean - lower, upper - mean)
-    largest = np.full(mean.shape, np.inf)
-    largest[bounded] = 0.9 * ((mean - lower) * (upper - mean))[bounded]
-    largest[rectified] = 0.9 * distance[rectified] ** 2
+    near, far = np.sort([mean - lower, upper - mean], axis=0)
+    largest = 0.9 * near * np.where(np.isinf(far), near, far)
     var = np.clip(var, np.minimum(MIN_DISTANCE**2, largest), largest)
 
     precision = np.where(bounded, 0.0, 1 / var)
@@ -316,7 +262,8 @@ def _units(mean, var, lower, upper):
         width = upper - lower
     spread = np.sqrt(var) + abs(mean - origin)
     # The mean of equal numbers differs from them by rounding.
-    spread = np.where(spread > ROUNDING_ERROR * abs(mean), spread, 0.0)
+    rounding = MAX_ROUNDING_ERRORS * np.finfo(np.float64).eps * abs(mean)
+    spread = np.where(spread > rounding, spread, 0.0)
     scale = np.where(below & above, width, spread)
     return origin, np.where(scale > 0, scale, 1.0)
 
@@ -328,7 +275,7 @@ def _newton_step(field, precision, mean, var, lower, upper):
 
     m, v, half = statistics(precision)
     step = 1e-5 * np.maximum(abs(precision), 1.0)
-    step = np.where(np.isfinite(lower) & np.isfinite(upper), step, np.minimum(step, precision / 2))
+    step = np.where(np.isfinite(upper - lower), step, np.minimum(step, precision / 2))
     above, below = statistics(precision + step), statistics(precision - step)
     h12 = (above[0] - below[0]) / (2 * step)
     h22 = (above[2] - below[2]) / (2 * step)
@@ -338,8 +285,7 @@ def _newton_step(field, precision, mean, var, lower, upper):
     decrement = np.sqrt(np.maximum(d1 * r1 + d2 * r2, 0))
     damping = np.where(decrement < 0.25, 1.0, 1 / (1 + decrement))
     new_precision = precision + damping * d2
-    unbounded = ~(np.isfinite(lower) & np.isfinite(upper))
-    new_precision = np.where(
-        unbounded & (new_precision < precision / 10), precision / 10, new_precision
-    )
+    # Precisions of units without a bound stay positive.
+    least = np.where(np.isfinite(upper - lower), -np.inf, precision / 10)
+    new_precision = np.maximum(new_precision, least)
     return field + damping * d1, new_precision, decrement

@@ -10,7 +10,7 @@ import pytest
 import fastmf as mf
 from fastmf.priors import Bernoulli, Binomial
 from fastmf.priors._queries import independent_units, largest_variance
-from fastmf.priors.binomial import MAX_TRIALS
+from fastmf.priors.ordinal import MAX_SCORE
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -30,9 +30,9 @@ def test_one_trial_is_a_bernoulli_unit():
 
 
 def test_log_prob_is_the_log_of_the_binomial_weight():
-    prior = Binomial([0.5, -1.0], [3, MAX_TRIALS])
+    prior = Binomial([0.5, -1.0], [3, MAX_SCORE])
     for x in range(4):
-        expected = [math.log(math.comb(n, x)) + f * x for f, n in ((0.5, 3), (-1, MAX_TRIALS))]
+        expected = [math.log(math.comb(n, x)) + f * x for f, n in ((0.5, 3), (-1, MAX_SCORE))]
         np.testing.assert_allclose(prior.log_prob(float(x)), expected, rtol=1e-14)
     np.testing.assert_array_equal(prior.log_prob(np.array([4.0, -1.0])), -np.inf)
     np.testing.assert_array_equal(prior.log_prob(np.array([0.5, np.nan])), -np.inf)
@@ -49,7 +49,7 @@ def sums(field, n, b, a):
         return float(mpmath.log(total)), float(mean), float(var)
 
 
-@pytest.mark.parametrize("n", [2, 7, MAX_TRIALS])
+@pytest.mark.parametrize("n", [2, 7, MAX_SCORE])
 def test_every_regime_against_many_digits(n):
     tilts = [(0.3, 0.0), (0.3, 1e-9), (-2.0, 0.4), (30.0, 3.0), (400.0, 1.0), (-40.0, -9.0),
              (-0.05 * n, -0.1), (60.0, 0.0), (-60.0, 0.5), (1e4, -1e4), (1e4, 3.0)]  # fmt: skip
@@ -64,14 +64,14 @@ def test_every_regime_against_many_digits(n):
 
 def test_many_trials_are_gaussian():
     # A binomial weight with n p q = 250 times a Gaussian tilt of variance 50.
-    mean, var = Binomial([0.0], MAX_TRIALS).moments(np.array([10.0]), np.array([1 / 50]))
+    mean, var = Binomial([0.0], MAX_SCORE).moments(np.array([10.0]), np.array([1 / 50]))
     np.testing.assert_allclose(var, 1 / (1 / 250 + 1 / 50), rtol=1e-3)
     np.testing.assert_allclose(mean, 500.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [0, 1.5, -2, MAX_TRIALS + 1])
+@pytest.mark.parametrize("wrong", [0, 1.5, -2, MAX_SCORE + 1])
 def test_numbers_of_trials_are_checked(wrong):
-    with pytest.raises(ValueError, match=f"n must be an integer from 1 to {MAX_TRIALS}, got"):
+    with pytest.raises(ValueError, match=f"n must be an integer from 1 to {MAX_SCORE}, got"):
         Binomial(0.0, [1, wrong])
 
 
@@ -86,7 +86,7 @@ def test_from_data(dtype):
     wider = Binomial(prior.field, [6, 7, 8])
     np.testing.assert_array_equal(independent_units(wider, X).n, [6, 7, 8])
     assert Binomial.from_data(0 * X).n.tolist() == [1, 1, 1]
-    for wrong in (X + 0.5, X - 1.0, X + 2.0 * MAX_TRIALS):
+    for wrong in (X + 0.5, X - 1.0, X + 2.0 * MAX_SCORE):
         with pytest.raises(ValueError, match="integers from 0 to n"):
             Binomial.from_data(wrong)
 

@@ -14,8 +14,7 @@ from fastmf._jit.kernel import kernel
 from fastmf.priors import _compiled
 from fastmf.priors._compiled import (
     FUNCTIONS,
-    LARGE,
-    LARGE_QUADRATURE,
+    TASK_UNITS,
     AddressTable,
     tilted_moments,
     units_of,
@@ -47,7 +46,7 @@ CASES = {
     ),
 }  # fmt: skip
 N_UNITS = 100
-N_ROWS = 2 * (LARGE // (2 * N_UNITS) + 1)
+N_ROWS = 2 * (TASK_UNITS // (2 * N_UNITS) + 1)
 
 every_prior = pytest.mark.parametrize("name", CASES)
 both_types = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -145,25 +144,15 @@ def test_rows_do_not_depend_on_threads(name, monkeypatch):
 
 @every_prior
 def test_small_arrays_stay_in_numpy(name, compiled):
-    large = LARGE_QUADRATURE if name.startswith("truncated") else LARGE
-    prior, b, a = units_and_tilts(name, np.float64, rows=(large - 1) // N_UNITS)
+    prior, b, a = units_and_tilts(name, np.float64, rows=(TASK_UNITS - 1) // N_UNITS)
     found = *prior.moments(b, a), prior.log_partition(b, a)
     expected = *in_numpy.moments(prior, b, a), in_numpy.log_partition(prior, b, a)
     np.testing.assert_array_equal(found, expected)
     assert compiled == []
 
 
-@pytest.mark.parametrize("name", ["truncated_gaussian", "truncated_gauss_bernoulli"])
-def test_quadrature_leaves_numpy_sooner(name, compiled):
-    prior, b, a = units_and_tilts(name, np.float64, rows=LARGE_QUADRATURE // N_UNITS + 1)
-    found = *prior.moments(b, a), prior.log_partition(b, a)
-    expected = *in_numpy.moments(prior, b, a), in_numpy.log_partition(prior, b, a)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
-    assert len(compiled) == 2
-
-
 @every_prior
-def test_tilts_of_other_types_and_shapes_stay_in_numpy(name, compiled):
+def test_tilts_of_other_types_and_shapes(name):
     prior, b, a = units_and_tilts(name, np.float64)
     single = as_dtype(prior, np.float32)
     for units, tilt in (
@@ -179,7 +168,7 @@ def test_tilts_of_other_types_and_shapes_stay_in_numpy(name, compiled):
         for got, wanted in zip(found, expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
             assert got.shape == (N_ROWS, N_UNITS)
-    assert compiled == []
+            assert got.dtype == wanted.dtype
 
 
 def test_concatenated_priors_are_compiled_part_by_part(compiled):

@@ -68,7 +68,7 @@ def test_scales_follow_the_units_of_measurement_of_data():
     np.testing.assert_allclose(one[1], X.std(0) / measures.LEARNED_DEVIATION)
     offset, scale = measures.units_of_measurement(PRIORS["interval"])
     mean, var = PRIORS["interval"].moments(0.0, 0.0)
-    np.testing.assert_allclose([offset, scale], [mean, np.sqrt(var) / measures.BOUNDED_DEVIATION])
+    np.testing.assert_allclose([offset, scale], [mean, np.sqrt(var)])
     narrow = TruncatedGaussian(np.zeros(1), 1e6, -1.0, 1.0)  # hardly varies
     assert measures.units_of_measurement(narrow)[1] == 2 / measures.WIDEST_INTERVAL
     # Of a spike the deviation is that of the slab, unless most values are zero.
