@@ -16,17 +16,17 @@ from fastmf.kernels.bp.arguments import BPProblem
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
 
 # Numbers of all states of a layer, and all rows, up to which these are enumerated.
-MAX_LAYER_NUMBERS, MAX_LAYER = 1 << 24, 20
+MAX_LAYER_NUMBERS = 1 << 24
 # Field of a unit beyond all of its weights that decides on its state.
 DECISIVE = 50.0
 # Chains of each row, their rounds for each unit, and the first temperature relative to the fields;
 # the most and the fewest rounds.
 N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, FIRST_TEMPERATURE = 16, 4, 0.2
 MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 100
-# Random numbers that all chains share.
+# Random numbers that all chains share, an eighth of the numbers in the chains of some rows.
 N_RANDOM = 1 << 17
-# Products of all rows that bound the rounds, and numbers in the chains of some rows.
-MAX_ANNEALED_PRODUCTS, _CHAIN_NUMBERS = 2e9, 1 << 20
+# Products of all rows that bound the rounds.
+MAX_ANNEALED_PRODUCTS = 2e9
 # Chains with which a check looks for better assignments, the multiple of their rounds, and the
 # number of chains that must end at the best one for it to be reliable.
 CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
@@ -37,22 +37,12 @@ CLIMB_ONLY = np.empty(0), np.zeros(1)
 
 
 class Assignments(NamedTuple):
-    """Visible {0, 1} units of rows.
-
-    Parameters
-    ----------
-    visible : bool array of shape (n_rows, n_visible)
-    objective : float64 array of shape (n_rows,)
-    is_best : bool
-        Whether all states of a layer were compared; none is more probable then.
-    n_agreeing : int array of shape (n_rows,), optional
-        Number of chains that ended at such an objective.
-    """
+    """Visible {0, 1} units of rows, and whether all states of a layer were compared."""
 
     visible: np.ndarray
     objective: np.ndarray
     is_best: bool
-    n_agreeing: np.ndarray | None = None
+    n_agreeing: np.ndarray | None = None  # number of chains that ended at such an objective
 
 
 @one_blas_thread()
@@ -69,7 +59,7 @@ def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, 
     if rounds < MIN_ANNEALED_ROUNDS:
         return None
     best, objective, n_agreeing = visible.copy(), given.copy(), np.zeros(n_rows, int)
-    step = max(1, _CHAIN_NUMBERS // (chains * sum(weights.shape)))
+    step = max(1, 8 * N_RANDOM // (chains * sum(weights.shape)))
     for first in range(0, n_rows, step):
         rows = slice(first, first + step)
         some = [f[rows] for f in fields]
@@ -120,7 +110,7 @@ def _enumerated(weights, fields, joint):
     n_rows = len(fields[0])
     by_hidden = joint and m < n
     size = m if by_hidden else n
-    if size > MAX_LAYER or n_rows * 2.0**size * (n + m) > MAX_LAYER_NUMBERS:
+    if n_rows * 2.0 ** min(size, 64) * (n + m) > MAX_LAYER_NUMBERS:
         return None
     states = ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
     sums = states @ (weights.T if by_hidden else weights)
@@ -183,15 +173,7 @@ def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=
 
 
 class AssignmentCheck(NamedTuple):
-    """A search for more probable assignments than the decoded ones.
-
-    Parameters
-    ----------
-    units : BinaryUnits
-    joint : bool
-        Whether hidden units are maximised, too.
-    is_best : bool
-    """
+    """A search for more probable assignments than the decoded ones."""
 
     units: object
     joint: bool

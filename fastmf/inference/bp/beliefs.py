@@ -221,7 +221,7 @@ def log_messages(options, units, messages):
 def pair_products(options, units, problem, messages, record, sums):
     """Expected products <v_i h_j> of each row, or their average over rows."""
     (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
-    n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
+    n_tasks = -(-n // bp_types.TILE_UNITS)
     if len(sums):
         out = sums[:, :, :m].sum(0, keepdims=True) / sums.dtype.type(len(record.visible))
     else:

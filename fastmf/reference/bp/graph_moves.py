@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from fastmf.kernels.bp.graph_arguments import MAX_FORESTS
 from fastmf.reference.bp.graph_states import table_of
-
-MAX_FORESTS = 32
 
 
 def induced_forest(problem, order):

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from fastmf.kernels.bp.graph_arguments import LOG_EPSILON
 from fastmf.reference.bp.graph_binary import receives
-
-LOG_EPSILON = -36.04365338911715
 
 
 def log_sum(x, axis=None):

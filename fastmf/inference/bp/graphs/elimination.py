@@ -9,16 +9,7 @@ from fastmf.models._graph_sums import eliminated, is_small
 
 
 class Eliminated(NamedTuple):
-    """Exact sums of one row.
-
-    Parameters
-    ----------
-    log_partition : float
-    beliefs : array of shape (n_states,)
-        Probabilities of the states of all units.
-    pairs : array of shape (n_values,)
-        Probabilities of the pairs of states of all edges, table after table.
-    """
+    """Exact sums of one row: probabilities of states, and of pairs of states edge after edge."""
 
     log_partition: float
     beliefs: np.ndarray

@@ -8,17 +8,14 @@ import numpy as np
 import scipy
 
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
-from fastmf.inference.bp.graphs.moves import forest_moves
+from fastmf.inference.bp.graphs.moves import MAX_START_SLOTS, forest_moves
 from fastmf.inference.bp.graphs.units import checked_clamp
 from fastmf.inference.bp.solutions import MIN_START_PROBABILITY, random_probabilities, relaxed
 from fastmf.priors._queries import two_values
 
-# Log-messages of states below this start from it: what was impossible may be possible here.
-SMALLEST_START = -600.0
-# Largest size of exponents from which states of starts are found, in the place of -inf.
-FORBIDDEN = 1e3
-# Slots of all rows together up to which annealed states are as good as max-product.
-MAX_START_SLOTS = 10_000
+# Largest size of exponents from which states of starts are found, and of log-messages of states
+# that start: an impossible state may be possible with other fields.
+FORBIDDEN = 600.0
 
 
 def checked_messages(init, units):
@@ -58,7 +55,7 @@ def first_messages(init, units, problem, shape):
         init = np.stack([np.minimum(-init, 0), np.minimum(init, 0)], -1).reshape(
             *init.shape[:-1], -1
         )
-    return np.broadcast_to(np.maximum(init, SMALLEST_START), shape).copy(order="C")
+    return np.broadcast_to(np.maximum(init, -FORBIDDEN), shape).copy(order="C")
 
 
 def returned_messages(messages, units):

@@ -19,8 +19,8 @@ the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 
 
 import numpy as np
 
-# Numbers that are made at a time.
-CHUNK_SIZE = 1 << 22
+from fastmf.inference.bp._options import MAX_BYTES
+
 # Rounding error, relative to the sum of all tables and fields.
 BOUND_ROUNDING = 32 * np.finfo(np.float64).eps
 
@@ -50,7 +50,7 @@ def _bound(problem, child, root, field, u):
     sums, senders = np.zeros(len(field)), np.repeat(np.arange(len(first)), np.diff(problem.starts))
     for q, r in np.unique(np.stack([sizes[senders], counts], 1), axis=0):
         slots = np.flatnonzero((sizes[senders] == q) & (counts == r))
-        for some in np.array_split(slots, max(1, len(slots) * q * r // CHUNK_SIZE)):
+        for some in np.array_split(slots, max(1, 64 * len(slots) * q * r // MAX_BYTES)):
             states = first[problem.neighbours[some]][:, None] + np.arange(r)
             sent = problem.first_entry[some][:, None] + np.arange(r)
             new = _sums(problem, some, (q, r), h[first[senders[some]][:, None] + np.arange(q)], u)
