@@ -53,8 +53,8 @@ def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, 
     result = _enumerated(weights, fields, joint)
     if result is not None:
         # Where they are as probable, the given ones stay.
-        same = result.objective <= given + margin_of(given) / 1000
-        return result._replace(visible=np.where(same[:, None], visible, result.visible))
+        no_better = result.objective <= given + margin_of(given) / 1000
+        return result._replace(visible=np.where(no_better[:, None], visible, result.visible))
     rounds = _rounds(weights, joint, chains * n_rows, effort)
     if rounds < MIN_ANNEALED_ROUNDS:
         return None
@@ -62,9 +62,9 @@ def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, 
     step = max(1, 8 * N_RANDOM // (chains * sum(weights.shape)))
     for first in range(0, n_rows, step):
         rows = slice(first, first + step)
-        some = [f[rows] for f in fields]
-        new = _annealed(weights, some, joint, (chains, rounds), np.random.default_rng(rng))
-        values = objective_of(weights, [f[:, None] for f in some], joint, new)
+        given_fields = [f[rows] for f in fields]
+        new = _annealed(weights, given_fields, joint, (chains, rounds), np.random.default_rng(rng))
+        values = objective_of(weights, [f[:, None] for f in given_fields], joint, new)
         top = values.argmax(1)[:, None]
         highest = np.take_along_axis(values, top, 1)[:, 0]
         better = highest > objective[rows]
@@ -116,9 +116,9 @@ def _enumerated(weights, fields, joint):
     sums = states @ (weights.T if by_hidden else weights)
     best = np.empty((n_rows, n), bool)
     for k in range(n_rows):
-        given, other = (f[k] for f in (fields[::-1] if by_hidden else fields))
-        top = (states @ given + _of_hidden(sums + other, joint)).argmax()
-        best[k] = sums[top] + other > 0 if by_hidden else states[top] > 0
+        given, summed = (f[k] for f in (fields[::-1] if by_hidden else fields))
+        top = (states @ given + _of_hidden(sums + summed, joint)).argmax()
+        best[k] = sums[top] + summed > 0 if by_hidden else states[top] > 0
     return Assignments(best, objective_of(weights, fields, joint, best), True)
 
 
@@ -136,17 +136,17 @@ def _annealed(weights, fields, joint, size, rng):
     (chains, rounds), (n, m), n_rows = size, weights.shape, len(fields[0])
     hot = FIRST_TEMPERATURE * np.sqrt((weights**2).sum() / min(n, m))
     by_hidden = joint and m < n
-    flipped, other = fields[::-1] if by_hidden else fields
+    flipped, summed = fields[::-1] if by_hidden else fields
     states = rng.random((n_rows * chains, flipped.shape[1])) < 0.5
     climbed(
         np.ascontiguousarray(weights.T) if by_hidden else weights,
-        (np.repeat(flipped, chains, axis=0), np.repeat(other, chains, axis=0)),
+        (np.repeat(flipped, chains, axis=0), np.repeat(summed, chains, axis=0)),
         joint,
         states,
         annealing=(hot * (1 - np.arange(rounds) / rounds), np.log1p(-rng.random(N_RANDOM))),
     )
     if by_hidden:
-        states = states @ weights.T + np.repeat(other, chains, axis=0) > 0
+        states = states @ weights.T + np.repeat(summed, chains, axis=0) > 0
     return states.reshape(n_rows, chains, n)
 
 
@@ -185,11 +185,11 @@ class AssignmentCheck(NamedTuple):
         if self.is_best:
             return [""] * len(bits)
         size = CHECKED_CHAINS, CHECK_EFFORT
-        others = best_assignments(self.units, self.joint, bits, *size, rng=1)
-        if others is None:
+        better = best_assignments(self.units, self.joint, bits, *size, rng=1)
+        if better is None:
             return None
         given = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
-        rise, n = others.objective - given, others.n_agreeing
-        few = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
-        better = rise > margin_of(given)
-        return [BETTER.format(x) if y else z for x, y, z in zip(rise, better, few, strict=True)]
+        rise, n = better.objective - given, better.n_agreeing
+        reasons = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+        rows = zip(rise, rise > margin_of(given), reasons, strict=True)
+        return [BETTER.format(x) if is_better else why for x, is_better, why in rows]

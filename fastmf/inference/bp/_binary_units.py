@@ -114,9 +114,9 @@ class BinaryUnits:
         """The same with n rows for each row of fields; fields that all rows share stay shared."""
         if n == 1:
             return self
-        other = copy(self)
-        other.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
-        return other
+        repeated = copy(self)
+        repeated.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
+        return repeated
 
     def means(self, log_odds):
         """Means and variances of the model's units, from log-odds of the {0, 1} units."""

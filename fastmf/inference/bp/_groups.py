@@ -114,14 +114,14 @@ def _polish(settings, problem, record):
         for i, first in enumerate(starts):
             group, state = slice(first, problem.starts[i + 1]), best[moving, i]
             w, index = problem.weights[group], np.arange(len(moving))
-            rest = sums[moving] - w[state]
-            values = fields[moving, group] + positive(rest[:, None] + w).sum(2)
+            without = sums[moving] - w[state]
+            values = fields[moving, group] + positive(without[:, None] + w).sum(2)
             new = values.argmax(1)
             # A gain of rounding could be found for ever.
             limit = 1e-12 * (1 + abs(values[index, state]))
             better = values[index, new] - values[index, state] > limit
             best[moving, i] = np.where(better, new, state)
-            sums[moving] = rest + w[best[moving, i]]
+            sums[moving] = without + w[best[moving, i]]
             moved |= better
         moving = moving[moved]
     chosen = np.take_along_axis(fields, starts + best, 1)

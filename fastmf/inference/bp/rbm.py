@@ -81,8 +81,8 @@ def checked_fields(model, field):
     return parts, check.common_rows(zip(names, parts, strict=True))
 
 
-def checked_init(init, shape, n_rows):
-    """Values to start from, with or without rows, and the number of rows."""
+def checked_init(init, shape, n_rows, smallest=None):
+    """Values to start from, finite or the smallest, and the number of rows, None without rows."""
     init = np.asarray(init)
     if init.dtype.kind not in "fiub":
         raise TypeError(f"init must be an array of real numbers, got dtype {init.dtype}.")
@@ -94,7 +94,7 @@ def checked_init(init, shape, n_rows):
         )
     if init.ndim > len(shape) and not len(init):
         raise ValueError("init must have at least one row.")
-    if not np.isfinite(init).all():
+    if not (np.isfinite(init) | (init == smallest)).all():
         raise ValueError("init must be finite, got NaN or infinity.")
     if init.ndim > len(shape):
         if n_rows not in (None, 1) and len(init) not in (1, n_rows):

@@ -68,13 +68,8 @@ class BPSettings(NamedTuple):
     ----------
     algorithm : int
         SUM_PRODUCT, MAX_PRODUCT or MIXED_PRODUCT.
-    adaptive : bool
-        Whether rows whose residual no longer falls are damped.
-    tol : float
-        Largest change of a belief, its log-odds or a message in the sweep of a converged row.
-    rounding_error : float
-        Change that rounding may cause: a lower bound of the tolerance.
-    max_iter : int
+    adaptive, tol, rounding_error, max_iter
+        As in `ConvergenceSettings`.
     in_quarters : bool
         Whether a product of four messages is a number of their type.
     max_factors : int
@@ -123,18 +118,8 @@ class BPRecord(NamedTuple):
         or summed out (mixed-product).
     bethe : float64 array of shape (n_rows,)
         Bethe log-partition, of sum-product.
-    status, n_iter : int64 array of shape (n_rows,)
-    residual, damping, min_residual : float64 array of shape (n_rows,)
-        Largest change of a belief in the last sweep and, if it was undamped, of its log-odds and,
-        if these are below the tolerance, of a message; damping of all sweeps but the ones that
-        confirm convergence; smallest residual since the damping was last raised.
-    n_stalled : int64 array of shape (n_rows,)
-        Sweeps since `min_residual`.
-    limit : float64 array of shape (n_rows,)
-        Largest residual at which a damped row is to be confirmed, if below the residual at the
-        tolerance.
-    history : float64 array of shape (n_rows, max_iter) or (0, 0)
-        Residuals of all sweeps.
+    status, n_iter, residual, damping, min_residual, n_stalled, limit, history
+        As in `ConvergenceRecord`.
     """
 
     visible: Float64[2]

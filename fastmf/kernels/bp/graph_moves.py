@@ -32,7 +32,7 @@ class ForestMemory(NamedTuple):
         Slot from each unit to its parent, -1 for roots.
     sequence : int64 array of shape (n_workers, n_units)
         Units of the forest, parents before children.
-    left : int64 array of shape (n_workers, n_units)
+    waiting : int64 array of shape (n_workers, n_units)
         Units that are still to be moved, in the order in which forests grow.
     totals : float64 array of shape (n_workers, n_states)
         Largest exponents of the subtree below each unit, for each of its states.
@@ -41,7 +41,7 @@ class ForestMemory(NamedTuple):
     above: Int64[2]
     parent: Int64[2]
     sequence: Int64[2]
-    left: Int64[2]
+    waiting: Int64[2]
     totals: Float64[2]
 
 
@@ -166,18 +166,18 @@ def forest_move(problem, order, noise, labels, objective, memory, queue):
     above = row(memory.above, (worker, 0), n_units)
     parent = row(memory.parent, (worker, 0), n_units)
     sequence = row(memory.sequence, (worker, 0), n_units)
-    left = row(memory.left, (worker, 0), n_units)
+    waiting = row(memory.waiting, (worker, 0), n_units)
     totals = row(memory.totals, (worker, 0), n_states)
     index = next_task(queue)
     while index < labels.shape[0]:
         for i in range(n_units):
-            left[i] = order[i]
+            waiting[i] = order[i]
         shared = smaller(index, problem.field.shape[0] - 1)
         fields = row(problem.field, (shared, 0), n_states), row(noise, (index, 0), n_states)
         states = row(labels, (index, 0), n_units)
         n_left, n_forests = np.int64(n_units), 0
         while n_left > 0 and n_forests < MAX_FORESTS and not stopped(queue):
-            n_left = _grow(problem, left, n_left, above, sequence)
+            n_left = _grow(problem, waiting, n_left, above, sequence)
             n_taken = _reach(problem, above, parent, sequence)
             _maximise(problem, states, fields, n_taken, (above, parent, sequence, totals))
             n_forests += 1

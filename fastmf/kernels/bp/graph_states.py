@@ -215,12 +215,12 @@ def _pair_term(problem, state, place, k, pairs):
     (index, worker, i), edge, j = place, problem.edges[k], problem.neighbours[k]
     first, last = problem.first_state[i], problem.first_state[j]
     n, m = problem.first_state[i + 1] - first, problem.first_state[j + 1] - last
-    belief, other = row(state.beliefs, (index, first), n), row(state.beliefs, (index, last), m)
+    belief, second = row(state.beliefs, (index, first), n), row(state.beliefs, (index, last), m)
     cavity = row(state.scratch, (worker, CAVITY, 0), n)
     other_cavity = row(state.scratch, (worker, WEIGHTS, 0), m)
     back = problem.first_entry[problem.reverse[k]]
     _set_cavity(belief, row(state.messages, (index, back), n), cavity)
-    _set_cavity(other, row(state.messages, (index, problem.first_entry[k]), m), other_cavity)
+    _set_cavity(second, row(state.messages, (index, problem.first_entry[k]), m), other_cavity)
     start, total = problem.first_value[edge], 0.0
     stride, other_stride = (1, n) if problem.transposed[k] else (m, 1)
     table = row(problem.tables, (start,), n * m)
@@ -242,7 +242,7 @@ def _pair_term(problem, state, place, k, pairs):
     for at in range(n * m if pairs.shape[0] > 0 else 0):
         pairs[index, start + at] /= total
     both = best + log(total)
-    return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(other))
+    return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(second))
 
 
 @kernel(mode="inner")

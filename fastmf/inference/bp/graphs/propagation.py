@@ -33,8 +33,8 @@ from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import two_values
 
-# Sweeps of max-product after each of which an assignment is decoded; then one in so many, and the
-# last.
+# Sweeps of max-product after each of which an assignment is decoded; afterwards after each multiple
+# of this number, and after the last sweep.
 N_DECODED = 32
 
 
@@ -51,8 +51,8 @@ def propagate_units(options, units, init=None):
         result, stable = mixtures(options, n_rows, partial(_row_of, units))
         return with_check(result, question_of(units, stable=stable))
     if init is not None:
-        init = checked_messages(messages_at(init, units) if options.decodes else init, units)
-        n_rows = _common(n_rows, len(init)) if init.ndim == 2 else n_rows
+        messages = messages_at(init, units) if options.decodes else init
+        init, n_rows = checked_messages(messages, units)
     if options.algorithm == "tree_reweighted":
         solved, probability = solve_trees(options, units, n_rows or 1, init)
     else:
@@ -70,12 +70,6 @@ def _row_of(units, k):
         return propagate_units(options, row, messages)
 
     return solve, partial(starts_of_graph, row)
-
-
-def _common(n_rows, n_starts):
-    if n_rows not in (None, 1) and n_starts not in (1, n_rows):
-        raise ValueError(f"the numbers of rows differ: field or clamp {n_rows}, init {n_starts}.")
-    return max(n_rows or 1, n_starts)
 
 
 def solve_trees(options, units, n_rows, init):

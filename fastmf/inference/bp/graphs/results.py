@@ -96,11 +96,11 @@ def joined(parts):
     record = {
         name: np.concatenate([part.record[name] for part in parts]) for name in parts[0].record
     }
-    others = (
+    arrays = (
         None if column[0] is None else np.concatenate(column)
         for column in zip(*(part[1:] for part in parts), strict=True)
     )
-    return Solved(record, *others)
+    return Solved(record, *arrays)
 
 
 class ModeCheck(NamedTuple):

@@ -57,13 +57,13 @@ class GraphUnits:
 
     def row(self, k):
         """The same with the field and the clamps of one row only."""
-        other = copy(self)
-        other.__dict__.pop("binary", None)
-        other.n_rows = None
-        other.field = self.field[[min(k, len(self.field) - 1)]]
+        single = copy(self)
+        single.__dict__.pop("binary", None)
+        single.n_rows = None
+        single.field = self.field[[min(k, len(self.field) - 1)]]
         if self.clamp is not None:
-            other.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
-        return other
+            single.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
+        return single
 
     @property
     def is_forest(self):
