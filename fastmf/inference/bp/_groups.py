@@ -17,7 +17,7 @@ from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair, softplus
 
 # Largest |weight|, less the mean of the extremes of its group, for which ratios are numbers.
-LARGEST = MAX_WEIGHT[np.dtype(np.float64)]
+MAX_GROUP_WEIGHT = MAX_WEIGHT[np.dtype(np.float64)]
 
 
 class GroupUnits:
@@ -53,16 +53,16 @@ class GroupUnits:
         c = self.scale * c + middle.sum(0)
         self.max_weight = float(abs(weights).max(initial=0))
         starts = np.append(visible.starts, len(weights)).astype(np.int64)
-        exponentials = np.exp(np.minimum(weights, LARGEST))
+        exponentials = np.exp(np.minimum(weights, MAX_GROUP_WEIGHT))
         self.problem = bp_groups.GroupProblem(weights, exponentials, starts, b, c)
 
 
 def propagate(options, model, fields, n_rows):
     """The `Beliefs` of a model with categorical visible units."""
     units = GroupUnits(model, fields)
-    if units.max_weight > LARGEST and options.algorithm != "max":
+    if units.max_weight > MAX_GROUP_WEIGHT and options.algorithm != "max":
         raise ValueError(
-            f"weights of a group may differ by {2 * LARGEST / units.scale:g} at most, got "
+            f"weights of a group may differ by {2 * MAX_GROUP_WEIGHT / units.scale:g} at most, got "
             f"{2 * units.max_weight / units.scale:g}."
         )
     settings, record = _prepared(options, units, n_rows or 1)
