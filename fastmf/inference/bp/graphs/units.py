@@ -16,6 +16,7 @@ from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.layout import graph_layout
 from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
 from fastmf.models._graph import pairwise_graph
+from fastmf.models._state_tables import states_of_units
 from fastmf.priors._groups import (
     as_states,
     check_clamped_groups,
@@ -115,24 +116,13 @@ class GraphUnits:
     # --- units of any number of states ------------------------------------------------------------
 
     @computed_once
+    def _states(self):
+        return states_of_units(self.model)
+
+    @property
     def states(self):
         """For each state of each unit: its unit of the model, its value, and its log-weight."""
-        units, values, weights, first = [], [], [], 0
-        for part in parts_of(self.model.prior):
-            n = n_units(part)
-            if has_groups(part):
-                units.append(first + np.arange(n))
-                values.append(np.ones(n))
-                weights.append(part.field)
-            else:
-                table = np.sort(support(part).T, axis=1)  # by unit, NaN last
-                real = ~np.isnan(table)
-                units.append(np.broadcast_to(first + np.arange(n)[:, None], table.shape)[real])
-                values.append(table[real])
-                filled = np.where(real, table, table[:, :1]).astype(part[0].dtype)
-                weights.append(np.stack([part.log_prob(x) for x in filled.T], 1)[real])
-            first += n
-        return tuple(map(np.concatenate, (units, values, weights)))
+        return self._states[1:]
 
     @computed_once
     def first_state(self):
@@ -148,19 +138,8 @@ class GraphUnits:
     @computed_once
     def tables(self):
         """First value of each table, and the tables of all edges, as exponents of their states."""
-        graph = self.graph
-        is_group = column_is_group(self.model.prior)[graph.edges]
-        sizes = graph.n_states[graph.edges]
-        first = np.append(0, np.cumsum(sizes.prod(1)))
-        if is_group.all():
-            return first, graph.values
-        edge = np.repeat(np.arange(len(sizes)), sizes.prod(1))
-        a, b = np.divmod(np.arange(first[-1]) - first[edge], sizes[edge, 1])
-        columns = np.where(is_group[:, 1], sizes[:, 1], 1)[edge]
-        source = graph.offsets[edge] + np.where(is_group[edge, 0], a, 0) * columns
-        source += np.where(is_group[edge, 1], b, 0)
-        start, value = self.first_state[graph.edges[edge]], self.states[1]
-        return first, graph.values[source] * value[start[:, 0] + a] * value[start[:, 1] + b]
+        sizes = self.graph.n_states[self.graph.edges]
+        return np.append(0, np.cumsum(sizes.prod(1))), self._states.couplings(self.graph)
 
     def problem(self, probability=None):
         """`StatesProblem` with probabilities of the edges, and the largest sum of exponents."""

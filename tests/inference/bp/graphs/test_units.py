@@ -7,8 +7,8 @@ import pytest
 from graph_models import Graph, cyclic, forests, grid_couplings
 
 import fastmf as mf
-from fastmf.inference.bp.graphs import units as module
 from fastmf.inference.bp.graphs.units import GraphUnits, sums_at_ends
+from fastmf.models import _state_tables as module
 from tests._threads.test_workers import TIMEOUT, forked, needs_fork
 
 
