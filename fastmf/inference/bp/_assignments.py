@@ -16,17 +16,17 @@ from fastmf.kernels.bp.arguments import BPProblem
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
 
 # Numbers of all states of a layer, and all rows, up to which these are enumerated.
-MAX_LAYER_NUMBERS, MAX_LAYER = 1 << 24, 20
+MAX_LAYER_NUMBERS = 1 << 24
 # Field of a unit beyond all of its weights that decides on its state.
 DECISIVE = 50.0
 # Chains of each row, their rounds for each unit, and the first temperature relative to the fields;
 # the most and the fewest rounds.
 N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, FIRST_TEMPERATURE = 16, 4, 0.2
 MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 100
-# Random numbers that all chains share.
+# Random numbers that all chains share, an eighth of the numbers in the chains of some rows.
 N_RANDOM = 1 << 17
-# Products of all rows that bound the rounds, and numbers in the chains of some rows.
-MAX_ANNEALED_PRODUCTS, _CHAIN_NUMBERS = 2e9, 1 << 20
+# Products of all rows that bound the rounds.
+MAX_ANNEALED_PRODUCTS = 2e9
 # Chains with which a check looks for better assignments, the multiple of their rounds, and the
 # number of chains that must end at the best one for it to be reliable.
 CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
@@ -37,22 +37,12 @@ CLIMB_ONLY = np.empty(0), np.zeros(1)
 
 
 class Assignments(NamedTuple):
-    """Visible {0, 1} units of rows.
-
-    Parameters
-    ----------
-    visible : bool array of shape (n_rows, n_visible)
-    objective : float64 array of shape (n_rows,)
-    is_best : bool
-        Whether all states of a layer were compared; none is more probable then.
-    n_agreeing : int array of shape (n_rows,), optional
-        Number of chains that ended at such an objective.
-    """
+    """Visible {0, 1} units of rows, and whether all states of a layer were compared."""
 
     visible: np.ndarray
     objective: np.ndarray
     is_best: bool
-    n_agreeing: np.ndarray | None = None
+    n_agreeing: np.ndarray | None = None  # number of chains that ended at such an objective
 
 
 @one_blas_thread()
@@ -63,18 +53,18 @@ def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, 
     result = _enumerated(weights, fields, joint)
     if result is not None:
         # Where they are as probable, the given ones stay.
-        same = result.objective <= given + margin_of(given) / 1000
-        return result._replace(visible=np.where(same[:, None], visible, result.visible))
+        no_better = result.objective <= given + margin_of(given) / 1000
+        return result._replace(visible=np.where(no_better[:, None], visible, result.visible))
     rounds = _rounds(weights, joint, chains * n_rows, effort)
     if rounds < MIN_ANNEALED_ROUNDS:
         return None
     best, objective, n_agreeing = visible.copy(), given.copy(), np.zeros(n_rows, int)
-    step = max(1, _CHAIN_NUMBERS // (chains * sum(weights.shape)))
+    step = max(1, 8 * N_RANDOM // (chains * sum(weights.shape)))
     for first in range(0, n_rows, step):
         rows = slice(first, first + step)
-        some = [f[rows] for f in fields]
-        new = _annealed(weights, some, joint, (chains, rounds), np.random.default_rng(rng))
-        values = objective_of(weights, [f[:, None] for f in some], joint, new)
+        given_fields = [f[rows] for f in fields]
+        new = _annealed(weights, given_fields, joint, (chains, rounds), np.random.default_rng(rng))
+        values = objective_of(weights, [f[:, None] for f in given_fields], joint, new)
         top = values.argmax(1)[:, None]
         highest = np.take_along_axis(values, top, 1)[:, 0]
         better = highest > objective[rows]
@@ -120,15 +110,15 @@ def _enumerated(weights, fields, joint):
     n_rows = len(fields[0])
     by_hidden = joint and m < n
     size = m if by_hidden else n
-    if size > MAX_LAYER or n_rows * 2.0**size * (n + m) > MAX_LAYER_NUMBERS:
+    if n_rows * 2.0 ** min(size, 64) * (n + m) > MAX_LAYER_NUMBERS:
         return None
     states = ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
     sums = states @ (weights.T if by_hidden else weights)
     best = np.empty((n_rows, n), bool)
     for k in range(n_rows):
-        given, other = (f[k] for f in (fields[::-1] if by_hidden else fields))
-        top = (states @ given + _of_hidden(sums + other, joint)).argmax()
-        best[k] = sums[top] + other > 0 if by_hidden else states[top] > 0
+        given, summed = (f[k] for f in (fields[::-1] if by_hidden else fields))
+        top = (states @ given + _of_hidden(sums + summed, joint)).argmax()
+        best[k] = sums[top] + summed > 0 if by_hidden else states[top] > 0
     return Assignments(best, objective_of(weights, fields, joint, best), True)
 
 
@@ -146,17 +136,17 @@ def _annealed(weights, fields, joint, size, rng):
     (chains, rounds), (n, m), n_rows = size, weights.shape, len(fields[0])
     hot = FIRST_TEMPERATURE * np.sqrt((weights**2).sum() / min(n, m))
     by_hidden = joint and m < n
-    flipped, other = fields[::-1] if by_hidden else fields
+    flipped, summed = fields[::-1] if by_hidden else fields
     states = rng.random((n_rows * chains, flipped.shape[1])) < 0.5
     climbed(
         np.ascontiguousarray(weights.T) if by_hidden else weights,
-        (np.repeat(flipped, chains, axis=0), np.repeat(other, chains, axis=0)),
+        (np.repeat(flipped, chains, axis=0), np.repeat(summed, chains, axis=0)),
         joint,
         states,
         annealing=(hot * (1 - np.arange(rounds) / rounds), np.log1p(-rng.random(N_RANDOM))),
     )
     if by_hidden:
-        states = states @ weights.T + np.repeat(other, chains, axis=0) > 0
+        states = states @ weights.T + np.repeat(summed, chains, axis=0) > 0
     return states.reshape(n_rows, chains, n)
 
 
@@ -183,15 +173,7 @@ def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=
 
 
 class AssignmentCheck(NamedTuple):
-    """A search for more probable assignments than the decoded ones.
-
-    Parameters
-    ----------
-    units : BinaryUnits
-    joint : bool
-        Whether hidden units are maximised, too.
-    is_best : bool
-    """
+    """A search for more probable assignments than the decoded ones."""
 
     units: object
     joint: bool
@@ -203,11 +185,11 @@ class AssignmentCheck(NamedTuple):
         if self.is_best:
             return [""] * len(bits)
         size = CHECKED_CHAINS, CHECK_EFFORT
-        others = best_assignments(self.units, self.joint, bits, *size, rng=1)
-        if others is None:
+        better = best_assignments(self.units, self.joint, bits, *size, rng=1)
+        if better is None:
             return None
         given = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
-        rise, n = others.objective - given, others.n_agreeing
-        few = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
-        better = rise > margin_of(given)
-        return [BETTER.format(x) if y else z for x, y, z in zip(rise, better, few, strict=True)]
+        rise, n = better.objective - given, better.n_agreeing
+        reasons = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+        rows = zip(rise, rise > margin_of(given), reasons, strict=True)
+        return [BETTER.format(x) if is_better else why for x, is_better, why in rows]

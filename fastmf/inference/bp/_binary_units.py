@@ -44,26 +44,9 @@ def _check_fields(fields, dtype):
 class BinaryUnits:
     """An RBM of binary units, and fields of rows, as an RBM of {0, 1} units.
 
-    Parameters
-    ----------
-    model : RBM
-    fields : pair of arrays or None
-        Extra fields of the visible and hidden units, (n_units,) or (n_rows, n_units).
-
-    Attributes
-    ----------
-    model : RBM
-    offsets, scales : pair of float
-    factor : float
-        The {0, 1} units have `factor` times the weights of the model.
-    max_weight : float
-        Largest absolute weight of the {0, 1} units.
-    fields : pair of float64 arrays of shape (1 or n_rows, n_units)
-        Total fields of the {0, 1} units.
-    constant : float64 array of shape (1 or n_rows,)
-        To be added to log-probabilities of the {0, 1} units.
-    prior_fields : pair of arrays of shape (n_units,)
-        Fields b of the priors, which are exp(b x + constant) at the two values of x.
+    The {0, 1} units have `factor` times the weights of the model, and total fields of shape
+    (1 or n_rows, n_units); `constant`, (1 or n_rows,), is to be added to log-probabilities.
+    `prior_fields` b of the priors are exp(b x + constant) at the two values of x.
     """
 
     def __init__(self, model, fields):
@@ -131,9 +114,9 @@ class BinaryUnits:
         """The same with n rows for each row of fields; fields that all rows share stay shared."""
         if n == 1:
             return self
-        other = copy(self)
-        other.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
-        return other
+        repeated = copy(self)
+        repeated.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
+        return repeated
 
     def means(self, log_odds):
         """Means and variances of the model's units, from log-odds of the {0, 1} units."""

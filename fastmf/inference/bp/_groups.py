@@ -3,8 +3,12 @@
 import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.bp._cycles import mark_cycles
-from fastmf.inference.bp._kernel_arguments import progress_of, sweep_options
+from fastmf.inference.bp._kernel_arguments import (
+    MAX_LOG_OF_PRODUCT,
+    MAX_WEIGHT,
+    progress_of,
+    sweep_options,
+)
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import groups as bp_groups
@@ -12,32 +16,17 @@ from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair, softplus
 
-# Largest |weight|, less the mean of the extremes of its group, for which ratios are numbers, and
-# largest logarithm of a product.
-MAX_GROUP_WEIGHT, MAX_GROUP_LOG_PRODUCT = 340.0, 690.0
+# Largest |weight|, less the mean of the extremes of its group, for which ratios are numbers.
+MAX_GROUP_WEIGHT = MAX_WEIGHT[np.dtype(np.float64)]
 
 
 class GroupUnits:
     """An RBM of groups and binary hidden units as one with {0, 1} hidden units, and its fields.
 
-    Parameters
-    ----------
-    model : RBM
-        Visible units Categorical.
-    fields : pair of arrays or None
-        Extra fields, (n_units,) or (n_rows, n_units).
-
-    Attributes
-    ----------
-    model : RBM
-    problem : GroupProblem
-        In every group and for every hidden unit the largest and the smallest weight are opposite:
-        a gauge, which changes no probability and no log-partition.
-    constant : float64 array of shape (1 or n_rows,)
-        To be added to log-probabilities.
-    offset, scale : float
-        Hidden units have the values offset and offset + scale.
-    max_weight : float
+    In every group and for every hidden unit of the `GroupProblem` the largest and the smallest
+    weight are opposite: a gauge, which changes no probability and no log-partition. `constant`,
+    (1 or n_rows,), is to be added to log-probabilities; hidden units have the values offset and
+    offset + scale.
     """
 
     def __init__(self, model, fields):
@@ -82,7 +71,6 @@ def propagate(options, model, fields, n_rows):
     workspace = _workspace(units.problem, n_workers)
     arguments = settings, units.problem, record, workspace, np.zeros(2, np.int64)
     in_parallel(bp_groups.group_propagation, arguments, n_workers)
-    mark_cycles(record, options.tol)
     searches = options.decodes and options.search
     maximum = _polish(settings, units.problem, record) if searches else None
     return _beliefs(options, units, record, maximum, n_rows is None)
@@ -94,7 +82,7 @@ def _prepared(options, units, n_rows):
     n_groups, dtype = len(units.problem.starts) - 1, np.dtype(np.float64)
     settings = bp_groups.GroupSettings(
         **sweep_options(options, (n_states, n_hidden), dtype, units.max_weight),
-        max_factors=max(1, int(MAX_GROUP_LOG_PRODUCT / max(0.1, units.max_weight))),
+        max_factors=max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max(0.1, units.max_weight))),
         sweep=bp_groups.sweep_address(),
     )
     record = bp_groups.GroupRecord(
@@ -126,14 +114,14 @@ def _polish(settings, problem, record):
         for i, first in enumerate(starts):
             group, state = slice(first, problem.starts[i + 1]), best[moving, i]
             w, index = problem.weights[group], np.arange(len(moving))
-            rest = sums[moving] - w[state]
-            values = fields[moving, group] + positive(rest[:, None] + w).sum(2)
+            without = sums[moving] - w[state]
+            values = fields[moving, group] + positive(without[:, None] + w).sum(2)
             new = values.argmax(1)
             # A gain of rounding could be found for ever.
             limit = 1e-12 * (1 + abs(values[index, state]))
             better = values[index, new] - values[index, state] > limit
             best[moving, i] = np.where(better, new, state)
-            sums[moving] = rest + w[best[moving, i]]
+            sums[moving] = without + w[best[moving, i]]
             moved |= better
         moving = moving[moved]
     chosen = np.take_along_axis(fields, starts + best, 1)

@@ -32,25 +32,17 @@ MAX_SEGMENTS, MIN_SEGMENT_ROWS = 16, 2.5
 
 
 class MessageLayout(NamedTuple):
-    """How the work is divided between threads, and the array of messages that this needs.
+    """How the work is divided between threads, and the array of messages that this needs."""
 
-    Parameters
-    ----------
-    shared : bool
-        Whether the threads share the sweeps of a single row.
-    n_workers : int
-        Number of threads among which rows are divided, if not `shared`.
-    shape : tuple of int
-        Shape of the messages: one entry for each row if they are read afterwards, or were given,
-        and otherwise for each worker.
-    n_segments : int
-        Number of segments of rows whose pair beliefs are added as soon as a row has ended; 0 if
-        none are asked for, or they are computed from the messages of all rows.
-    """
-
+    # Whether the threads share the sweeps of a single row.
     shared: bool
+    # Number of threads among which rows are divided, if not `shared`.
     n_workers: int
+    # Shape of the messages: an entry for each row if they are read afterwards, or were given, and
+    # otherwise for each worker.
     shape: tuple
+    # Number of segments of rows whose pair beliefs are added as soon as a row has ended; 0 if none
+    # are asked for, or they are computed from the messages of all rows.
     n_segments: int
 
 

@@ -10,44 +10,22 @@ ALGORITHMS = {
     "max": bp_types.MAX_PRODUCT,
     "mixed": bp_types.MIXED_PRODUCT,
 }
-# Residuals beyond this number are not kept; cycles are then not recognised.
-MAX_HISTORY_SIZE = 2**26
+# Bytes of the messages of rows that are solved together, and of residuals that are kept.
+MAX_BYTES = 2**28
 
 
 @dataclass(kw_only=True)
 class BPOptions:
-    """Options of a solve that do not depend on the model.
+    """Checked options of a solve that do not depend on the model, as in the public functions."""
 
-    Parameters
-    ----------
-    algorithm : {"sum", "max", "mixed", "tree_reweighted"}
-    damping, tol, max_iter, n_starts, rng, n_threads
-        As in `belief_propagation`.
-    pairwise : bool or "mean"
-        Compute pair beliefs, of all rows or averaged over rows.
-    messages : bool
-        Return the messages.
-    log_partition : bool
-        Compute the log-partition.
-    history : bool
-        Keep the residuals of all sweeps, unless they are more than `MAX_HISTORY_SIZE`.
-    search : bool
-        Improve decoded assignments by a local search.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For options out of range.
-    """
-
-    algorithm: str = "sum"
+    algorithm: str = "sum"  # or "max", "mixed", "tree_reweighted"
     damping: float | None = None
     tol: float = 1e-8
     max_iter: int = 1000
     pairwise: bool | str = False
     messages: bool = False
     log_partition: bool = True
-    history: bool = True
+    history: bool = True  # keep the residuals of all sweeps, unless they take more than MAX_BYTES
     search: bool = True
     n_starts: int | None = None
     rng: object = None
@@ -73,5 +51,5 @@ class BPOptions:
     def history_length(self, n_rows):
         """Number of residuals to keep of each row."""
         # Memory that is not written costs nothing.
-        affordable = n_rows * self.max_iter <= MAX_HISTORY_SIZE
+        affordable = 8 * n_rows * self.max_iter <= MAX_BYTES
         return self.max_iter if self.history and affordable else 0

@@ -146,9 +146,9 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
         "local_maximum": local_maximum,
         "messages": ends.messages,
     }
-    others = {}
-    (others if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
-    result = of_record(record, single, dtype, layers, rows, **others)
+    averaged = {}
+    (averaged if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
+    result = of_record(record, single, dtype, layers, rows, **averaged)
     if score is None:
         p, q = (np.hstack(x) for x in zip(*map(sigmoid_pair, log_odds), strict=True))
         loops = SpinLoops(partial(_couplings, units), partial(_values, units), p, q)
@@ -170,7 +170,7 @@ def _values(units, x):
     return tuple(units.values(k, part).astype(units.model.dtype) for k, part in enumerate(layers))
 
 
-def of_record(record, single, dtype, layers, rows, **others):
+def of_record(record, single, dtype, layers, rows, **averaged):
     """The `Beliefs` of a record; without the axis of rows if `single`."""
 
     def row(x):
@@ -190,7 +190,7 @@ def of_record(record, single, dtype, layers, rows, **others):
         message=row(_messages(record, rows["local_maximum"])),
         history=row(trace_of(record)),
         damping=row(record.damping),
-        **others,
+        **averaged,
     )
 
 
@@ -221,7 +221,7 @@ def log_messages(options, units, messages):
 def pair_products(options, units, problem, messages, record, sums):
     """Expected products <v_i h_j> of each row, or their average over rows."""
     (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
-    n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
+    n_tasks = -(-n // bp_types.TILE_UNITS)
     if len(sums):
         out = sums[:, :, :m].sum(0, keepdims=True) / sums.dtype.type(len(record.visible))
     else:

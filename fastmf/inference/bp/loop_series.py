@@ -27,8 +27,8 @@ import scipy
 
 from fastmf._threads.workers import one_blas_thread
 
-# Rows of H up to which it is dense; and rows and entries of the largest sparse H.
-MAX_DENSE, MAX_ROWS, MAX_NONZEROS = 2000, 100_000, 1_000_000
+# Rows of matrices up to which they are dense, and entries of the largest sparse H.
+MAX_DENSE, MAX_NONZEROS = 2000, 1_000_000
 # Largest singular value of a pair that is not certain, and smallest standard deviation.
 MAX_CORRELATION, SMALLEST_DEVIATION = 1 - 1e-9, 1e-10
 
@@ -46,7 +46,7 @@ def loop_correction(sizes, edges, covariances):
     first, n_rows = np.cumsum(sizes) - sizes, int(sizes.sum())
     shapes = sizes[edges]
     n_entries = 2 * shapes.prod(1).sum() + (sizes**2).sum()
-    if n_rows > MAX_DENSE and (n_rows > MAX_ROWS or n_entries > MAX_NONZEROS):
+    if n_rows > MAX_DENSE and n_entries > MAX_NONZEROS:
         return None
     offsets, total = np.cumsum(shapes.prod(1)) - shapes.prod(1), 0.0
     rows, columns, values = [np.arange(n_rows)], [np.arange(n_rows)], [np.ones(n_rows)]

@@ -14,7 +14,6 @@ from fastmf._common.memory import borrowed
 from fastmf._outcomes import RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._cycles import mark_cycles
 from fastmf.inference.bp._kernel_arguments import (
     message_dtype,
     message_layout,
@@ -30,14 +29,7 @@ from fastmf.special import sigmoid_pair
 
 
 class Ends(NamedTuple):
-    """Rows that have ended.
-
-    Parameters
-    ----------
-    record : BPRecord
-    pairs, messages : array or None
-        Expected products and log-messages, if asked for.
-    """
+    """Rows that have ended, and their expected products and log-messages if asked for."""
 
     record: BPRecord
     pairs: np.ndarray | None
@@ -67,7 +59,6 @@ def propagated(options, units, n_rows, init=None, assignments=()):
             record.hidden[:, : units.model.n_hidden] = units.symmetric_field(1)
         _set_messages(options, units, None if options.decodes else init, ratios, record)
         _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
-        mark_cycles(record, options.tol)
         pairs = messages = None
         if options.pairwise:
             pairs = pair_products(options, units, problem, ratios, record, sums)
@@ -90,8 +81,8 @@ def checked_fields(model, field):
     return parts, check.common_rows(zip(names, parts, strict=True))
 
 
-def checked_init(init, shape, n_rows):
-    """Values to start from, with or without rows, and the number of rows."""
+def checked_init(init, shape, n_rows, smallest=None):
+    """Values to start from, finite or the smallest, and the number of rows, None without rows."""
     init = np.asarray(init)
     if init.dtype.kind not in "fiub":
         raise TypeError(f"init must be an array of real numbers, got dtype {init.dtype}.")
@@ -103,7 +94,7 @@ def checked_init(init, shape, n_rows):
         )
     if init.ndim > len(shape) and not len(init):
         raise ValueError("init must have at least one row.")
-    if not np.isfinite(init).all():
+    if not (np.isfinite(init) | (init == smallest)).all():
         raise ValueError("init must be finite, got NaN or infinity.")
     if init.ndim > len(shape):
         if n_rows not in (None, 1) and len(init) not in (1, n_rows):
@@ -175,22 +166,11 @@ def _decisions(units):
 
 
 class BatchBeliefs(NamedTuple):
-    """Result of `beliefs_of_batch`.
-
-    Parameters
-    ----------
-    visible, hidden : array of shape (n_rows, n_units)
-        Sum-product: probabilities of 1. Max- and mixed-product: the best visible assignment of all
-        sweeps, and of max-product the best hidden one given it.
-    pairs : array of shape (n_visible, n_hidden) or None
-        Mean over rows of the probabilities that both units are 1, if asked for.
-    residual : array of shape (n_rows,)
-    n_iter : int array of shape (n_rows,)
-    """
+    """Probabilities of 1, or the best assignment of all sweeps, and mean pairs of a batch."""
 
     visible: np.ndarray
     hidden: np.ndarray
-    pairs: np.ndarray | None
+    pairs: np.ndarray | None  # (n_visible, n_hidden), if asked for
     residual: np.ndarray
     n_iter: np.ndarray
 

@@ -19,14 +19,12 @@ from fastmf._common import arguments as check
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.loop_series import MixedLoops
 from fastmf.inference.fixed_point import ending_of, replaced, with_solutions
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, SPREAD
 from fastmf.inference.mean_field.solutions import Solutions, distinct
 from fastmf.special import sigmoid
 
 # Sweeps from each of the starts with which one start is compared.
 MAX_CHECK_SWEEPS = 200
-# Standard deviation of the changes of log-messages at fixed points that are solved again.
-DISTANCE = 1e-2
 # Smallest probability of a state from which messages start.
 MIN_START_PROBABILITY = 1e-6
 # Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
@@ -75,7 +73,7 @@ def _mixture_of(solve, first, last, starts, rng):
     rows, members = _distinct(reached, reached.converged & np.isfinite(reached.log_partition))
     if len(rows):
         messages = reached.messages[rows]
-        moved = messages + DISTANCE * rng.standard_normal(messages.shape)
+        moved = messages + SPREAD * rng.standard_normal(messages.shape)
         ends = solve(last, moved.astype(messages.dtype))
         usable = ends.converged & np.isfinite(ends.log_partition)
         # Messages that leave a fixed point without damping make it one that is hardly a state.

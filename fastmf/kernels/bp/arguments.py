@@ -9,10 +9,9 @@ from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 
 # Visible units of one block: the product of their messages is accumulated before its logarithm.
 BLOCK_UNITS = 256
-# Visible units whose beliefs are computed together, so that the exponentials vectorise.
+# Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
+# task of `pair_beliefs`.
 TILE_UNITS = 16
-# Visible units of one task of `pair_beliefs`.
-PAIR_BLOCK_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two where quarters of a row
 # are read side by side.
 PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 32}
@@ -23,7 +22,14 @@ MAX_DAMPING = 0.97
 # such sweeps together.
 MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
 
-SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
+SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = range(3)
+# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
+GAIN_TOLERANCE = 1e-11
+# Rounds of local search over all units: rounding errors of couplings of many orders of magnitude
+# may exceed the tolerance.
+MAX_ROUNDS = 1000
+# Random numbers by which each annealed row begins after the one before.
+LOG_STRIDE = 7919
 
 # Rows of `BPWorkspaces.tile`.
 LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
@@ -62,13 +68,8 @@ class BPSettings(NamedTuple):
     ----------
     algorithm : int
         SUM_PRODUCT, MAX_PRODUCT or MIXED_PRODUCT.
-    adaptive : bool
-        Whether rows whose residual no longer falls are damped.
-    tol : float
-        Largest change of a belief, its log-odds or a message in the sweep of a converged row.
-    rounding_error : float
-        Change that rounding may cause: a lower bound of the tolerance.
-    max_iter : int
+    adaptive, tol, rounding_error, max_iter
+        As in `ConvergenceSettings`.
     in_quarters : bool
         Whether a product of four messages is a number of their type.
     max_factors : int
@@ -117,18 +118,8 @@ class BPRecord(NamedTuple):
         or summed out (mixed-product).
     bethe : float64 array of shape (n_rows,)
         Bethe log-partition, of sum-product.
-    status, n_iter : int64 array of shape (n_rows,)
-    residual, damping, min_residual : float64 array of shape (n_rows,)
-        Largest change of a belief in the last sweep and, if it was undamped, of its log-odds and,
-        if these are below the tolerance, of a message; damping of all sweeps but the ones that
-        confirm convergence; smallest residual since the damping was last raised.
-    n_stalled : int64 array of shape (n_rows,)
-        Sweeps since `min_residual`.
-    limit : float64 array of shape (n_rows,)
-        Largest residual at which a damped row is to be confirmed, if below the residual at the
-        tolerance.
-    history : float64 array of shape (n_rows, max_iter) or (0, 0)
-        Residuals of all sweeps.
+    status, n_iter, residual, damping, min_residual, n_stalled, limit, history
+        As in `ConvergenceRecord`.
     """
 
     visible: Float64[2]

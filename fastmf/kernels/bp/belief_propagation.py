@@ -33,7 +33,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import REORDER, call, kernel
 from fastmf._outcomes import RUNNING
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import BLOCK_UNITS, PAIR_BLOCK_UNITS
+from fastmf.kernels.bp.arguments import BLOCK_UNITS, TILE_UNITS
 from fastmf.kernels.bp.convergence import sweep_damping
 from fastmf.kernels.bp.messages import add_pair_beliefs
 from fastmf.kernels.linear.copies import copy
@@ -155,13 +155,13 @@ def exponentials(weights, factor, queue, roots, out):
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):
     """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
     n_rows, n_visible, n = messages.shape
-    first = next_task(queue) * PAIR_BLOCK_UNITS
+    first = next_task(queue) * TILE_UNITS
     while first < n_visible:
         # The exponentials of a block stay in the cache; messages are read in their order.
         for r in range(n_rows):
             p, q = row(beliefs, (0, r, 0), n), row(beliefs, (1, r, 0), n)
-            for i in range(first, smaller(first + PAIR_BLOCK_UNITS, n_visible)):
+            for i in range(first, smaller(first + TILE_UNITS, n_visible)):
                 e = row(problem.exponentials, (i, 0), n)
                 total = row(out, (smaller(r, out.shape[0] - 1), i, 0), n)
                 add_pair_beliefs(e, row(messages, (r, i, 0), n), p, q, scales[r, i], total)
-        first = next_task(queue) * PAIR_BLOCK_UNITS
+        first = next_task(queue) * TILE_UNITS

@@ -300,7 +300,7 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
     index, _, w, worker, block = place
     n, n_visible = workspaces.beliefs.shape[2], arrays[1].shape[1]
     sums = row(workspaces.message_sums, (w, block, 0), n)
-    some = row(workspaces.product, (worker, 0), n)
+    products = row(workspaces.product, (worker, 0), n)
     for j in range(n):
         sums[j] = 0
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
@@ -323,12 +323,12 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
         largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
         change = larger(change, largest)
         for j in range(n):
-            some[j] = 0
+            products[j] = 0
         for k in range(n_units):
             if visible[k] > 0:
                 decoded_field += fields[first + k]
-                add(row(problem.weights, (first + k, 0), n), some)
-        add(some, sums)
+                add(row(problem.weights, (first + k, 0), n), products)
+        add(products, sums)
     workspaces.change[w, block], workspaces.decoded_field[w, block] = change, decoded_field
 
 

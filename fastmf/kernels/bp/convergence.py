@@ -41,7 +41,9 @@ class ConvergenceRecord(NamedTuple):
     ----------
     status, n_iter : int64 array of shape (n_rows,)
     residual, damping, min_residual : float64 array of shape (n_rows,)
-        Largest change in the last sweep, damping, and smallest residual since damping was raised.
+        Largest change of a belief in the last sweep and, if it was undamped, of its log-odds and,
+        if these are below the tolerance, of a message; damping of all sweeps but the ones that
+        confirm convergence; smallest residual since the damping was last raised.
     n_stalled : int64 array of shape (n_rows,)
         Sweeps since `min_residual`.
     limit : float64 array of shape (n_rows,)

@@ -22,11 +22,11 @@ from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, kernel
 from fastmf._threads.interrupts import next_task
+from fastmf.kernels.bp.arguments import BLOCK_UNITS
 from fastmf.kernels.bp.graph_arguments import (
     ALL,
     FOLLOWING,
     FREE,
-    GRAPH_BLOCK_UNITS,
     BinaryProblem,
     GraphState,
 )
@@ -125,10 +125,10 @@ def _terms_of(problem, state, index, i, pairs):
 def binary_terms(problem, state, terms, pairs, queue):
     """Terms of the Bethe log-partition, and pair beliefs."""
     n_rows, n_units = terms.shape
-    n_blocks = (n_units + GRAPH_BLOCK_UNITS - 1) // GRAPH_BLOCK_UNITS
+    n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
     task = next_task(queue)
     while task < n_rows * n_blocks:
-        index, first = task // n_blocks, task % n_blocks * GRAPH_BLOCK_UNITS
-        for i in range(first, smaller(first + GRAPH_BLOCK_UNITS, n_units)):
+        index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
+        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
             terms[index, i] = _terms_of(problem, state, index, i, pairs)
         task = next_task(queue)

@@ -14,14 +14,11 @@ from fastmf._jit.argument_types import Float64, Int64
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.bp.graph_arguments import MAX_FORESTS
 from fastmf.kernels.bp.graph_decoding import _add_couplings, _best, _objective
 
-# Forests of one move: in dense graphs, where forests have few units, not all are moved.
-MAX_FORESTS = 32
-# Entries of `above` and `parent` without a unit or slot.
-NOT_TAKEN, NONE = -1, -1
-# Entry of `parent` of units that are still to be reached.
-UNSEEN = -2
+# Entries of `above` and `parent` without a unit or slot, and of units that are still to be reached.
+NONE, UNSEEN = range(-1, -3, -1)
 
 
 class ForestMemory(NamedTuple):
@@ -35,7 +32,7 @@ class ForestMemory(NamedTuple):
         Slot from each unit to its parent, -1 for roots.
     sequence : int64 array of shape (n_workers, n_units)
         Units of the forest, parents before children.
-    left : int64 array of shape (n_workers, n_units)
+    waiting : int64 array of shape (n_workers, n_units)
         Units that are still to be moved, in the order in which forests grow.
     totals : float64 array of shape (n_workers, n_states)
         Largest exponents of the subtree below each unit, for each of its states.
@@ -44,7 +41,7 @@ class ForestMemory(NamedTuple):
     above: Int64[2]
     parent: Int64[2]
     sequence: Int64[2]
-    left: Int64[2]
+    waiting: Int64[2]
     totals: Float64[2]
 
 
@@ -62,7 +59,7 @@ def _closes_cycle(problem, i, above, mark):
     """Whether two neighbours of a unit are in one tree."""
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j = np.int64(problem.neighbours[k])
-        if above[j] != NOT_TAKEN:
+        if above[j] != NONE:
             top = _root(above, j)
             if mark[top] == i:
                 return True
@@ -74,7 +71,7 @@ def _closes_cycle(problem, i, above, mark):
 def _grow(problem, left, n_left, above, mark):
     """Take units in an order unless they close a cycle; returns the number of units left."""
     for i in range(above.shape[0]):
-        above[i], mark[i] = NOT_TAKEN, NONE
+        above[i], mark[i] = NONE, NONE
     n_rejected = np.int64(0)
     for t in range(n_left):
         i = left[t]
@@ -85,7 +82,7 @@ def _grow(problem, left, n_left, above, mark):
         above[i] = i
         for k in range(problem.starts[i], problem.starts[i + 1]):
             j = np.int64(problem.neighbours[k])
-            if above[j] != NOT_TAKEN:
+            if above[j] != NONE:
                 above[_root(above, j)] = i
     return n_rejected
 
@@ -96,7 +93,7 @@ def _reach_children(problem, i, tree, n_reached):
     above, parent, sequence = tree
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j = np.int64(problem.neighbours[k])
-        if above[j] != NOT_TAKEN and parent[j] == UNSEEN:
+        if above[j] != NONE and parent[j] == UNSEEN:
             parent[j], sequence[n_reached] = problem.reverse[k], j
             n_reached += 1
     return n_reached
@@ -109,7 +106,7 @@ def _reach(problem, above, parent, sequence):
         parent[i] = UNSEEN
     n_reached = head = np.int64(0)
     for first in range(above.shape[0]):
-        if above[first] != NOT_TAKEN and parent[first] == UNSEEN:
+        if above[first] != NONE and parent[first] == UNSEEN:
             parent[first], sequence[n_reached] = NONE, first
             n_reached += 1
         while head < n_reached:
@@ -145,7 +142,7 @@ def _maximise(problem, states, fields, n_taken, memory):
         for a in range(total.shape[0]):
             total[a] = field[first[i] + a] + noise[first[i] + a]
         for k in range(problem.starts[i], problem.starts[i + 1]):
-            if above[problem.neighbours[k]] == NOT_TAKEN:
+            if above[problem.neighbours[k]] == NONE:
                 _add_couplings(problem, states, k, total.shape[0], total)
     for t in range(n_taken - 1, -1, -1):
         i = sequence[t]
@@ -169,18 +166,18 @@ def forest_move(problem, order, noise, labels, objective, memory, queue):
     above = row(memory.above, (worker, 0), n_units)
     parent = row(memory.parent, (worker, 0), n_units)
     sequence = row(memory.sequence, (worker, 0), n_units)
-    left = row(memory.left, (worker, 0), n_units)
+    waiting = row(memory.waiting, (worker, 0), n_units)
     totals = row(memory.totals, (worker, 0), n_states)
     index = next_task(queue)
     while index < labels.shape[0]:
         for i in range(n_units):
-            left[i] = order[i]
+            waiting[i] = order[i]
         shared = smaller(index, problem.field.shape[0] - 1)
         fields = row(problem.field, (shared, 0), n_states), row(noise, (index, 0), n_states)
         states = row(labels, (index, 0), n_units)
         n_left, n_forests = np.int64(n_units), 0
         while n_left > 0 and n_forests < MAX_FORESTS and not stopped(queue):
-            n_left = _grow(problem, left, n_left, above, sequence)
+            n_left = _grow(problem, waiting, n_left, above, sequence)
             n_taken = _reach(problem, above, parent, sequence)
             _maximise(problem, states, fields, n_taken, (above, parent, sequence, totals))
             n_forests += 1

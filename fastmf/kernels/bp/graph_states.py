@@ -24,9 +24,9 @@ from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, kernel
 from fastmf._threads.interrupts import next_task
+from fastmf.kernels.bp.arguments import BLOCK_UNITS
 from fastmf.kernels.bp.graph_arguments import (
     CAVITY,
-    GRAPH_BLOCK_UNITS,
     LOG_EPSILON,
     SENT,
     SMALLEST_SUM,
@@ -215,12 +215,12 @@ def _pair_term(problem, state, place, k, pairs):
     (index, worker, i), edge, j = place, problem.edges[k], problem.neighbours[k]
     first, last = problem.first_state[i], problem.first_state[j]
     n, m = problem.first_state[i + 1] - first, problem.first_state[j + 1] - last
-    belief, other = row(state.beliefs, (index, first), n), row(state.beliefs, (index, last), m)
+    belief, second = row(state.beliefs, (index, first), n), row(state.beliefs, (index, last), m)
     cavity = row(state.scratch, (worker, CAVITY, 0), n)
     other_cavity = row(state.scratch, (worker, WEIGHTS, 0), m)
     back = problem.first_entry[problem.reverse[k]]
     _set_cavity(belief, row(state.messages, (index, back), n), cavity)
-    _set_cavity(other, row(state.messages, (index, problem.first_entry[k]), m), other_cavity)
+    _set_cavity(second, row(state.messages, (index, problem.first_entry[k]), m), other_cavity)
     start, total = problem.first_value[edge], 0.0
     stride, other_stride = (1, n) if problem.transposed[k] else (m, 1)
     table = row(problem.tables, (start,), n * m)
@@ -242,7 +242,7 @@ def _pair_term(problem, state, place, k, pairs):
     for at in range(n * m if pairs.shape[0] > 0 else 0):
         pairs[index, start + at] /= total
     both = best + log(total)
-    return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(other))
+    return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(second))
 
 
 @kernel(mode="inner")
@@ -261,11 +261,11 @@ def _terms_of(problem, state, place, pairs):
 def states_terms(problem, state, terms, pairs, queue):
     """Terms of the log-partition, and pair beliefs."""
     n_rows, n_units = terms.shape
-    n_blocks = (n_units + GRAPH_BLOCK_UNITS - 1) // GRAPH_BLOCK_UNITS
+    n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
     worker = fetch_and_increment(row(queue, (1,), 1))
     task = next_task(queue)
     while task < n_rows * n_blocks:
-        index, first = task // n_blocks, task % n_blocks * GRAPH_BLOCK_UNITS
-        for i in range(first, smaller(first + GRAPH_BLOCK_UNITS, n_units)):
+        index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
+        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
             terms[index, i] = _terms_of(problem, state, (index, worker, i), pairs)
         task = next_task(queue)

@@ -21,19 +21,12 @@ from fastmf._jit.argument_types import Float64
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import LOG_ODDS
+from fastmf.kernels.bp.arguments import GAIN_TOLERANCE, LOG_ODDS, LOG_STRIDE, MAX_ROUNDS
 from fastmf.kernels.bp.messages import max_message
 from fastmf.special import log, sigmoid_pair, softplus
 
-# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
-GAIN_TOLERANCE = 1e-11
-# Rounds over all visible units: rounding errors of couplings of many orders of magnitude may exceed
-# the tolerance.
-MAX_ROUNDS = 1000
-# Entries of `logs` by which each row begins after the one before.
-LOG_STRIDE = 7919
 # Rows of a workspace after the log-odds of hidden units: the probabilities of 0 and 1 they give.
-ZERO, ONE = 1, 2
+ZERO, ONE = range(1, 3)
 
 
 class ClimbSettings(NamedTuple):

@@ -3,10 +3,7 @@
 import numpy as np
 
 from fastmf._outcomes import CONFIRMING, CONVERGED, INFEASIBLE, OUT_OF_ITERATIONS, RUNNING
-
-DAMPING_WINDOW = 16
-MAX_DAMPING = 0.97
-MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
+from fastmf.kernels.bp.arguments import DAMPING_WINDOW, MAX_DAMPING, MIN_LIMIT, MIN_LIMIT_FACTOR
 
 
 def sweep_damping(record, r):

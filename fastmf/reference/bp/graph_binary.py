@@ -2,8 +2,7 @@
 
 import numpy as np
 
-FREE = -1
-ALL, FOLLOWING = 0, 1
+from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, FREE
 
 
 def _row(array, index):

@@ -2,10 +2,8 @@
 
 import numpy as np
 
+from fastmf.kernels.bp.arguments import GAIN_TOLERANCE, MAX_ROUNDS
 from fastmf.reference.bp.graph_states import table_of
-
-GAIN_TOLERANCE = 1e-11
-MAX_ROUNDS = 1000
 
 
 def _given(problem, labels, i, n):

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from fastmf.kernels.bp.graph_arguments import MAX_FORESTS
 from fastmf.reference.bp.graph_states import table_of
-
-MAX_FORESTS = 32
 
 
 def induced_forest(problem, order):
@@ -77,11 +76,11 @@ def _maximise(problem, field, states, taken):
 def forest_move(problem, order, noise, labels, objective, memory, queue):
     """Move the units of random forests, one after another, to their most probable states."""
     for index, states in enumerate(labels):
-        field, left = problem.field[min(index, len(problem.field) - 1)], order
+        field, waiting = problem.field[min(index, len(problem.field) - 1)], order
         for _ in range(MAX_FORESTS):
-            taken = induced_forest(problem, left)
+            taken = induced_forest(problem, waiting)
             _maximise(problem, field + noise[index], states, taken)
-            left = [i for i in left if not taken[i]]
-            if not left:
+            waiting = [i for i in waiting if not taken[i]]
+            if not waiting:
                 break
         objective[index] = _exponent(problem, field, states)

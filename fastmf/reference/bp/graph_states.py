@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from fastmf.kernels.bp.graph_arguments import LOG_EPSILON
 from fastmf.reference.bp.graph_binary import receives
-
-LOG_EPSILON = -36.04365338911715
 
 
 def log_sum(x, axis=None):
@@ -33,11 +32,11 @@ def table_of(problem, k, n):
 
 
 def _change(new, old):
-    same = (new == old) | ((new < old) & (old < LOG_EPSILON))
+    unchanged = (new == old) | ((new < old) & (old < LOG_EPSILON))
     both = np.isfinite(new) & np.isfinite(old)
     with np.errstate(invalid="ignore"):
         change = np.where(both, abs(new - old) / (1 + abs(new)), 1.0)
-    return np.where(same, 0.0, change).max(initial=0)
+    return np.where(unchanged, 0.0, change).max(initial=0)
 
 
 def _cavity(belief, message):
@@ -89,16 +88,16 @@ def send(problem, state, place, step):
 def _pair_term(problem, state, index, i, k, pairs):
     """Term of an edge, rho_ij (A_ij - A_i - A_j)."""
     edge, beliefs, messages = problem.edges[k], state.beliefs[index], state.messages[index]
-    belief, other = (beliefs[_states(problem, unit)] for unit in (i, problem.neighbours[k]))
+    belief, second = (beliefs[_states(problem, unit)] for unit in (i, problem.neighbours[k]))
     back, sent = (messages[_message(problem, slot)] for slot in (problem.reverse[k], k))
     logs = _cavity(belief, back)[:, None] + table_of(problem, k, len(belief))
-    logs = logs + _cavity(other, sent)
+    logs = logs + _cavity(second, sent)
     total = log_sum(logs)
     if len(pairs) and total > -np.inf:
         table = np.exp(logs - total)
         values = slice(problem.first_value[edge], problem.first_value[edge + 1])
         pairs[index, values] = (table.T if problem.transposed[k] else table).ravel()
-    return problem.probability[edge] * (total - log_sum(belief) - log_sum(other))
+    return problem.probability[edge] * (total - log_sum(belief) - log_sum(second))
 
 
 def states_terms(problem, state, terms, pairs, queue):

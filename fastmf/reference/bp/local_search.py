@@ -2,11 +2,8 @@
 
 import numpy as np
 
+from fastmf.kernels.bp.arguments import GAIN_TOLERANCE, LOG_STRIDE, MAX_ROUNDS
 from fastmf.special import softplus
-
-GAIN_TOLERANCE = 1e-11
-MAX_ROUNDS = 1000
-LOG_STRIDE = 7919
 
 
 def _hidden_objective(joint, log_odds):

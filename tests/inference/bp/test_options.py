@@ -23,7 +23,7 @@ def test_bad_options(options, error):
 
 
 def test_residuals_are_kept_as_far_as_they_are_affordable(monkeypatch):
-    monkeypatch.setattr(_options, "MAX_HISTORY_SIZE", 1000)
+    monkeypatch.setattr(_options, "MAX_BYTES", 8000)
     assert BPOptions(max_iter=100).history_length(10) == 100
     assert BPOptions(max_iter=100).history_length(11) == 0
     assert BPOptions(max_iter=100, history=False).history_length(1) == 0

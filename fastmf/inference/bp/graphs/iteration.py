@@ -10,10 +10,6 @@ from fastmf.kernels.bp.convergence import assess_rows
 from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
 from fastmf.kernels.bp.graph_schedules import graph_sweep
 
-# Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
-# undamped, but slowly where couplings are strong.
-TREE_PATIENCE = 128
-
 
 def first_state(options, problem, messages, n_beliefs, max_states, *, is_forest):
     """The `GraphState` before the first sweep."""
@@ -76,7 +72,8 @@ def sweep_to_the_end(options, settings, send, problem, state, after=None):
 def assess(options, settings, record, rows, change, damping):
     """Set status and damping of rows after a sweep with such largest changes and damping."""
     strongest = (damping == MAX_DAMPING) & (record.damping[rows] == MAX_DAMPING)
-    patience = TREE_PATIENCE if options.algorithm == "tree_reweighted" else DAMPING_WINDOW
+    # Tree-reweighted messages converge undamped, but slowly where couplings are strong.
+    patience = DAMPING_WINDOW * (8 if options.algorithm == "tree_reweighted" else 1)
     assess_rows(settings, record, rows, change, damping, patience, np.zeros(1, np.int64))
     if options.decodes and options.search:
         # Moves of forests find better states than more sweeps. Rows whose damping would have been

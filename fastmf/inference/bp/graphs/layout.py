@@ -12,23 +12,10 @@ import scipy
 
 
 class GraphLayout(NamedTuple):
-    """Order of the units of a graph, and slots of its messages.
+    """Order of the units of a graph, and slots of its messages as in `BinaryProblem`."""
 
-    Parameters
-    ----------
-    order : int64 array of shape (n_units,)
-        Given number of each unit in the order.
-    slots : int32 array of shape (n_edges, 2)
-        Slots in which the first and the second unit of an edge send.
-    starts : int64 array of shape (n_units + 1,)
-    neighbours, reverse, edges : int32 array of shape (n_slots,)
-        As in `BinaryProblem`.
-    is_forest : bool
-        Whether the graph has no cycle.
-    """
-
-    order: np.ndarray
-    slots: np.ndarray
+    order: np.ndarray  # given number of each unit in the order
+    slots: np.ndarray  # (n_edges, 2): where the first and the second unit of an edge send
     starts: np.ndarray
     neighbours: np.ndarray
     reverse: np.ndarray

@@ -10,13 +10,12 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 
-# Moves of each row, at first at a temperature that falls to 0; the number without a gain after
-# which it is left; and the first temperature, relative to the exponents of a unit with its
-# neighbours.
-N_MOVES, N_ANNEALED, N_IN_VAIN, HOT = 500, 440, 40, 0.26
-# Slots of all rows together up to which all moves are made, and any moves; and slots of
-# the rows of a check, which wants a state that weighs much.
-MAX_SLOTS_OF_ALL, MAX_SLOTS, MAX_CHECKED_SLOTS, N_CHECKED_ROWS = 50_000, 1_000_000, 5_000, 4
+# Moves of each row, at first at a temperature that falls to 0; and the first temperature, relative
+# to the exponents of a unit with its neighbours.
+N_MOVES, N_ANNEALED, HOT = 500, 440, 0.26
+# Slots of all rows together up to which all moves are made, and the same where states of large
+# weight are asked for, from some equal rows.
+MAX_SLOTS, MAX_START_SLOTS, N_LIKELY_ROWS = 50_000, 10_000, 4
 
 
 def likely_state(problem):
@@ -25,18 +24,18 @@ def likely_state(problem):
     top = np.repeat(np.maximum.reduceat(field, starts), np.diff(problem.first_state))
     n_states = len(field)
     at_top = np.where(field == top, np.arange(n_states), n_states)
-    labels = np.tile(np.minimum.reduceat(at_top, starts) - starts, (N_CHECKED_ROWS, 1))
-    objective = np.full(N_CHECKED_ROWS, -np.inf)
-    forest_moves(problem._replace(field=field[None]), labels, objective, 1, MAX_CHECKED_SLOTS)
+    labels = np.tile(np.minimum.reduceat(at_top, starts) - starts, (N_LIKELY_ROWS, 1))
+    objective = np.full(N_LIKELY_ROWS, -np.inf)
+    forest_moves(problem._replace(field=field[None]), labels, objective, 1, MAX_START_SLOTS)
     best = objective.argmax()
     return labels[best] if np.isfinite(objective[best]) else None
 
 
-def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS_OF_ALL):
+def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS):
     """Better assignments of some rows, changed in place."""
     n_rows, n_units = labels.shape
     n_slots = n_rows * len(problem.neighbours)
-    if not n_rows or n_slots > MAX_SLOTS:
+    if not n_rows:
         return
     share = min(1.0, max_slots / max(n_slots, 1))
     n_moves, n_annealed = int(share * N_MOVES), int(share * N_ANNEALED)
@@ -49,7 +48,7 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
     tables = np.where(np.isfinite(problem.tables), problem.tables, 0)
     n_values = max(len(tables), 1)
     hot = HOT * np.sqrt((tables**2).sum() / n_values * len(problem.neighbours) / n_units)
-    now, values, n_in_vain = labels.copy(), objective.copy(), 0
+    now, values = labels.copy(), objective.copy()
     noise = np.zeros((n_rows, n_states))
     for k in range(n_moves):
         cold = k >= n_annealed
@@ -63,10 +62,5 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
         # Equal ones are taken, too: they lead on.
         taken = np.isfinite(new) & ((new >= values) | (not cold))
         now[taken], values[taken] = result[taken], new[taken]
-        margin = np.where(np.isfinite(objective), 1e-11 * (1 + abs(objective)), 0)
-        better = values > objective + margin
         no_worse = values >= objective
         labels[no_worse], objective[no_worse] = now[no_worse], values[no_worse]
-        n_in_vain = 0 if better.any() or not cold else n_in_vain + 1
-        if n_in_vain == N_IN_VAIN:
-            return

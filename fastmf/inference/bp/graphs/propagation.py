@@ -12,8 +12,8 @@ import numpy as np
 from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
-from fastmf.inference.bp._cycles import mark_cycles
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_settings
+from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.iteration import first_state, sweep_to_the_end
 from fastmf.inference.bp.graphs.moves import forest_moves
@@ -33,12 +33,8 @@ from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import two_values
 
-# Bytes of the messages of rows that are solved together.
-MAX_BYTES = 2**28
-# Probabilities of pairs up to which they are kept for checks of sum-product.
-MAX_PAIRS = 2**21
-# Sweeps of max-product after each of which an assignment is decoded; then one in so many, and the
-# last.
+# Sweeps of max-product after each of which an assignment is decoded; afterwards after each multiple
+# of this number, and after the last sweep.
 N_DECODED = 32
 
 
@@ -55,8 +51,8 @@ def propagate_units(options, units, init=None):
         result, stable = mixtures(options, n_rows, partial(_row_of, units))
         return with_check(result, question_of(units, stable=stable))
     if init is not None:
-        init = checked_messages(messages_at(init, units) if options.decodes else init, units)
-        n_rows = _common(n_rows, len(init)) if init.ndim == 2 else n_rows
+        messages = messages_at(init, units) if options.decodes else init
+        init, n_rows = checked_messages(messages, units)
     if options.algorithm == "tree_reweighted":
         solved, probability = solve_trees(options, units, n_rows or 1, init)
     else:
@@ -74,12 +70,6 @@ def _row_of(units, k):
         return propagate_units(options, row, messages)
 
     return solve, partial(starts_of_graph, row)
-
-
-def _common(n_rows, n_starts):
-    if n_rows not in (None, 1) and n_starts not in (1, n_rows):
-        raise ValueError(f"the numbers of rows differ: field or clamp {n_rows}, init {n_starts}.")
-    return max(n_rows or 1, n_starts)
 
 
 def solve_trees(options, units, n_rows, init):
@@ -121,7 +111,7 @@ class _GraphRows:
     def __init__(self, options, units, problem, scale):
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
-        # Pairs of states are kept for checks.
+        # Pairs of states are kept for the loop series, in a sixteenth of the memory.
         self.checks_pairs = two_values(units.model.prior) is None and options.algorithm == "sum"
         eps = np.finfo(np.float64).eps
         rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
@@ -133,14 +123,15 @@ class _GraphRows:
         state = first_state(options, problem, messages, n_beliefs, max_states, is_forest=is_forest)
         after = None if after is None else partial(after, problem)
         record = sweep_to_the_end(options, self.settings, send, problem, state, after)
-        mark_cycles(record, options.tol)
         return state, record
 
     def terms(self, kernel, state, problem, n_values):
         """Sum of the terms of the log-partition of each row, and the pair beliefs."""
         n_rows, n_units = len(state.messages), len(problem.starts) - 1
         terms = np.zeros((n_rows, n_units))
-        keeps = self.options.pairwise or (self.checks_pairs and n_rows * n_values <= MAX_PAIRS)
+        keeps = self.options.pairwise or (
+            self.checks_pairs and 16 * 8 * n_rows * n_values <= MAX_BYTES
+        )
         pairs = np.zeros((n_rows if keeps else 0, n_values))
         arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
         in_parallel(kernel, arguments, len(state.scratch))

@@ -76,30 +76,17 @@ def graph_beliefs(options, units, solved, probability, single):
 
 
 class Solved(NamedTuple):
-    """Results of rows that have ended.
+    """Results of rows that have ended."""
 
-    Parameters
-    ----------
-    record : dict of arrays
-        Arrays of a `ConvergenceRecord`.
-    beliefs : array of shape (n_rows, n_units or n_states)
-        Odds of two-valued units, or probabilities of states; as given.
-    log_partition : array of shape (n_rows,) or None
-    pairs, messages, labels : array or None
-    optimal, objective : array of shape (n_rows,) or None
-    is_best : bool array of shape (n_rows,) or None
-        Whether no assignment is more probable, by elimination.
-    """
-
-    record: dict
-    beliefs: np.ndarray
+    record: dict  # arrays of a ConvergenceRecord
+    beliefs: np.ndarray  # odds of two-valued units, or probabilities of states, as given
     log_partition: np.ndarray | None
     pairs: np.ndarray | None
     messages: np.ndarray | None
     labels: np.ndarray | None
     optimal: np.ndarray | None
     objective: np.ndarray | None
-    is_best: np.ndarray | None = None
+    is_best: np.ndarray | None = None  # whether no assignment is more probable, by elimination
 
 
 def joined(parts):
@@ -109,11 +96,11 @@ def joined(parts):
     record = {
         name: np.concatenate([part.record[name] for part in parts]) for name in parts[0].record
     }
-    others = (
+    arrays = (
         None if column[0] is None else np.concatenate(column)
         for column in zip(*(part[1:] for part in parts), strict=True)
     )
-    return Solved(record, *others)
+    return Solved(record, *arrays)
 
 
 class ModeCheck(NamedTuple):

@@ -7,41 +7,24 @@ states of the receiver, the largest of them 0, in the order of the kernels.
 import numpy as np
 import scipy
 
-from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
-from fastmf.inference.bp.graphs.moves import forest_moves
+from fastmf.inference.bp.graphs.moves import MAX_START_SLOTS, forest_moves
 from fastmf.inference.bp.graphs.units import checked_clamp
+from fastmf.inference.bp.rbm import checked_init, messages_of
 from fastmf.inference.bp.solutions import MIN_START_PROBABILITY, random_probabilities, relaxed
 from fastmf.priors._queries import two_values
 
-# Log-messages of states below this start from it: what was impossible may be possible here.
-SMALLEST_START = -600.0
-# Largest size of exponents from which states of starts are found, in the place of -inf.
-FORBIDDEN = 1e3
-# Slots of all rows together up to which annealed states are as good as max-product.
-MAX_START_SLOTS = 10_000
+# Largest size of exponents from which states of starts are found, and of log-messages of states
+# that start: an impossible state may be possible with other fields.
+FORBIDDEN = 600.0
 
 
 def checked_messages(init, units):
-    """Checked log-messages to start from."""
-    if isinstance(init, GraphBeliefs):
-        if init.messages is None:
-            raise ValueError("init must have messages: ask for them with pairwise=True.")
-        init = init.messages
-    init = np.asarray(init)
-    if init.dtype.kind not in "fiub":
-        raise TypeError(f"init must be an array of real numbers, got dtype {init.dtype}.")
+    """Checked log-messages to start from, and the number of rows."""
     n = len(units.layout.edges)
     if two_values(units.model.prior) is None:
         n = int(units.graph.n_states[units.layout.order][units.layout.neighbours].sum())
-    if init.ndim not in (1, 2) or init.shape[-1] != n or not len(init):
-        raise ValueError(
-            f"init must have shape ({n},) or (n_rows, {n}), the messages of an earlier result of "
-            f"the same graph, got {init.shape}."
-        )
-    init = init.astype(np.float64)
-    if np.isnan(init).any() or (init == np.inf).any():
-        raise ValueError("init must be finite or -inf, got NaN or +inf.")
-    return init
+    init, n_rows = checked_init(messages_of(init), (n,), units.n_rows, smallest=-np.inf)
+    return init.astype(np.float64), n_rows
 
 
 def first_messages(init, units, problem, shape):
@@ -58,7 +41,7 @@ def first_messages(init, units, problem, shape):
         init = np.stack([np.minimum(-init, 0), np.minimum(init, 0)], -1).reshape(
             *init.shape[:-1], -1
         )
-    return np.broadcast_to(np.maximum(init, SMALLEST_START), shape).copy(order="C")
+    return np.broadcast_to(np.maximum(init, -FORBIDDEN), shape).copy(order="C")
 
 
 def returned_messages(messages, units):
@@ -81,7 +64,7 @@ def starts_of_graph(units, n_starts, rng):
     p, kinds = relaxed(_random_beliefs(units, n_starts - 1, rng), uniform, step, rng)
     cold = np.flatnonzero(kinds == 2)[-1:]
     p[cold] = _annealed(units, p[cold])
-    messages = messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
+    messages = messages_from(units, np.maximum(p, MIN_START_PROBABILITY))
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
 
 
@@ -120,11 +103,11 @@ def messages_at(init, units):
         raise ValueError("init must give a value to each unit, got NaN.")
     unit, value, _ = units.states
     beliefs = (values[:, unit] == value).astype(np.float64)
-    messages = messages_of(units, np.maximum(beliefs, MIN_START_PROBABILITY))
+    messages = messages_from(units, np.maximum(beliefs, MIN_START_PROBABILITY))
     return messages[0] if np.ndim(init) == 1 else messages
 
 
-def messages_of(units, beliefs):
+def messages_from(units, beliefs):
     """Log-messages that units with such probabilities send to all neighbours."""
     problem, edges = units.problem()[0], units.graph.edges
     sizes, counts = units.graph.n_states, np.diff(problem.first_value)

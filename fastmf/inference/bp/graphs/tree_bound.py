@@ -19,8 +19,8 @@ the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 
 
 import numpy as np
 
-# Numbers that are made at a time.
-CHUNK_SIZE = 1 << 22
+from fastmf.inference.bp._options import MAX_BYTES
+
 # Rounding error, relative to the sum of all tables and fields.
 BOUND_ROUNDING = 32 * np.finfo(np.float64).eps
 
@@ -50,14 +50,14 @@ def _bound(problem, child, root, field, u):
     sums, senders = np.zeros(len(field)), np.repeat(np.arange(len(first)), np.diff(problem.starts))
     for q, r in np.unique(np.stack([sizes[senders], counts], 1), axis=0):
         slots = np.flatnonzero((sizes[senders] == q) & (counts == r))
-        for some in np.array_split(slots, max(1, len(slots) * q * r // CHUNK_SIZE)):
-            states = first[problem.neighbours[some]][:, None] + np.arange(r)
-            sent = problem.first_entry[some][:, None] + np.arange(r)
-            new = _sums(problem, some, (q, r), h[first[senders[some]][:, None] + np.arange(q)], u)
+        for chunk in np.array_split(slots, max(1, 64 * len(slots) * q * r // MAX_BYTES)):
+            states = first[problem.neighbours[chunk]][:, None] + np.arange(r)
+            sent = problem.first_entry[chunk][:, None] + np.arange(r)
+            new = _sums(problem, chunk, (q, r), h[first[senders[chunk]][:, None] + np.arange(q)], u)
             possible = h[states] > -np.inf
             gain = np.where(possible, new - np.where(possible, u[sent], 0), 0)
             impossible = np.isneginf(gain)
-            gain = child[some][:, None] * np.where(impossible, 0, gain)
+            gain = child[chunk][:, None] * np.where(impossible, 0, gain)
             np.add.at(sums, states, np.where(impossible, -np.inf, gain))
     of_unit = np.repeat(root, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):

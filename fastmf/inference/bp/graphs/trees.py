@@ -9,26 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference.bp.graphs.layout import adjacency, breadth_first, components
+from fastmf.inference.bp.loop_series import MAX_DENSE
 
-# Vertices up to which the probabilities of uniform spanning trees are computed exactly.
-MAX_DENSE_VERTICES = 2000
 # Random orders of the vertices of larger graphs: see `_ordered`.
 N_ORDERS = 8
 
 
 class Trees(NamedTuple):
-    """Probabilities of random spanning trees.
+    """Probabilities of random spanning trees."""
 
-    Parameters
-    ----------
-    child : array of shape (n_edges, 2)
-        Probability that the first, or the second, unit of an edge is the child of the other one.
-    root : array of shape (n_vertices,)
-        Probability that a vertex is a root.
-    """
-
-    child: np.ndarray
-    root: np.ndarray
+    child: np.ndarray  # (n_edges, 2): that the first, or second, unit is the child of the other one
+    root: np.ndarray  # (n_vertices,)
 
     @property
     def probability(self):
@@ -46,7 +37,7 @@ def random_trees(edges, n_vertices):
     component, roots = components(adjacency(edges, n_vertices))
     if len(edges) == n_vertices - len(roots):  # a forest
         return _ordered(edges, n_vertices, component, np.arange(n_vertices))
-    if n_vertices <= MAX_DENSE_VERTICES:
+    if n_vertices <= MAX_DENSE:
         return _uniform(edges, n_vertices, component)
     if len(edges) == n_vertices * (n_vertices - 1) // 2:
         child = np.full((len(edges), 2), 1 / n_vertices)

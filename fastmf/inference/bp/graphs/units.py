@@ -12,6 +12,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._threads.workers import computed_once
+from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.layout import graph_layout
 from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
 from fastmf.models._graph import pairwise_graph
@@ -27,8 +28,6 @@ from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
 from fastmf.priors._queries import binary_field, support, two_values
 from fastmf.priors._values import refuse_clamped
 
-# Largest logarithm of a product of messages of two-valued units.
-MAX_LOG_PRODUCT = 680.0
 # Largest sum of the exponents of a unit, beyond which little but rounding errors is left.
 MAX_EXPONENT = 1e12
 
@@ -36,30 +35,8 @@ MAX_EXPONENT = 1e12
 class GraphUnits:
     """A BoltzmannMachine of discrete units with fields and clamps, as a graph.
 
-    Parameters
-    ----------
-    model : BoltzmannMachine
-    field : array of shape (n_units,) or (n_rows, n_units), optional
-    clamp : array of such a shape, optional
-        Values of clamped units, NaN where free; or one label for each group.
-
-    Attributes
-    ----------
-    graph : PairwiseGraph
-    layout : GraphLayout
-    field : float64 array of shape (1 or n_rows, n_units)
-        External fields.
-    clamp : float64 array of shape (1 or n_rows, n_units), or None
-        Values of the clamped units, NaN elsewhere; flat.
-    precision : float64 array of shape (1, n_units), or None
-        Tilts exp(-precision x^2 / 2) of the units, for tables of states.
-    n_rows : int or None
-        None without rows.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If units are not discrete, or arguments have wrong shapes or values.
+    `field` and `clamp`, of shape (1 or n_rows, n_units), are flat, and clamps NaN where units are
+    free; tilts exp(-precision x^2 / 2) are for tables of states. `n_rows` is None without rows.
     """
 
     def __init__(self, model, field=None, clamp=None):
@@ -81,13 +58,13 @@ class GraphUnits:
 
     def row(self, k):
         """The same with the field and the clamps of one row only."""
-        other = copy(self)
-        other.__dict__.pop("binary", None)
-        other.n_rows = None
-        other.field = self.field[[min(k, len(self.field) - 1)]]
+        single = copy(self)
+        single.__dict__.pop("binary", None)
+        single.n_rows = None
+        single.field = self.field[[min(k, len(self.field) - 1)]]
         if self.clamp is not None:
-            other.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
-        return other
+            single.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
+        return single
 
     @property
     def is_forest(self):
@@ -119,7 +96,7 @@ class GraphUnits:
         with np.errstate(over="ignore", invalid="ignore"):  # such sums are too large
             log_odds = scale * (field + middle * sums)
         largest = float((abs(log_odds) + sizes).max())
-        if not max(largest, 2 * sizes.max()) < MAX_LOG_PRODUCT:
+        if not max(largest, 2 * sizes.max()) < MAX_LOG_OF_PRODUCT[self.field.dtype]:
             return None
         constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
         clamped = np.zeros((0, len(prior_field)), np.int8)

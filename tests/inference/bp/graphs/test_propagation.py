@@ -82,7 +82,7 @@ def test_two_valued_units_in_odds_and_in_logarithms(units, strength, monkeypatch
     model = mf.BoltzmannMachine(upper + upper.T, units(field))
     options = {"tol": 1e-12, "pairwise": True, "max_iter": 300}
     found = [mf.belief_propagation(model, **options)]
-    monkeypatch.setattr("fastmf.inference.bp.graphs.units.MAX_LOG_PRODUCT", 0.0)
+    monkeypatch.setattr("fastmf.inference.bp.graphs.units.MAX_LOG_OF_PRODUCT", {np.dtype(float): 0})
     found.append(mf.belief_propagation(model, **options))
     assert all(np.isfinite(part.log_partition) for part in found)
     if strength > 1:

@@ -65,7 +65,7 @@ def test_parents_of_uniform_roots():
 
 
 def test_large_graphs_have_trees_that_cover_all_edges(monkeypatch):
-    monkeypatch.setattr(trees, "MAX_DENSE_VERTICES", 2)
+    monkeypatch.setattr(trees, "MAX_DENSE", 2)
     edges, n = np.array(list(itertools.combinations(range(9), 2))), 9
     found = random_trees(edges, n)
     assert (found.probability == 2 / 9).all()  # complete
