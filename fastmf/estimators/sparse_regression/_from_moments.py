@@ -9,7 +9,7 @@ from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._reports import MIN_REPORTED_WEIGHT
 from fastmf.estimators.sparse_regression._unpenalised import projected_parts
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
-from fastmf.learning.evidence import Hyperparameters, Loci, Regression
+from fastmf.learning.evidence import Hyperparameters, Regression, Task
 from fastmf.models import _moments
 
 
@@ -150,9 +150,7 @@ class FromMoments:
         parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
         for own, (X, y) in zip(units[1:], rows[1:], strict=True):
             parts.append(Regression(X, y / unit, groups[own]))
-        task = parts[0]
-        if len(parts) > 1 or (units[0] != np.arange(len(units[0]))).any():
-            task = Loci(tuple(parts), tuple(units), groups)
+        task = Task(tuple(parts), tuple(units), groups)
         fit = self._fit_task(task, n_groups, 0.0, unit, flat, centred=self.fit_intercept)
         self._keep([fit], True)
         self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])

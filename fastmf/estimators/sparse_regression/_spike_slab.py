@@ -22,20 +22,17 @@ from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import (
     NEVER_ZERO,
     FixedPoints,
-    part_solution,
+    robust_solution,
     search_tolerance,
 )
-from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
-    has_blocks,
-    quiet_parameters,
     with_blocks,
     with_blocks_of,
     with_found_blocks,
     with_grams,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
-from fastmf.learning.evidence.search import maximise_evidence, on_bounds
+from fastmf.learning.evidence.search import averaged_points, maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
@@ -196,44 +193,38 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             candidates[self._columns()] = 0
             n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
             priors = priors._replace(n_of_groups=n_of_groups)
-        options = {"priors": priors, "n_threads": self.n_threads}
+        options = {"priors": priors, "n_threads": self.n_threads, "max_iter": MAX_FIXED_POINTS}
         options["report"] = reported(self.verbose, "log-evidence with priors")
-        quiet = quiet_parameters(task, start, fixed)
-        task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
-        start = quiet if has_blocks(task) else start
-        search = options | {"max_iter": MAX_FIXED_POINTS}
-        best, nearby = maximise_evidence(task, start, fixed, **search)
-        task = task if nearby is None else with_blocks_of(task, nearby)
+        task = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
+        nearby = maximise_evidence(task, start, fixed, **options)
+        task = with_blocks_of(task, nearby.results)
         final = {"max_joins": MAX_JOINS, "shares": True}
         task = with_found_blocks(task, lambda blocks: blocks._replace(**final))
-        results = self._final(task, best, nearby)
-        task = with_blocks_of(task, results)
-        if any(map(full_blocks, results)):
+        best = self._final(task, nearby)
+        task = with_blocks_of(task, best.results)
+        if any(map(full_blocks, best.results)):
             warn_user(
                 "A block of correlated features has more effects than are summed over: give "
                 "smaller blocks, or fewer features."
             )
-        self._warn_of_ends(results)
+        self._warn_of_ends(best.results)
         if task.scale_is_known:
-            self._warn_of_bounds(on_bounds(task, best, fixed))
-        evidence = sum(
-            part.log_evidence(result) for part, result in zip(task.parts, results, strict=True)
-        )
-        first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
+            self._warn_of_bounds(on_bounds(task, best.hyperparameters, fixed))
         if not average:
-            return task, [first], np.ones(1)
+            return task, [best], np.ones(1)
         task = with_found_blocks(task, lambda blocks: blocks.labels)
-        points, weights = averaged_points(task, best, results, fixed, **options)
-        return task, [first, *points[1:]], weights
+        points, weights = averaged_points(task, best, fixed, **options)
+        return task, [best, *points[1:]], weights
 
-    def _final(self, task, best, nearby):
-        """The fixed points with these hyper-parameters, or where the solver ended."""
-        results = []
-        for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
-            tol = min(FINAL_TOL, search_tolerance(part.X, best.noise_variance))
+    def _final(self, task, nearby):
+        """The fixed points with the learned hyper-parameters, or where the solver ended."""
+        values, results = nearby.hyperparameters, []
+        for part, start in zip(task.parts, nearby.results, strict=True):
+            tol = min(FINAL_TOL, search_tolerance(part.X, values.noise_variance))
             options = {"tol": tol, "max_iter": FINAL_ITERATIONS, "n_threads": self.n_threads}
-            results.append(part_solution(part, best, start, schedule=self.solver, **options))
-        return tuple(results)
+            options |= {"schedule": self.solver, "blocks": part.blocks}
+            results.append(robust_solution(part.model(values), start, **options))
+        return FixedPoints(values, tuple(results), task.log_evidence(results))
 
     def _warn_of_ends(self, results):
         """Warn of results that are no fixed points."""
@@ -399,9 +390,9 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
 
 def moments_of(task, point):
-    """Means, variances and inclusion probabilities of the features at a `GridPoint`."""
+    """Means, variances and inclusion probabilities of the features at a `FixedPoints`."""
     moments = np.empty((3, len(task.groups)))
-    for part, units, result in zip(task.parts, task.units, point.found.results, strict=True):
+    for part, units, result in zip(task.parts, task.units, point.results, strict=True):
         prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
         included = result.inclusion_probability
         if included is None:
@@ -420,8 +411,8 @@ def zero_columns(task):
 
 
 def sites_of(task, point):
-    """The sites at a `GridPoint`, of all units."""
-    results = point.found.results
+    """The sites at a `FixedPoints`, of all units."""
+    results = point.results
     if len(results) == 1:
         return results[0].sites
     sites = np.empty((2, len(task.groups)))
@@ -431,8 +422,8 @@ def sites_of(task, point):
 
 
 def matrices_of(point):
-    """The elements of the matrices of the sites of blocks at a `GridPoint`, one after another."""
-    of_parts = (result.block_sites or () for result in point.found.results)
+    """The elements of the matrices of the sites of blocks at a `FixedPoints`, one after another."""
+    of_parts = (result.block_sites or () for result in point.results)
     return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
 
 

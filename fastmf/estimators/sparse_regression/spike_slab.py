@@ -31,8 +31,9 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import projection_of, without_columns
-from fastmf.learning.evidence import Hyperparameters, Regression
+from fastmf.learning.evidence import Hyperparameters, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
+from fastmf.learning.evidence.parameter_priors import NOISE_CENTER
 from fastmf.special import sigmoid
 
 
@@ -238,7 +239,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         y, absent = rows.target(y)
         flat, y = (0.0, y) if projection is None else projection.split(y)
         task = task._replace(y=y, absent_square=absent)
-        return self._fit_task(task, n_groups, center, unit, flat, centred=self.fit_intercept)
+        return self._fit_task(
+            Task.of(task), n_groups, center, unit, flat, centred=self.fit_intercept
+        )
 
     def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False):
         """The fitted attributes for standardised data of y = center + unit * (standardised y).
@@ -265,13 +268,13 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             "coef_var_": (weights @ variances + spread) * ratio**2,
             "intercept_": float(center - self._offset @ coefficients),
             "inclusion_probability_": weights @ included,
-            "log_evidence_": float(points[0].found.log_evidence - shape[0] * np.log(unit)),
+            "log_evidence_": float(points[0].log_density - shape[0] * np.log(unit)),
             "noise_variance_": best.noise_variance * unit**2,
             "slab_variance_": best.slab_variance * unit**2,
             "prior_inclusion_": self._prior_inclusion(best.log_odds),
             "sites_": sites_of(task, points[0]),
             "blocks_": labels_of_task(task),
-            "n_iter_": max(1, *(result.n_iter for result in points[0].found.results)),
+            "n_iter_": max(1, *(result.n_iter for result in points[0].results)),
             "_unit": unit,
             "_targets": np.concatenate([part.y for part in task.parts]),
             "_points": {
@@ -425,7 +428,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         log_odds, slab = self._first_log_odds(shape, n_groups), self.slab_variance
         n_included = max(float(sigmoid(log_odds).mean()) * shape[1], 1.0)
         slab = 1 / n_included if slab is None else slab / unit**2
-        noise = 0.3 if self.noise_variance is None else self.noise_variance / unit**2
+        noise = NOISE_CENTER if self.noise_variance is None else self.noise_variance / unit**2
         fixed = Hyperparameters(
             self.noise_variance is not None,
             self.slab_variance is not None,

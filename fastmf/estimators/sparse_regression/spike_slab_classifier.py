@@ -20,7 +20,7 @@ from fastmf.estimators.sparse_regression._spike_slab import (
 )
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
 from fastmf.inference.gaussian.blocks import inverse_with
-from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters
+from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
 # Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
@@ -195,17 +195,18 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         if self.fit_intercept:
             others = np.concatenate([others, np.ones((len(X), 1), X.dtype)], axis=1)
             precisions.append(INTERCEPT_PRECISION)
-        task = Classification.of(
+        part = Classification.of(
             np.concatenate([X, others], axis=1) if precisions else X, signs, groups, precisions,
             1.0 if weights is None else weights,
         )  # fmt: skip
+        task = Task.of(part)
         log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
         slab = self.slab_variance
         n_included = max(float(expit(log_odds).mean()) * len(groups), 1.0)
         start = Hyperparameters(1.0, 1 / n_included if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
         task, (point, *_), _ = self._solution(task, start, fixed)
-        best, (result,) = point.hyperparameters, point.found.results
+        best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)
         flat = slice(len(mean), len(mean) + len(columns))
         moments[:, zero_columns(task)] = 0
@@ -216,14 +217,14 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         self.coef_var_ = (variance / self._scale**2)[None]
         self.intercept_ = np.array([constant - self._offset @ coefficients])
         self.inclusion_probability_ = included
-        self.log_evidence_ = float(point.found.log_evidence)
+        self.log_evidence_ = float(point.log_density)
         self.slab_variance_ = float(best.slab_variance)
         self.prior_inclusion_ = self._prior_inclusion(best.log_odds)
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
-        flat = slice(len(mean), task.X.shape[1])
+        flat = slice(len(mean), part.X.shape[1])
         self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
-        self._rows, self._group_of, self._others, _, self._row_weights = task
+        self._rows, self._group_of, self._others, _, self._row_weights = part
         return self
 
     def _weighted(self, X, y, sample_weight):
