@@ -3,9 +3,9 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, generator, proper_fraction
+from fastmf._common.arguments import count, generator, proper_fraction, row_weights
+from fastmf.estimators.common.data import complete_target
 from fastmf.estimators.common.slabs import quantile, slab_moments
-from fastmf.estimators.sparse_regression._chain_check import reason_of_parts
 from fastmf.estimators.sparse_regression._credible_sets import (
     components_of,
     credible_sets,
@@ -14,11 +14,16 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     probability_of_any,
 )
 from fastmf.estimators.sparse_regression._unpenalised import columns_of
+from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
 from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
+from fastmf.models import SparseLinearModel
+from fastmf.priors import GaussBernoulli
 from fastmf.priors.spike_and_slab import ALWAYS
 
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
+# Smallest number of chains at one value of the hyper-parameters.
+FEWEST_CHAINS = 20
 
 
 class Reports:
@@ -57,11 +62,28 @@ class Reports:
         known = self.__dict__.get("_known_reasons")
         if known is None or known[0] is not self.inclusion_probability_:
             reasons = [
-                reason_of_parts(*self._values(target), included, self._unpenalised)
+                _reason_of_parts(*self._values(target), included, self._unpenalised)
                 for target, included in enumerate(np.atleast_2d(self.inclusion_probability_))
             ]
             self._known_reasons = known = self.inclusion_probability_, reasons
         return known[1]
+
+    def score(self, X, y, sample_weight=None):
+        """R^2 of the predictions, or for classes the fraction of correct ones.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        y = complete_target(y)
+        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
     def coefficient_interval(self, coverage=0.95):
         """Equal-tailed credible intervals of the coefficients.
@@ -296,3 +318,40 @@ class Reports:
                 others = drawn[:, n_own:]
             draws.append(self._in_units_of_data(target, parts[0], some, others, rng))
         return rng.permutation(np.concatenate(draws))
+
+
+def _reason_of_parts(values, weights, included, without):
+    """Why inclusion probabilities are not reliable, "" if they are; None if that is not known."""
+    known = True
+    for parts in zip(*values, strict=True):
+        units = parts[0].units
+        compares = ~np.isin(units, without)
+        if not compares.any():
+            continue
+        found = _averaged(parts, weights, np.where(compares, included[units], 0.0))
+        if found is None:
+            known = False
+            continue
+        kept = compares[found.features]
+        features, inclusion, error = (part[kept] for part in found[:3])
+        found = Comparison(units[features], inclusion, error, found.log_weight)
+        if len(features) and (reason := reason_of(found, included)):
+            return reason
+    return "" if known else None
+
+
+def _averaged(parts, weights, included):
+    """A `Comparison` for one part, averaged over its values; None if that is not known."""
+    inclusion, variance = 0.0, 0.0
+    for part, weight in zip(parts, weights, strict=True):
+        if part.y is None:
+            return None
+        prior = GaussBernoulli(np.zeros(len(included)), part.precision, part.log_odds)
+        model = SparseLinearModel(part.X, part.y, part.noise_variance, prior)
+        n_chains = max(FEWEST_CHAINS, 2 * int(MAX_CHAINS * weight / 2))
+        found = compared(model, included, n_chains)
+        if found is None:
+            return None
+        inclusion = inclusion + weight * found.inclusion
+        variance = variance + (weight * found.error) ** 2
+    return Comparison(found.features, inclusion, np.sqrt(variance), np.nan)

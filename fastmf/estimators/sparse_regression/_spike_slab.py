@@ -14,7 +14,6 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import check_options, feature_names, pandas
-from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.block_partition import MAX_JOINS, full_blocks
@@ -36,9 +35,8 @@ from fastmf.learning.evidence.search import averaged_points, maximise_evidence, 
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
-# Fixed points of the search for hyper-parameters, after the first, and tolerance and iterations of
-# the last one.
-MAX_FIXED_POINTS, FINAL_TOL, FINAL_ITERATIONS = 50, 1e-6, 1000
+# Tolerance of the last fixed point.
+FINAL_TOL = 1e-6
 # Smallest prior log-odds of a feature.
 MIN_LOG_ODDS = -30.0
 
@@ -66,7 +64,7 @@ BOUND_ADVICE = {
 }
 
 
-class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
+class SpikeSlabEstimator(Saved, BaseEstimator):
     """Parameters, standardised features, the search for hyper-parameters, and files."""
 
     # What is learned, numbers and arrays, in files.
@@ -193,7 +191,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             candidates[self._columns()] = 0
             n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
             priors = priors._replace(n_of_groups=n_of_groups)
-        options = {"priors": priors, "n_threads": self.n_threads, "max_iter": MAX_FIXED_POINTS}
+        options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
         task = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
         nearby = maximise_evidence(task, start, fixed, **options)
@@ -221,7 +219,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         values, results = nearby.hyperparameters, []
         for part, start in zip(task.parts, nearby.results, strict=True):
             tol = min(FINAL_TOL, search_tolerance(part.X, values.noise_variance))
-            options = {"tol": tol, "max_iter": FINAL_ITERATIONS, "n_threads": self.n_threads}
+            options = {"tol": tol, "n_threads": self.n_threads}
             options |= {"schedule": self.solver, "blocks": part.blocks}
             results.append(robust_solution(part.model(values), start, **options))
         return FixedPoints(values, tuple(results), task.log_evidence(results))

@@ -8,10 +8,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.sparse_regression._from_moments import FromMoments
+from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import (
     ArrayRows,
     StoredRows,
@@ -37,7 +38,7 @@ from fastmf.learning.evidence.parameter_priors import NOISE_CENTER
 from fastmf.special import sigmoid
 
 
-class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
+class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimator):
     """Linear regression in which most coefficients are exactly zero, by expectation propagation.
 
     Parameters
@@ -167,16 +168,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         Returns
         -------
         self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor().fit(X, y)
-        >>> model.coef_[[3, 7]].round(1)
-        array([ 2., -1.])
         """
         stored = is_stored(X)  # checks turn files into arrays
         X, y = self._training_data(X, y, multi_output=True, y_numeric=True)
@@ -333,17 +324,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         -------
         array of shape (n_samples,) or (n_samples, n_targets)
             And, with `return_std`, another one: noise, coefficients and intercept together.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor().fit(X, y)
-        >>> mean, deviation = model.predict(X, return_std=True)
-        >>> mean.shape, bool((deviation > 0.05).all())
-        ((40,), True)
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
@@ -353,33 +333,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         units = np.atleast_1d(self._unit)
         deviations = [self._deviation(X, k, unit) for k, unit in enumerate(units)]
         return mean, deviations[0] if self.coef_.ndim == 1 else np.stack(deviations, axis=1)
-
-    def score(self, X, y, sample_weight=None):
-        """Coefficient of determination, R^2, of the predictions.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array of shape (n_samples,), float or None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor().fit(X, y)
-        >>> model.score(X, y) > 0.99
-        True
-        """
-        check_is_fitted(self)
-        y = complete_target(y)
-        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
     def _deviation(self, X, target, unit):
         """Predictive standard deviations of rows, for one target."""

@@ -7,9 +7,10 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
-from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
+from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
     SpikeSlabEstimator,
@@ -30,7 +31,7 @@ INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 MAX_REPEATED_ROWS = 100_000
 
 
-class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
+class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     """Probit classification with mostly zero coefficients, by expectation propagation.
 
     The second class has probability Phi(x'w + intercept): a probit likelihood.
@@ -169,16 +170,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         ------
         ValueError
             If weights that are not whole numbers meet a solver other than "auto" or "parallel".
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> np.sort(np.argsort(-model.inclusion_probability_)[:2])
-        array([3, 7])
         """
         X, y = self._training_data(X, y)
         X = as_floats(X)
@@ -329,35 +320,12 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         return draws / self._scale
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
-        """Draws of the coefficients: see `SpikeSlabRegressor.sample_coefficients`.
-
-        Parameters
-        ----------
-        n : int
-        rng : numpy.random.Generator or int
-        n_sweeps : int, default 150
-            Sweeps of the chain of each draw.
-
-        Returns
-        -------
-        array of shape (n, n_features)
+        """Draws of the coefficients, as of `SpikeSlabRegressor`, from chains of 150 sweeps.
 
         Raises
         ------
         ValueError
-            After a fit with weights that are not whole numbers: there is no such number of latent
-            variables to draw.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 4))
-        >>> y = X[:, 3] - X[:, 1] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.5).fit(X, y)
-        >>> draws = model.sample_coefficients(200, rng)
-        >>> (draws != 0).mean(axis=0).round() + 0.0
-        array([0., 1., 0., 1.])
+            After a fit with fractional weights, whose rows have no latent variables to draw.
         """
         check_is_fitted(self)
         if np.ndim(self._row_weights):
@@ -381,16 +349,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         -------
         array of shape (n_samples, 2)
             Uncertain coefficients make them less extreme than the posterior mean would.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> np.allclose(model.predict_proba(X).sum(1), 1)
-        True
         """
         score = self.decision_function(X)
         return np.stack([ndtr(-score), ndtr(score)], axis=1)
@@ -405,43 +363,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         Returns
         -------
         array of shape (n_samples,)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> (model.predict(X) == y).mean() > 0.9
-        np.True_
         """
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
-
-    def score(self, X, y, sample_weight=None):
-        """Fraction of rows whose class is predicted.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,)
-        sample_weight : array of shape (n_samples,), float or None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> model.score(X, y) > 0.9
-        True
-        """
-        check_is_fitted(self)
-        y = complete_target(y)
-        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))

@@ -29,8 +29,8 @@ LONGEST_STEPS = 3.0, 0.5, 1.0
 # Smallest curvatures, in units of the curvatures that complete data would have: with smaller ones,
 # steps lead too far for a warm start.
 SMALLEST_SHARE = 0.1
-# Smallest curvature by ln slab, in the same units, and by ln s2, in units of `curvature_by_noise`.
-SLAB_SHARE, NOISE_SHARE = 0.5, 1.0
+# Smallest curvature by ln slab, in the same units.
+SLAB_SHARE = 0.5
 # Bounds of the search, in units of the variance of y, of the slab over the mean square of the
 # features: beyond them the evidence is flat, or rounding cannot tell the noise from none. The prior
 # inclusion is at least 1 / (10 n_features).
@@ -122,7 +122,7 @@ class _Search:
         curvature, smallest = self._curvature(point), np.zeros(len(x))
         if self.free[0]:
             curvature[0, 0] = curvature_by_noise(gradient[0], self._task.total_rows)
-            smallest[0] = NOISE_SHARE * curvature[0, 0]
+            smallest[0] = curvature[0, 0]
         return SearchPoint(-point.log_density, gradient, curvature, smallest, changed)
 
     def _curvature(self, point):
@@ -161,7 +161,7 @@ def free_mask(fixed, n_groups):
 
 
 def maximise_evidence(
-    task, start, fixed, *, results=None, priors=None, max_iter, n_threads=None, report=None
+    task, start, fixed, *, results=None, priors=None, n_threads=None, report=None
 ):
     """Find the hyper-parameters of largest evidence, as `FixedPoints`."""
     search = _Search(task, start, fixed, priors, n_threads, results)
@@ -174,7 +174,7 @@ def maximise_evidence(
     with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
         x = minimise(
             search.objective, search.start[free], *search.bounds[free].T,
-            longest=longest, tol=EVIDENCE_TOL, max_iter=max_iter, report=report,
+            longest=longest, tol=EVIDENCE_TOL, report=report,
         )  # fmt: skip
     return search.best._replace(hyperparameters=search.hyperparameters(x))
 
@@ -190,9 +190,9 @@ def on_bounds(task, hyperparameters, fixed):
     return list({(units[min(k, 2)], sides[side]): None for k, side in np.argwhere(near)})
 
 
-def averaged_points(task, best, fixed, *, priors, max_iter, n_threads=None, report=None):
+def averaged_points(task, best, fixed, *, priors, n_threads=None, report=None):
     """`FixedPoints` on a grid around the best ones, and their posterior weights."""
-    options = {"priors": priors, "max_iter": max_iter, "n_threads": n_threads}
+    options = {"priors": priors, "n_threads": n_threads}
     center, noise = best.hyperparameters, Hyperparameters(fixed.noise_variance, True, True)
     free = free_mask(fixed, len(center.log_odds))[1:]
     low, high = bounds_of(task, len(center.log_odds))[1:].T
@@ -203,6 +203,8 @@ def averaged_points(task, best, fixed, *, priors, max_iter, n_threads=None, repo
         if not ((low <= slab_and_odds) & (slab_and_odds <= high) | ~free).all():
             return None
         point = maximise_evidence(task, values, noise, results=results, **options)
+        log_prior, _ = priors.log_density(values, np.append(False, free))
+        point = point._replace(log_density=point.log_density + log_prior)
         return point if point.converged else None
 
     first = optimum(center, best.results)

@@ -17,8 +17,8 @@ def task():
 
 def averages(task, fixed, start):
     priors = ParameterPriors.of(task)
-    best = maximise_evidence(task, start, fixed, priors=priors, max_iter=50)
-    return averaged_points(task, best, fixed, priors=priors, max_iter=50)
+    best = maximise_evidence(task, start, fixed, priors=priors)
+    return averaged_points(task, best, fixed, priors=priors)
 
 
 def test_against_a_fine_grid_of_all_parameters(task):

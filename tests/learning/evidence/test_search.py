@@ -21,7 +21,7 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     start = Hyperparameters(1.0, 1.0, np.zeros(1))
     fixed = Hyperparameters(False, False, False)
     task = Task.of(Regression(model.X, model.y, groups))
-    best = maximise_evidence(task, start, fixed, max_iter=100).hyperparameters
+    best = maximise_evidence(task, start, fixed).hyperparameters
 
     def negative_log_evidence(x):
         model = task.parts[0].model(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]))
@@ -63,12 +63,12 @@ def test_noise_is_approached_from_above(blocks, lowest, monkeypatch):
     task = Task.of(Regression(model.X, model.y, np.zeros(200, int), blocks=blocks))
     start = Hyperparameters(0.3 * task.scale, 0.5, np.full(1, -3.0))
     fixed = Hyperparameters(False, False, False)
-    best = maximise_evidence(task, start, fixed, max_iter=40).hyperparameters
+    best = maximise_evidence(task, start, fixed).hyperparameters
     assert min(tried) > lowest * best.noise_variance
     # Without the curvature a trial lies far below.
     tried.clear()
     monkeypatch.setattr(search, "curvature_by_noise", lambda _, n_rows: n_rows / 20)
-    maximise_evidence(task, start, fixed, max_iter=40)
+    maximise_evidence(task, start, fixed)
     assert min(tried) < 0.55 * best.noise_variance
 
 
@@ -89,7 +89,7 @@ def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
         Hyperparameters(1e-6, 0.1, np.full(1, 2.0)),
         Hyperparameters(False, False, False),
     )
-    point = maximise_evidence(task, start, fixed, max_iter=40)
+    point = maximise_evidence(task, start, fixed)
     inits, values = np.array(tried).T
     best = np.maximum.accumulate(np.append(inits[0], values))
     np.testing.assert_array_equal(inits, best[:-1])
@@ -111,9 +111,7 @@ def test_the_search_with_weighted_rows_is_that_with_repeated_ones():
     assert task.scale == pytest.approx(repeated.scale)
     start = Hyperparameters(0.3, 0.5, np.array([-1.0]))
     fixed = Hyperparameters(False, False, False)
-    found, expected = (
-        maximise_evidence(t, start, fixed, max_iter=100).hyperparameters for t in (task, repeated)
-    )
+    found, expected = (maximise_evidence(t, start, fixed).hyperparameters for t in (task, repeated))
     np.testing.assert_allclose(np.hstack(found), np.hstack(expected), rtol=1e-4)
 
 
@@ -122,7 +120,7 @@ def test_with_priors_the_density_has_its_maximum():
     task = Task.of(Regression(model.X, model.y, np.zeros(20, int)))
     start, fixed = Hyperparameters(1.0, 1.0, np.zeros(1)), Hyperparameters(False, False, False)
     priors = ParameterPriors.of(task)
-    point = maximise_evidence(task, start, fixed, priors=priors, max_iter=100)
+    point = maximise_evidence(task, start, fixed, priors=priors)
     best = point.hyperparameters
 
     def density(x):
