@@ -287,8 +287,8 @@ def sensitivity_to_scale(result, with_scale):
     """The `ScaleSensitivity` of a result, from a function that gives those of other scales."""
     scales = result.scale * np.array([0.5, 1.0, 2.0])
     results = [result if scale == result.scale else with_scale(scale) for scale in scales]
-    evidence = np.array([other.log_evidence for other in results])
-    return ScaleSensitivity(scales, evidence, np.stack([other.probability for other in results]))
+    evidence = np.array([each.log_evidence for each in results])
+    return ScaleSensitivity(scales, evidence, np.stack([each.probability for each in results]))
 
 
 def prior_log_odds(result):

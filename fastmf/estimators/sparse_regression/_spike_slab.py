@@ -16,7 +16,7 @@ from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import check_options, feature_names, pandas
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
-from fastmf.inference.ep.block_partition import MAX_JOINS, full_blocks
+from fastmf.inference.ep.block_partition import full_blocks
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import (
     NEVER_ZERO,
@@ -40,26 +40,13 @@ FINAL_TOL = 1e-6
 # Smallest prior log-odds of a feature.
 MIN_LOG_ODDS = -30.0
 
-# What an optimum at a bound of the search means, and what to give.
+# Options to give where an optimum is at a bound of the search.
 BOUND_ADVICE = {
-    ("noise variance", "lower bound"): (
-        "1e-12 of the variance of y, as features explain all of it: give noise_variance"
-    ),
-    ("noise variance", "upper bound"): "twice the variance of y: give noise_variance",
-    ("slab variance", "lower bound"): (
-        "1e-6 of the variance of y (per mean square of the features), as none has a visible "
-        "effect: give slab_variance, or expected_model_size"
-    ),
-    ("slab variance", "upper bound"): (
-        "1e4 times the variance of y (per mean square of the features): give slab_variance"
-    ),
-    ("prior inclusion", "lower bound"): (
-        "a tenth of a feature, as none seems to matter: give inclusion_probability or "
-        "expected_model_size"
-    ),
-    ("prior inclusion", "upper bound"): (
-        "0.95, as nearly all features seem to matter, which weak data cannot tell from none: give "
-        "inclusion_probability or expected_model_size, or take parameter_prior='weak'"
+    "noise variance": "give noise_variance, as features explain all of y, or nothing",
+    "slab variance": "give slab_variance, or expected_model_size, as effects are not visible",
+    "prior inclusion": (
+        "give inclusion_probability or expected_model_size, as weak data cannot tell whether all "
+        "features matter or none"
     ),
 }
 
@@ -196,8 +183,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         task = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
         nearby = maximise_evidence(task, start, fixed, **options)
         task = with_blocks_of(task, nearby.results)
-        final = {"max_joins": MAX_JOINS, "shares": True}
-        task = with_found_blocks(task, lambda blocks: blocks._replace(**final))
+        task = with_found_blocks(task, lambda blocks: blocks._replace(shares=True))
         best = self._final(task, nearby)
         task = with_blocks_of(task, best.results)
         if any(map(full_blocks, best.results)):
@@ -240,7 +226,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         """Warn of hyper-parameters at a bound of the search."""
         for name, side in names:
             warn_user(
-                f"The {name} is on the {side} of its search: {BOUND_ADVICE[name, side]}.",
+                f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}.",
                 ConvergenceWarning,
             )
 
@@ -394,8 +380,8 @@ def moments_of(task, point):
         prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
         included = result.inclusion_probability
         if included is None:
-            own = slice(n_units(prior))
-            included = sigmoid(prior.tilted_log_odds(result.b[own], result.a[own]))
+            features = slice(n_units(prior))
+            included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
         moments[:, units] = result.mean[:n], result.var[:n], included[:n]
     return moments
 

@@ -20,7 +20,6 @@ from fastmf.estimators.sparse_regression._rows import (
     is_large,
     is_stored,
     mean_and_deviation,
-    mean_and_deviation_of_rows,
 )
 from fastmf.estimators.sparse_regression._spike_slab import (
     MIN_LOG_ODDS,
@@ -208,10 +207,8 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
     def _rows_of(self, X, weights, stored):
         """Standardised rows, multiplied by the roots of their weights."""
         if stored:
-            moments = mean_and_deviation_of_rows(X, self.fit_intercept, weights)
-            self._offset, deviation = moments
-            check_variances("X", deviation)
-            constant = deviation <= 1e-14 * abs(self._offset)
+            self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
+            constant = deviation == 0
             ones = np.ones(X.shape[1])
             self._scale = np.where(constant, 1.0, deviation) if self.standardize else ones
             return StoredRows(X, weights, self._offset, self._scale, constant & self.standardize)
@@ -296,10 +293,12 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         gain[:, columns] = 0
         for k, target in enumerate(self._target_of_point):
             unit, noise = np.atleast_1d(self._unit)[target], self._point_noise[k]
-            own = self._mean_noise * noise * (whiten**2).sum(1)
+            variance = self._mean_noise * noise * (whiten**2).sum(1)
             for units, inverse in self._inverses(noise / unit**2, k):
-                own = own + unit**2 * inverse.variance_along(gain[:, units])
-            variances[target, columns] += self._point_weights[k] * own / self._scale[columns] ** 2
+                variance = variance + unit**2 * inverse.variance_along(gain[:, units])
+            variances[target, columns] += (
+                self._point_weights[k] * variance / self._scale[columns] ** 2
+            )
 
     def _keep(self, fits, one):
         """The fitted attributes of each target, as attributes."""

@@ -179,17 +179,16 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         groups, n_groups = self._groups(X.shape[1])
         X, columns = self._standardised(X, weights), self._columns()
         X[:, self._excluded()] = 0
-        others = X[:, columns]
+        unpenalised = X[:, columns]
         X[:, columns] = 0
         self._keep_unpenalised(Unpenalised.none(X.shape[1])._replace(units=columns))
         precisions = [UNPENALISED_PRECISION] * len(columns)
         if self.fit_intercept:
-            others = np.concatenate([others, np.ones((len(X), 1), X.dtype)], axis=1)
+            unpenalised = np.concatenate([unpenalised, np.ones((len(X), 1), X.dtype)], axis=1)
             precisions.append(INTERCEPT_PRECISION)
-        part = Classification.of(
-            np.concatenate([X, others], axis=1) if precisions else X, signs, groups, precisions,
-            1.0 if weights is None else weights,
-        )  # fmt: skip
+        rows = np.concatenate([X, unpenalised], axis=1) if precisions else X
+        weights = 1.0 if weights is None else weights
+        part = Classification.of(rows, signs, groups, precisions, weights)
         task = Task.of(part)
         log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
         slab = self.slab_variance
@@ -229,8 +228,8 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
             return X, y, None
         check_counts(weights.sum(), np.count_nonzero(weights))
         by_powers = self.solver in ("auto", "parallel")
-        few = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
-        if (weights == np.floor(weights)).all() and (few or not by_powers):
+        is_small = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
+        if (weights == np.floor(weights)).all() and (is_small or not by_powers):
             copies = whole_weights(weights, X)
             return np.repeat(X, copies, axis=0), np.repeat(y, copies), None
         if not by_powers:
@@ -275,9 +274,9 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
 
         def scores(rows):
             standardised = self._rescaled(rows)
-            others = standardised[:, columns], np.ones((len(rows), n_constant))
+            unpenalised = standardised[:, columns], np.ones((len(rows), n_constant))
             standardised[:, columns] = 0
-            standardised = np.concatenate([standardised, *others], axis=1)
+            standardised = np.concatenate([standardised, *unpenalised], axis=1)
             mean = rows @ self.coef_[0] + self.intercept_[0]
             return mean / np.sqrt(1 + inverse.variance_along(standardised))
 

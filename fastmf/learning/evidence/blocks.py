@@ -9,9 +9,6 @@ from fastmf.inference.ep.expectation_propagation import Leads
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Regression
 
-# How often blocks are joined for one value of the parameters, during the search.
-SEARCH_JOINS = 2
-
 
 def _with_parts(task, change):
     """The task with a function of each part in its place."""
@@ -61,7 +58,7 @@ def _with_found_blocks(part, n_rows, start, n_threads):
         return part._replace(blocks=None)
     lead = None if leads is None else leads.result
     labels = labels_of(members, part.X.shape[1])
-    return part._replace(blocks=FoundBlocks(labels, SEARCH_JOINS, lead=lead))
+    return part._replace(blocks=FoundBlocks(labels, lead=lead))
 
 
 def with_blocks_of(task, results):
@@ -87,8 +84,8 @@ def with_found_blocks(task, change):
     """The task with a function of the blocks that were found in the data in their place."""
 
     def changed(part):
-        found = isinstance(part.blocks, FoundBlocks)
-        return part._replace(blocks=change(part.blocks)) if found else part
+        is_found = isinstance(part.blocks, FoundBlocks)
+        return part._replace(blocks=change(part.blocks)) if is_found else part
 
     return _with_parts(task, changed)
 

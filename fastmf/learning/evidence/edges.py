@@ -54,7 +54,7 @@ SLABS = ("gaussian", "cauchy")
 LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
 LOG_OMEGA_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
 # Most iterations over slabs and over sets, and weight of new sites of sets in the old.
-MAX_ITERATIONS, SITE_STEP = 500, 0.7
+MAX_SITE_ITERATIONS, SITE_STEP = 500, 0.7
 # Sets of smaller probability have sites that are too sharp to be computed.
 MIN_INCLUSION = 1e-9
 
@@ -253,7 +253,7 @@ def _posterior_of_part(part, log_odds, scale, slab, blocks, tol):
     """Posterior of one part."""
     n = len(part.y)
     change, variance, result, moved = np.zeros(n), np.full(n, scale**2), None, 0.0
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(MAX_SITE_ITERATIONS):
         moments, result = _gaussian_posterior(part, log_odds + change, variance, blocks, result)
         if slab == "gaussian":
             break
@@ -388,7 +388,7 @@ class EffectSets(_Estimates):
         for units in self.sets:  # sites of the moments of the prior
             T[units, units] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
         log_odds, change = np.zeros(len(self.sets)), np.inf
-        for _ in range(MAX_ITERATIONS):
+        for _ in range(MAX_SITE_ITERATIONS):
             mean, covariance, log_partition = self._gaussian(t, T)
             tilted = []
             for units in self.sets:

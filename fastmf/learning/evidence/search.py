@@ -22,15 +22,10 @@ from fastmf.learning.quasi_newton import SearchPoint, minimise
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
 # then less than a tenth of their standard errors from its maximum: the gain is half of the square.
 EVIDENCE_TOL = 2e-3
-# Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
-# above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
-# wide before the inclusion has fallen fixed points are hard to find.
-LONGEST_STEPS = 3.0, 0.5, 1.0
 # Smallest curvatures, in units of the curvatures that complete data would have: with smaller ones,
-# steps lead too far for a warm start.
+# steps lead too far for a warm start. The noise is approached from above, by steps that fall short
+# of its best value: see `curvature_by_noise`.
 SMALLEST_SHARE = 0.1
-# Smallest curvature by ln slab, in the same units.
-SLAB_SHARE = 0.5
 # Bounds of the search, in units of the variance of y, of the slab over the mean square of the
 # features: beyond them the evidence is flat, or rounding cannot tell the noise from none. The prior
 # inclusion is at least 1 / (10 n_features).
@@ -142,7 +137,7 @@ class _Search:
             by_prior = self._priors.information(values)[: len(free)]
             curvature += np.diag(by_prior)
             complete += by_prior
-        curvature[1, 1] = max(curvature[1, 1], SLAB_SHARE * complete[1])
+        curvature[1, 1] = max(curvature[1, 1], SMALLEST_SHARE * complete[1])
         scale = np.sqrt(complete[free])
         values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)] / scale / scale[:, None])
         values = np.maximum(values, SMALLEST_SHARE)
@@ -169,12 +164,11 @@ def maximise_evidence(
     if not free.any():
         search.objective(search.start[free])
         return search.best
-    longest = np.append(LONGEST_STEPS[:2], np.full(len(free) - 2, LONGEST_STEPS[2]))[free]
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
     with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
         x = minimise(
             search.objective, search.start[free], *search.bounds[free].T,
-            longest=longest, tol=EVIDENCE_TOL, report=report,
+            tol=EVIDENCE_TOL, report=report,
         )  # fmt: skip
     return search.best._replace(hyperparameters=search.hyperparameters(x))
 

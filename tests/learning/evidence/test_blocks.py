@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf._common.stored_columns import StoredColumns
 from fastmf.learning.evidence import Classification, Hyperparameters, Regression, Task
 from fastmf.learning.evidence.blocks import (
     labels_of_task,
     same_blocks,
     with_blocks,
-    with_grams,
 )
 
 
@@ -58,24 +56,6 @@ def test_blocks_have_effects_in_their_middle():
     assert np.flatnonzero(labels_of_task(task) == labels_of_task(task)[23]).tolist() == [
         *range(19, 28)
     ]
-
-
-def test_models_of_a_task_share_the_products_of_the_features():
-    y, here = np.arange(60.0), Hyperparameters(0.5, 1.0, np.zeros(1))
-    part = Regression(columns(), y, np.zeros(5, int))
-    (shared,) = with_grams(Task.of(part)).parts
-    expected, found = (
-        mf.expectation_propagation(task.model(here), blocks=[0, 1, 2, 3, 1])
-        for task in (part, shared)
-    )
-    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
-    gram = shared.gram.matrix()
-    np.testing.assert_allclose(gram, columns().T @ columns(), atol=1e-12)
-    gram *= 4  # as if the features were twice as large
-    twice = mf.expectation_propagation(shared.model(here), blocks=[0, 1, 2, 3, 1])
-    assert abs(twice.var / expected.var).max() < 0.9
-    stored = StoredColumns(columns(), np.ones(60), np.ones(5), np.zeros((60, 0)), np.zeros((0, 5)))
-    assert with_grams(Task.of(part._replace(X=stored))).parts[0].gram is None
 
 
 def test_blocks_differ_if_they_are_joined_or_have_larger_patterns():

@@ -5,7 +5,7 @@ from scipy.optimize import minimize
 
 import fastmf as mf
 from fastmf.learning import evidence
-from fastmf.learning.evidence import Hyperparameters, Regression, Task, evidence_gradient, search
+from fastmf.learning.evidence import Hyperparameters, Regression, Task, evidence_gradient
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import (
     EVIDENCE_TOL,
@@ -47,29 +47,6 @@ def test_the_curvature_by_noise_leads_to_the_minimum_of_fixed_residuals(n_rows):
         derivative = n_rows / 2 - 5.0 / (2 * np.exp(start))
         step = -derivative / curvature_by_noise(derivative, n_rows)
         assert start + step == pytest.approx(log_minimum, abs=1e-9)
-
-
-@pytest.mark.parametrize("blocks, lowest", [(None, 0.6), (np.arange(200) // 2, 0.9)])
-def test_noise_is_approached_from_above(blocks, lowest, monkeypatch):
-    """Far below its best value fixed points are hard to find."""
-    tried, solve = [], evidence.solution_from
-
-    def recorded(model, init, **options):
-        tried.append(model.noise_variance)
-        return solve(model, init, **options)
-
-    monkeypatch.setattr(evidence, "solution_from", recorded)
-    model, _ = problem(60, 200, seed=0, noise=0.1, inclusion_probability=0.03)
-    task = Task.of(Regression(model.X, model.y, np.zeros(200, int), blocks=blocks))
-    start = Hyperparameters(0.3 * task.scale, 0.5, np.full(1, -3.0))
-    fixed = Hyperparameters(False, False, False)
-    best = maximise_evidence(task, start, fixed).hyperparameters
-    assert min(tried) > lowest * best.noise_variance
-    # Without the curvature a trial lies far below.
-    tried.clear()
-    monkeypatch.setattr(search, "curvature_by_noise", lambda _, n_rows: n_rows / 20)
-    maximise_evidence(task, start, fixed)
-    assert min(tried) < 0.55 * best.noise_variance
 
 
 def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
