@@ -31,7 +31,12 @@ from fastmf.learning.evidence.blocks import (
     with_grams,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
-from fastmf.learning.evidence.search import averaged_points, maximise_evidence, on_bounds
+from fastmf.learning.evidence.search import (
+    averaged_points,
+    free_mask,
+    maximise_evidence,
+    on_bounds,
+)
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
@@ -181,8 +186,10 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
         task = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
-        nearby = maximise_evidence(task, start, fixed, **options)
-        task = with_blocks_of(task, nearby.results)
+        nearby = FixedPoints(start, (None,) * len(task.parts), -np.inf)
+        if free_mask(fixed, len(start.log_odds)).any():
+            nearby = maximise_evidence(task, start, fixed, **options)
+            task = with_blocks_of(task, nearby.results)
         task = with_found_blocks(task, lambda blocks: blocks._replace(shares=True))
         best = self._final(task, nearby)
         task = with_blocks_of(task, best.results)
