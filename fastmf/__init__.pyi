@@ -265,9 +265,7 @@ def expectation_propagation(
     history: bool = False,
     n_threads: int | None = None,
 ) -> _ExpectationPropagation: ...
-def warmup(
-    everything: bool = False, n_processes: int | None = None, verbose: bool = True
-) -> float: ...
+def warmup(n_processes: int | None = None, verbose: bool = True) -> float: ...
 def compare_groups(
     machine_a: Any,
     machine_b: Any,

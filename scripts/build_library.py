@@ -1,4 +1,4 @@
-"""Build the kernels ahead: machine code of all that the tasks of `fastmf warmup --all` use.
+"""Build the kernels ahead: machine code of the kernels that `library_tasks.py` calls.
 
     python scripts/build_library.py [--level x86-64-v3] [--only TEXT] [FOLDER]
 
@@ -218,16 +218,18 @@ def _first_calls():
 
 def build_level(level, folder, only):
     """Build the library of an instruction set, and return its part of the index."""
+    from library_tasks import everything
+
     from fastmf._jit import cache, library
     from fastmf._jit.argument_types import numba_type
-    from fastmf.cli import _warmup_tasks
+    from fastmf.cli._warmup_tasks import run
 
     cache.folder = lambda: None  # LLVM's text is not kept there
     recorder = library.ACTIVE = Recorder()
-    for name, task in (_warmup_tasks.everything() | _first_calls()).items():
+    for name, task in (everything() | _first_calls()).items():
         if re.search(only, name):
             start = time.perf_counter()
-            failure = _warmup_tasks.run(task)
+            failure = run(task)
             print(f"{level}: {name}, {time.perf_counter() - start:.1f} s {failure}", flush=True)
     import llvmlite.binding as llvm
     from numba.core import types as numba_types

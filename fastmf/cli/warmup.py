@@ -21,7 +21,7 @@ EPILOG = """\
 examples:
   fastmf warmup
       after an installation, or in the build of a container
-  NUMBA_CACHE_DIR=/srv/cache fastmf warmup --all
+  NUMBA_CACHE_DIR=/srv/cache fastmf warmup
       fill a folder that many users or machines of one kind share
 
 The estimators need scikit-learn: pip install 'fastmf[sklearn]'
@@ -46,29 +46,21 @@ def add(parser):
     """Add the options to a parser."""
     from fastmf.cli import _options
 
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="both floating-point types, all priors and options (takes minutes)",
-    )
     _options.add_parameters(parser, warmup, ("n_processes",))
     _options.add_quiet(parser)
 
 
 def run(arguments):
     """Compile, and print how long it took."""
-    seconds = warmup(arguments.all, arguments.n_processes, not arguments.quiet)
+    seconds = warmup(arguments.n_processes, not arguments.quiet)
     print(f"kernels are in {cache.folder()}, {seconds:.1f} s")
 
 
-def warmup(everything=False, n_processes=None, verbose=True):
+def warmup(n_processes=None, verbose=True):
     """Compile kernels beforehand and keep them in the cache, for all later processes.
 
     Parameters
     ----------
-    everything : bool, default False
-        Both floating-point types, all priors and options, in place of what the README, `fastmf
-        demo` and the estimators use.
     n_processes : int, optional
         Processes that compile; default the number of cores.
     verbose : bool, default True
@@ -102,7 +94,7 @@ def warmup(everything=False, n_processes=None, verbose=True):
         )
     from fastmf.cli import _warmup_tasks
 
-    names = list(_warmup_tasks.everything() if everything else _warmup_tasks.STANDARD)
+    names = list(_warmup_tasks.STANDARD)
     start = time.perf_counter()
     failures = _in_processes(names, n_processes or n_cores(), verbose)
     if failures:

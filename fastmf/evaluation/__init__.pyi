@@ -155,7 +155,6 @@ def solutions(
     *,
     solver: Literal["tap", "relaxed_bp", "adaptive_tap"] = "tap",
     merge_tol: float = 0.01,
-    verbose: bool = False,
     **options: Any,
 ) -> Solutions: ...
 def isomap(points: ArrayLike, *, n_neighbors: int = 10, n_components: int = 2) -> Array: ...

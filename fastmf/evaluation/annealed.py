@@ -23,8 +23,8 @@
    data, samples, states from all over the machine, solutions of TAP, and, where units are
    two-valued, the state that max-product finds. Machines whose training has diverged have
    phases that annealing from independent units without bias does not reach, by hundreds of
-   nats. If an estimate is below the bound, by three of its standard errors and
-   0.05 nats or by 0.5 nats, chains start from the units of the mean-field solutions of largest
+   nats. If an estimate is below the bound, by three of its standard errors or by 0.5 nats,
+   chains start from the units of the mean-field solutions of largest
    weight, and each counts by the probability that its end belongs to its phase. An estimate
    that remains below the bound by more than the tolerance is not converged.
 """
@@ -43,6 +43,7 @@ from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.lower_bound import (
     MAX_LACKING,
+    lacking,
     lower_bound,
     spread_states,
     starts_at,
@@ -66,24 +67,15 @@ from fastmf.priors._values import check_values
 
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR_ERRORS = 3
-# The exploration has half of the steps, and at least this number.
-MIN_EXPLORATION = 50
 # Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
 # longer for fewer.
 MAX_DENSE_CHAIN_UNITS = 100
-# Phases that have chains of their own, nats by which their mean-field bounds are lower than
-# the largest at most, and chains for each at least.
-MAX_PHASES, MAX_FALL_OF_PHASE, MIN_CHAINS_OF_PHASE = 8, 12.0, 10
+# Nats by which the mean-field bounds of phases with chains are lower than the largest at most.
+MAX_FALL_OF_PHASE = 12.0
 # Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
 MAX_PARAMETER = 1e12
-# Sweeps of the chains that start all over the machine: with 30, diverged machines lose phases.
-MAX_SPREAD_SWEEPS = 100
-# Times that phases are looked for at most, where the estimate is clearly below the bound, by this
-# number of nats at least.
-MAX_SEARCHES, MIN_LACKING = 3, 0.05
-# Sweeps of TAP and of max-product for starts of the bound, and coupled pairs up to which the state
-# of most weight is looked for.
-MAX_TAP_SWEEPS, MAX_DECODED_PAIRS = 100, 500_000
+# Sweeps of TAP and of max-product for starts of the bound.
+MAX_TAP_SWEEPS = 100
 
 
 def annealed_importance_sampling(
@@ -256,7 +248,7 @@ class Exploration:
     def __init__(self, path, two_valued, starts, n_steps):
         self.path, self.lower_bound, self._bounded = path, -np.inf, None
         self.neutral = neutral_base(path.model, two_valued)
-        n_steps = max(min(n_steps, MIN_EXPLORATION), n_steps // 2)
+        n_steps = max(1, n_steps // 2)
         betas = np.linspace(0, 1, n_steps + 1)
         first = path.forward(self.neutral, betas)
         samples = path.sample(self.neutral, first.ends, n_steps)
@@ -267,21 +259,17 @@ class Exploration:
             self.from_data = path.sample(self.neutral, starts, n_steps)
             self._take_better([base_between(path, self.neutral, self.from_data)], betas)
         self.best = _higher(self.leg.log_weights, first.log_weights)
-        spread = path.sample(
-            self.neutral, spread_states(path.model, path.rng), min(n_steps, MAX_SPREAD_SWEEPS)
-        )
+        spread = path.sample(self.neutral, spread_states(path.model, path.rng), n_steps)
         given = [spread, samples] if starts is None else [spread, starts, samples]
         self._bound([*given, *starts_of_bound(path.model, np.vstack(given))])
-        for _ in range(MAX_SEARCHES):
-            if not self._is_lacking():
-                break
-            self._anneal_from_phases(betas)
+        while self._is_lacking() and self._anneal_from_phases(betas):
+            pass
 
     def _is_lacking(self):
         """Whether the bound shows that the estimate so far is too low."""
         value, error = log_mean(self.best)
-        allowed = min(max(CLEAR_ERRORS * error, MIN_LACKING), MAX_LACKING)
-        return self.lower_bound > value + allowed
+        allowed = min(CLEAR_ERRORS * error, MAX_LACKING)
+        return lacking(value, self.lower_bound, self.path.model.dtype, allowed) > 0
 
     def _take_better(self, bases, betas):
         """Anneal from other units, and keep them if that is better."""
@@ -291,12 +279,14 @@ class Exploration:
             self.phases, self.leg = phases, leg
 
     def _anneal_from_phases(self, betas):
-        """Anneal from the phases of mean field, as the estimate so far is certainly too low."""
+        """Anneal from the phases of mean field; whether this raises an estimate that is too low."""
         phases = Phases(self.path, self._bases_of_phases())
         leg = phases.forward(betas)
-        if log_mean(leg.log_weights)[0] > log_mean(self.best)[0]:
+        is_higher = log_mean(leg.log_weights)[0] > log_mean(self.best)[0]
+        if is_higher:
             self.phases, self.leg, self.best = phases, leg, leg.log_weights
         self._bound([leg.ends])
+        return is_higher
 
     def _bound(self, starts):
         """Bound the log-partition from below."""
@@ -307,7 +297,7 @@ class Exploration:
     def _bases_of_phases(self):
         """Units of the mean-field solutions of largest weight."""
         bound, model = self._bounded, self.path.model
-        most = max(1, min(MAX_PHASES, self.path.n_chains // MIN_CHAINS_OF_PHASE))
+        most = max(1, self.path.n_chains // MIN_EFFECTIVE_SIZE)
         near = [k for k in bound.phases if bound.bounds[k] > bound.bounds[0] - MAX_FALL_OF_PHASE]
         ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
         return [np.split(bound.b[k].astype(model.dtype), ends) for k in near[:most]]
@@ -342,9 +332,7 @@ def starts_of_bound(model, starts):
     """States of much weight that chains may not reach."""
     with np.errstate(all="ignore"):  # units without moments
         states = [starts_at(collapsed_tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
-    couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
-    n_pairs = couplings.nnz if issparse(couplings) else couplings.size
-    if all(map(two_values, model.layers)) and n_pairs <= MAX_DECODED_PAIRS:
+    if all(map(two_values, model.layers)):
         state = most_probable(model, max_iter=MAX_TAP_SWEEPS).assignment
         states.append(np.atleast_2d(state[0] if isinstance(state, tuple) else state))
     return states

@@ -10,8 +10,6 @@ from fastmf.inference.sampling.annealing import effective_size
 # Effective number of chains, of each end, below which an estimate does not count as converged (half
 # of the chains if they are fewer than twenty).
 MIN_EFFECTIVE_SIZE = 10
-# Steps that the message asks for, as a multiple of those done.
-SUGGESTED_FACTOR = 4
 
 
 class AnnealedEstimate(NamedTuple):
@@ -105,7 +103,7 @@ class AnnealedEstimate(NamedTuple):
                 f"{self.lower_bound:.6g}, as phases that neither chains nor mean field visit are "
                 "missing from both estimates"
             )
-        n_steps = SUGGESTED_FACTOR * self.n_steps
+        n_steps = 4 * self.n_steps
         if self.lacking > self.tolerance:
             text += (
                 f", and {self.lacking:.3g} nats below {self.lower_bound:.6g}, a certain lower "
@@ -116,7 +114,7 @@ class AnnealedEstimate(NamedTuple):
         return (
             f"not converged: {text}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
             f"double the {self.n_steps} steps until the ends close, and if that does not close "
-            f"them n_chains={SUGGESTED_FACTOR * len(self.log_weights)}"
+            f"them n_chains={4 * len(self.log_weights)}"
         )
 
     def __repr__(self):

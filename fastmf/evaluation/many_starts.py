@@ -2,22 +2,18 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, flag, one_of, real_array
-from fastmf._common.progress import followed
+from fastmf._common.arguments import count, one_of, real_array
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
-from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.relaxed_bp import relaxed_bp
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.models.boltzmann import check_machine
 
-# Starts between two signs of progress, and options that may have a row for each start.
-_FOLLOWED_STARTS, _OPTIONS_OF_ROWS = 250, ("field", "precision", "clamp")
 SOLVERS = {"tap": collapsed_tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
 
 
-def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False, **options):
+def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
     """Distinct fixed points of a model that a solver reaches from many starts.
 
     Parameters
@@ -32,8 +28,6 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False
     merge_tol : float, default 1e-2
         Solutions are the same if no mean of the first layer differs by more, and no variance by
         more than twice that (relative to the variance where it exceeds 1).
-    verbose : bool, default False
-        Whether to show on stderr how many starts are done.
     **options
         Options of the solver: tol, max_iter, n_threads, rng, order of `tap` and so on.
 
@@ -62,9 +56,4 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, verbose=False
         starts = drawn_starts(model, count("starts", starts), rng)
     else:
         starts = np.atleast_2d(real_array("starts", starts))
-    if flag("verbose", verbose) and options.keys().isdisjoint(_OPTIONS_OF_ROWS):
-        parts = [starts[k : k + _FOLLOWED_STARTS] for k in range(0, len(starts), _FOLLOWED_STARTS)]
-        what = f"parts of {_FOLLOWED_STARTS} starts"
-        reached = [solve(model, part, **options) for part in followed(parts, what, True)]
-        return distinct_solutions(stacked(*reached), merge_tol)
     return distinct_solutions(solve(model, starts, **options), merge_tol)

@@ -27,8 +27,6 @@ from fastmf.models._layered import check_layered
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
 
-MIN_SQUARED_ERROR = 1e-12
-
 
 class TrajectoryAnnealing:
     """A callback for training that records the log-partition, and log-likelihoods, by epoch.
@@ -201,7 +199,7 @@ class TrajectoryAnnealing:
         fresh, error = log_mean(self._leg.log_weights)
         difference = fresh - self._value
         # Errors of a few chains may be 0 by chance.
-        variances = np.maximum([self._variance, error**2], MIN_SQUARED_ERROR)
+        variances = np.maximum([self._variance, error**2], np.finfo(float).eps)
         in_errors = difference / np.sqrt(variances.sum())
         if in_errors > CLEAR_ERRORS:
             self._restart(values, fresh, error)

@@ -133,7 +133,6 @@ def test_a_record_below_a_certain_bound_is_made_anew_or_warns(monkeypatch):
     trajectory.record(first, 0)
     trajectory.record(last, 1)
     assert trajectory.log_partition[1] == pytest.approx(np.logaddexp.reduce(logs), abs=0.2)
-    monkeypatch.setattr("fastmf.evaluation.annealed.MAX_SEARCHES", 0)
     monkeypatch.setattr(TrajectoryAnnealing, "_anneal_from_units", lambda self, model: 100.0)
     trajectory._value -= 50
     monkeypatch.setattr(TrajectoryAnnealing, "_compare_with_fresh", lambda self, model: 0.0)

@@ -218,7 +218,7 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     trajectory = evaluation.TrajectoryAnnealing(X, rng=0)
     average = evaluation.IterateAverage(first_epoch=3)
     mf.GeneralizedRBM(8, callbacks=[tracker, trajectory, average]).fit(X)
-    evaluation.isomap(evaluation.solutions(rbm, 10, verbose=True).visible)
+    evaluation.isomap(evaluation.solutions(rbm, 10).visible)
     noisy = evaluation.flip(X, 0.1, rng=0)
     guess = evaluation.pointwise_estimate(noisy, X.mean(0), 0.1)
     nearest = evaluation.nearest_neighbour(noisy, X)

@@ -13,8 +13,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import pandas
 from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.networks.covariances import NodeCovariances
-from fastmf.learning.evidence.edges import SCALES, SLABS, Whitened, node_blocks
-from fastmf.learning.evidence.effect_sets import EffectSets
+from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
 from fastmf.special import sigmoid
 
 
@@ -200,19 +199,18 @@ class Estimates(NamedTuple):
             out[k] = incidence[k, edges] @ block @ incidence[k, edges]
         return out
 
-    def whitened(self):
-        """Estimates as expectation propagation takes them."""
-        if isinstance(self.covariance, NodeCovariances):
-            return node_blocks(self.values, self.covariance.blocks, self.covariance.edges)
-        return Whitened.of(self.values, self.covariance)
-
     def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
         """Posterior with checked arguments: an `EdgeInclusion` or a `PairInclusion`."""
         if self.unpacked is None:
-            whitened = self.whitened()
+            covariance = self.covariance
+            if isinstance(covariance, NodeCovariances):
+                nodes = covariance.blocks, covariance.edges
+                estimates = SingleEffects.of_nodes(self.values, *nodes)
+            else:
+                estimates = SingleEffects.of(self.values, covariance)
 
             def with_prior(log_odds, scale):
-                effects = whitened.posterior(log_odds, scale, slab)
+                effects = estimates.posterior(log_odds, scale, slab)
                 moments = {"mean": self.matrix(effects.mean), "std": self.matrix(effects.std)}
                 return EdgeInclusion.of(effects, self, slab, effects.scale, **moments)
 
@@ -222,7 +220,7 @@ class Estimates(NamedTuple):
             def with_prior(log_odds, scale):
                 # The difference of two contrasts of states of a position has twice the deviation.
                 half = None if scale is None else scale / 2
-                effects = sets.posterior(log_odds, half, 0.5, slab)
+                effects = sets.posterior(log_odds, half, slab, 0.5)
                 mean = self.unpacked(effects.mean)
                 return PairInclusion.of(effects, self, slab, 2 * effects.scale, mean)
 
@@ -248,9 +246,7 @@ class Estimates(NamedTuple):
         """The same of all contrasts; NaN where only covariances of each feature are known."""
         if isinstance(self.covariance, NodeCovariances):
             return np.nan
-        if self.unpacked is None:
-            return self.whitened().chi_square
-        return float(self.values @ np.linalg.solve(self.covariance, self.values))
+        return Whitened.of(self.values, self.covariance).chi_square
 
 
 def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity):
@@ -278,7 +274,7 @@ def checked_prior(inclusion_probability, scale):
 
 def sensitivity_to_scale(result, with_scale):
     """The `ScaleSensitivity` of a result, from a function of the scale."""
-    scales = result.scale * np.array(SCALES)
+    scales = result.scale * np.array([0.5, 1.0, 2.0])
     results = [result if scale == result.scale else with_scale(scale) for scale in scales]
     evidence = np.array([each.log_evidence for each in results])
     return ScaleSensitivity(scales, evidence, np.stack([each.probability for each in results]))

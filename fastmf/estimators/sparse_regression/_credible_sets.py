@@ -131,9 +131,9 @@ class _Rest(NamedTuple):
         for M, members in zip(
             self.blocks.matrices(self.elements), self.blocks.by_size, strict=True
         ):
-            for T, own in zip(M, members, strict=True):
-                if np.isin(own[0], units):
-                    place = np.searchsorted(units, own)
+            for T, block in zip(M, members, strict=True):
+                if np.isin(block[0], units):
+                    place = np.searchsorted(units, block)
                     sites[np.ix_(place, place)] = T
         precision = np.linalg.inv(self.inverse.covariance(units)) - sites
         linear = precision @ part.mean[units]
@@ -169,10 +169,12 @@ def components_of(part, units):
 
 def joint_patterns(parts, rests, weights, included, units):
     """Patterns of a component at each value of the hyper-parameters, and their weights."""
-    whole = np.flatnonzero(np.isin(parts[0].labels, parts[0].labels[units]))
+    in_blocks = np.flatnonzero(np.isin(parts[0].labels, parts[0].labels[units]))
+    components = [gaussian.component(part, in_blocks, units)
+                  for part, gaussian in zip(parts, rests, strict=True)]  # fmt: skip
     return [
-        (weight, inclusion_patterns(rest.component(part, whole, units), included[units], weight))
-        for part, rest, weight in zip(parts, rests, weights, strict=True)
+        (weight, inclusion_patterns(component, included[units], weight))
+        for component, weight in zip(components, weights, strict=True)
     ]
 
 
@@ -181,8 +183,8 @@ def probability_of_any(members, chosen, included):
 
     At least the largest of their inclusion probabilities, and at most the sum.
     """
-    found = sum(weight * patterns.any_of(chosen) for weight, patterns in members)
-    return float(np.clip(found, included[chosen].max(), min(included[chosen].sum(), 1.0)))
+    probability = sum(weight * patterns.any_of(chosen) for weight, patterns in members)
+    return float(np.clip(probability, included[chosen].max(), min(included[chosen].sum(), 1.0)))
 
 
 def credible_sets(part, units, members, included, coverage):
@@ -191,15 +193,15 @@ def credible_sets(part, units, members, included, coverage):
     remaining = [patterns.included.copy() for _, patterns in members]
     while True:
         marginal = sum(
-            weight * (patterns.probability @ own)
-            for (weight, patterns), own in zip(members, remaining, strict=True)
+            weight * (patterns.probability @ chosen)
+            for (weight, patterns), chosen in zip(members, remaining, strict=True)
         )
         lead = int(np.argmax(marginal))
         likeness = np.where(R[lead] > MIN_LINK, R[lead], -1.0)
         likeness[lead] = 2.0
         at = sum(
-            weight * patterns.places(own, likeness)
-            for (weight, patterns), own in zip(members, remaining, strict=True)
+            weight * patterns.places(chosen, likeness)
+            for (weight, patterns), chosen in zip(members, remaining, strict=True)
         )
         total = at.sum()
         if not total >= coverage:
@@ -209,12 +211,12 @@ def credible_sets(part, units, members, included, coverage):
         size = int(np.searchsorted(held, coverage - 1e-9)) + 1
         if size > np.count_nonzero(at):
             continue
-        own = order[:size]
+        chosen = order[:size]
         sets.append(
             CredibleSet(
-                features=part.units[units[own]],
-                probability=probability_of_any(members, own, included),
-                coverage=min(float(at[own].sum() / total), 1.0),
-                purity=float(R[np.ix_(own, own)].min()) if size > 1 else 1.0,
+                features=part.units[units[chosen]],
+                probability=probability_of_any(members, chosen, included),
+                coverage=min(float(at[chosen].sum() / total), 1.0),
+                purity=float(R[np.ix_(chosen, chosen)].min()) if size > 1 else 1.0,
             )
         )

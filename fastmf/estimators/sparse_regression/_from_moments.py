@@ -10,7 +10,7 @@ from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._reports import MIN_REPORTED_WEIGHT
 from fastmf.estimators.sparse_regression._unpenalised import projected_parts
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
-from fastmf.learning.evidence import Hyperparameters, Loci, Regression
+from fastmf.learning.evidence import Hyperparameters, Regression, Task
 
 
 def _names(name, matrix, other, vector):
@@ -64,9 +64,11 @@ class FromMoments:
         if moment.shape != (n_features,):
             raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
         units, rows = [], []
-        for own, block in blocks:
-            block, of_block, y_square, n = _moments.checked_moments(block, moment[own], y_square, n)
-            units.append(own)
+        for features, block in blocks:
+            block, of_block, y_square, n = _moments.checked_moments(
+                block, moment[features], y_square, n
+            )
+            units.append(features)
             rows.append(_moments.rows_of_moments(block, of_block, y_square)[:2])
         return self._fit_parts(units, rows, y_square, n, names)
 
@@ -112,14 +114,14 @@ class FromMoments:
         array([1., 0., 0.])
         """
         names = _names("R", R, "z", z)
-        found = _moments.summary_of(z, R, n, names)
-        if (message := found.message(names)) is not None:
+        summary = _moments.summary_of(z, R, n, names)
+        if (message := summary.message(names)) is not None:
             warn_user(message)
-        self._fit_parts(found.units, found.rows, float(n), float(n), names)
-        self.mismatch_ = found.share
+        self._fit_parts(summary.units, summary.rows, float(n), float(n), names)
+        self.mismatch_ = summary.share
         included = self.inclusion_probability_.copy()
         included[self._unpenalised] = 0
-        message = found.message_of_hidden(included, self.noise_variance_, names)
+        message = summary.message_of_hidden(included, self.noise_variance_, names)
         if message is not None:
             warn_user(message)
         return self
@@ -134,28 +136,26 @@ class FromMoments:
         groups, n_groups = self._groups(self.n_features_in_)
         self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
         unit = float(np.sqrt(y_square / n)) or 1.0
-        for (X, _), own in zip(rows, units, strict=True):
-            X[:, self._excluded()[own]] = 0
+        for (X, _), features in zip(rows, units, strict=True):
+            X[:, self._excluded()[features]] = 0
         flat, n_free, columns = 0.0, n, self._columns()
         if len(columns):
             explained = sum(float(y @ y) for _, y in rows)
-            rows, flat, found = projected_parts(rows, units, columns)
+            rows, flat, unpenalised = projected_parts(rows, units, columns)
             flat = flat / unit
-            self._keep_unpenalised(found)
-            n_free = self._rows_left(n, found)
+            self._keep_unpenalised(unpenalised)
+            n_free = self._rows_left(n, unpenalised)
             y_square -= explained - sum(float(y @ y) for _, y in rows)
         # What no part explains, and the rows that it has too few of, is in the first.
         total, absent = _moments.absent_of([y for _, y in rows], y_square, n_free)
         n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
         parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
-        for own, (X, y) in zip(units[1:], rows[1:], strict=True):
-            parts.append(Regression(X, y / unit, groups[own]))
-        task = parts[0]
-        if len(parts) > 1 or (units[0] != np.arange(len(units[0]))).any():
-            task = Loci(tuple(parts), tuple(units), groups)
+        for features, (X, y) in zip(units[1:], rows[1:], strict=True):
+            parts.append(Regression(X, y / unit, groups[features]))
+        task = Task(tuple(parts), tuple(units), groups)
         fit = self._fit_task(task, n_groups, 0.0, unit, flat, centred=self.fit_intercept)
         self._keep([fit], True)
-        self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])
+        self._keep_parts([(features, X) for features, (X, _) in zip(units, rows, strict=True)])
         self._keep_noises(n, self.fit_intercept)
         return self
 
@@ -186,9 +186,9 @@ class FromMoments:
         matrices = self._matrices_of_point(point)
         for units, rows in self._parts():
             task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
-            own = labels[units]
-            yield units, inverse_with(task.model(zero), own, sites[:, units], matrices)
-            matrices = matrices[n_elements(own) :]
+            labels_of_part = labels[units]
+            yield units, inverse_with(task.model(zero), labels_of_part, sites[:, units], matrices)
+            matrices = matrices[n_elements(labels_of_part) :]
 
     def _matrices_of_point(self, point):
         """Elements of the matrices of the sites of blocks, those of later points, too."""
@@ -198,9 +198,9 @@ class FromMoments:
     def _fitted_parts(self, target):
         """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
         unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)[target]
-        own = np.flatnonzero(self._target_of_point == target)
-        for k in own[
-            self._point_weights[own] >= MIN_REPORTED_WEIGHT * self._point_weights[own].max()
+        points = np.flatnonzero(self._target_of_point == target)
+        for k in points[
+            self._point_weights[points] >= MIN_REPORTED_WEIGHT * self._point_weights[points].max()
         ]:
             noise, y = self._point_noise[k] / unit**2, np.atleast_2d(self._targets)[target]
             mean = self._point_coef[k] * self._scale / unit

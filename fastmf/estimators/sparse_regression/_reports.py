@@ -3,9 +3,9 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, generator, proper_fraction
+from fastmf._common.arguments import count, generator, proper_fraction, row_weights
+from fastmf.estimators.common.data import complete_target
 from fastmf.estimators.common.slabs import quantile, slab_moments
-from fastmf.estimators.sparse_regression._chain_check import reason_of_parts
 from fastmf.estimators.sparse_regression._credible_sets import (
     components_of,
     credible_sets,
@@ -14,11 +14,16 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     probability_of_any,
 )
 from fastmf.estimators.sparse_regression._unpenalised import columns_of
+from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
 from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
+from fastmf.models import SparseLinearModel
+from fastmf.priors import GaussBernoulli
 from fastmf.priors.spike_and_slab import ALWAYS
 
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
+# Smallest number of chains at one value of the hyper-parameters.
+FEWEST_CHAINS = 20
 
 
 class Reports:
@@ -54,14 +59,31 @@ class Reports:
     def _reasons(self):
         """Why each target is not reliable, "" if it is, None if that cannot be checked."""
         check_is_fitted(self)
-        known = self.__dict__.get("_known_reasons")
-        if known is None or known[0] is not self.inclusion_probability_:
+        cached = self.__dict__.get("_known_reasons")
+        if cached is None or cached[0] is not self.inclusion_probability_:
             reasons = [
-                reason_of_parts(*self._values(target), included, self._unpenalised)
+                _reason_of_parts(*self._values(target), included, self._unpenalised)
                 for target, included in enumerate(np.atleast_2d(self.inclusion_probability_))
             ]
-            self._known_reasons = known = self.inclusion_probability_, reasons
-        return known[1]
+            self._known_reasons = cached = self.inclusion_probability_, reasons
+        return cached[1]
+
+    def score(self, X, y, sample_weight=None):
+        """R^2 of the predictions, or for classes the fraction of correct ones.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        y = complete_target(y)
+        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
     def coefficient_interval(self, coverage=0.95):
         """Equal-tailed credible intervals of the coefficients.
@@ -231,9 +253,9 @@ class Reports:
 
     def _values(self, target):
         """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
-        found = [(weight, parts) for weight, parts in self._fitted_parts(target)]
-        weights = np.array([weight for weight, _ in found])
-        return [parts for _, parts in found], weights / weights.sum()
+        values = [(weight, parts) for weight, parts in self._fitted_parts(target)]
+        weights = np.array([weight for weight, _ in values])
+        return [parts for _, parts in values], weights / weights.sum()
 
     def _components(self, target, included, worth):
         """The part, units, patterns and inclusion probabilities of components that are worth it."""
@@ -241,12 +263,13 @@ class Reports:
         free = np.setdiff1d(linked(included), self._unpenalised)
         for parts in zip(*values, strict=True):
             part, rests = parts[0], None
-            own, n = included[part.units], len(part.units)
+            probabilities, n = included[part.units], len(part.units)
             chosen = np.isin(part.units, free) & (part.log_odds[:n] < ALWAYS)
             for units in components_of(part, np.flatnonzero(chosen)):
                 if worth(part.units[units]):
                     rests = rests or [value.rest() for value in parts]
-                    yield part, units, joint_patterns(parts, rests, weights, own, units), own
+                    members = joint_patterns(parts, rests, weights, probabilities, units)
+                    yield part, units, members, probabilities
 
     def _any(self, target, included, wanted):
         """Probability that one of these features is not zero."""
@@ -257,9 +280,9 @@ class Reports:
         def worth(features):
             return alone[features].sum() > 1
 
-        for part, units, members, own in self._components(target, included, worth):
+        for part, units, members, probabilities in self._components(target, included, worth):
             chosen = np.flatnonzero(alone[part.units[units]])
-            none *= 1 - probability_of_any(members, chosen, own[units])
+            none *= 1 - probability_of_any(members, chosen, probabilities[units])
             alone[part.units[units]] = False
         return float(1 - none * np.prod(1 - included[alone]))
 
@@ -270,8 +293,8 @@ class Reports:
             return included[features].sum() >= coverage
 
         sets = []
-        for part, units, members, own in self._components(target, included, worth):
-            sets += credible_sets(part, units, members, own, coverage)
+        for part, units, members, probabilities in self._components(target, included, worth):
+            sets += credible_sets(part, units, members, probabilities, coverage)
         return sorted(sets, key=lambda found: int(found.features.min()))
 
     def _draws(self, target, n, rng, n_sweeps):
@@ -282,7 +305,7 @@ class Reports:
         for parts, k in zip(values, rng.multinomial(n, weights), strict=True):
             if not k:
                 continue
-            some = np.zeros((k, self.n_features_in_))
+            drawn_rows = np.zeros((k, self.n_features_in_))
             for part in parts:
                 n_own = len(part.units)
                 start = np.append(included[part.units], np.ones(len(part.mean) - n_own))
@@ -292,7 +315,44 @@ class Reports:
                 )
                 order = np.argsort(part.labels, kind="stable")
                 drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
-                some[:, part.units] = drawn[:, :n_own]
-                others = drawn[:, n_own:]
-            draws.append(self._in_units_of_data(target, parts[0], some, others, rng))
+                drawn_rows[:, part.units] = drawn[:, :n_own]
+                columns = drawn[:, n_own:]
+            draws.append(self._in_units_of_data(target, parts[0], drawn_rows, columns, rng))
         return rng.permutation(np.concatenate(draws))
+
+
+def _reason_of_parts(values, weights, included, without):
+    """Why inclusion probabilities are not reliable, "" if they are; None if that is not known."""
+    is_checked = True
+    for parts in zip(*values, strict=True):
+        units = parts[0].units
+        compares = ~np.isin(units, without)
+        if not compares.any():
+            continue
+        comparison = _averaged(parts, weights, np.where(compares, included[units], 0.0))
+        if comparison is None:
+            is_checked = False
+            continue
+        mask = compares[comparison.features]
+        features, inclusion, error = (part[mask] for part in comparison[:3])
+        comparison = Comparison(units[features], inclusion, error, comparison.log_weight)
+        if len(features) and (reason := reason_of(comparison, included)):
+            return reason
+    return "" if is_checked else None
+
+
+def _averaged(parts, weights, included):
+    """A `Comparison` for one part, averaged over its values; None if that is not known."""
+    inclusion, variance = 0.0, 0.0
+    for part, weight in zip(parts, weights, strict=True):
+        if part.y is None:
+            return None
+        prior = GaussBernoulli(np.zeros(len(included)), part.precision, part.log_odds)
+        model = SparseLinearModel(part.X, part.y, part.noise_variance, prior)
+        n_chains = max(FEWEST_CHAINS, 2 * int(MAX_CHAINS * weight / 2))
+        comparison = compared(model, included, n_chains)
+        if comparison is None:
+            return None
+        inclusion = inclusion + weight * comparison.inclusion
+        variance = variance + (weight * comparison.error) ** 2
+    return Comparison(comparison.features, inclusion, np.sqrt(variance), np.nan)

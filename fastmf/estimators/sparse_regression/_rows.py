@@ -16,9 +16,6 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.sparse_regression._moments import factor
 
-# Largest standard deviation of a column, and of a ratio of them: their squares are finite.
-MAX_DEVIATION = 1e150
-
 
 def is_stored(X):
     """Whether X, as the user gave it, is converted in blocks if it is large."""
@@ -75,43 +72,38 @@ def some(X, rows):
     return (part.toarray() if issparse(part) else part).astype(np.float64, copy=False)
 
 
-def mean_and_deviation(name, columns, centred, weights=None):
-    """Mean and standard deviation of columns, or of one; around 0 if not centred.
+def mean_and_deviation(name, X, centred, weights=None):
+    """Mean and standard deviation of columns, or of one, around 0 if not centred.
 
-    `weights` say how many rows each row stands for.
-
-    Deviations of the order of rounding in double precision are 0, so that constant columns are; all
-    values of single precision that differ are told apart. Means are computed from differences to
-    the first row: else their rounding errors would grow with the number of rows.
+    Deviations of the order of rounding in double precision are 0, so that constant columns have
+    none. Sums are of differences to the first row, whose rounding errors do not grow with the
+    number of rows, and squares in units of the largest difference, so that none overflows.
     """
-    shape = columns.shape[1:]
-    columns = columns.reshape(len(columns), -1)
-    mean, deviation = np.zeros((2, columns.shape[1]))
-    for part in table_rows.blocks(columns.shape[1], columns.size):
-        mean[part], deviation[part] = _of_columns(columns[:, part], centred, weights)
-    rounding = 10 * np.finfo(np.float64).eps * abs(mean)
-    deviation[deviation <= rounding] = 0
-    check_variances(name, deviation)
-    return mean.reshape(shape)[()], deviation.reshape(shape)[()]
-
-
-def _of_columns(columns, centred, weights):
-    """Mean and deviation of a block of columns, of values of any size."""
-    differences = np.subtract(columns, columns[0] if centred else 0, dtype=np.float64)
-    mean = np.average(differences, 0, weights) if centred else 0.0
-    differences -= mean
-    size = abs(differences).max(0)
+    columns = X if X.ndim > 1 else X[:, None]
+    weights = np.ones(columns.shape[0]) if weights is None else weights
+    mean, size, square = np.zeros((3, columns.shape[1]))
+    blocks = table_rows.row_blocks(columns, dense=True)
+    if centred:
+        first = some(columns, slice(0, 1))[0]
+        differences = sum(weights[rows] @ (some(columns, rows) - first) for rows in blocks)
+        mean = first + differences / weights.sum()
+    for rows in blocks:
+        size = np.maximum(size, abs(some(columns, rows) - mean).max(0))
     size[size == 0] = 1.0
-    differences /= size  # squares of very small and large values would underflow and overflow
-    deviation = size * np.sqrt(np.average(differences**2, 0, weights))
-    return (columns[0] + mean if centred else 0.0), deviation
+    for rows in blocks:
+        square += weights[rows] @ ((some(columns, rows) - mean) / size) ** 2
+    deviation = size * np.sqrt(square / weights.sum())
+    deviation[deviation <= 10 * np.finfo(np.float64).eps * abs(mean)] = 0
+    check_variances(name, deviation)
+    return mean.reshape(X.shape[1:])[()], deviation.reshape(X.shape[1:])[()]
 
 
 def check_variances(name, deviations):
     """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
+    largest = np.finfo(float).max ** 0.49
     for wrong, what, remedy in (
-        (~(deviations <= MAX_DEVIATION), "finite", "divide"),
-        ((deviations > 0) & (deviations < 1 / MAX_DEVIATION), "not rounded to 0", "multiply"),
+        (~(deviations <= largest), "finite", "divide"),
+        ((deviations > 0) & (deviations < 1 / largest), "not rounded to 0", "multiply"),
     ):
         if wrong.any():
             column = int(np.argmax(wrong))
@@ -119,20 +111,6 @@ def check_variances(name, deviations):
                 f"{name} must have values whose squares are {what}, got a standard deviation of "
                 f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
             )
-
-
-def mean_and_deviation_of_rows(X, centred, weights=None):
-    """Means and standard deviations of columns, around 0 if not centred, of rows block by block."""
-    weights = np.ones(X.shape[0]) if weights is None else weights
-    total, first = weights.sum(), some(X, slice(0, 1))[0]
-    mean, square = np.zeros((2, X.shape[1]))
-    blocks = table_rows.row_blocks(X, dense=True)
-    if centred:
-        # From differences to the first row: else rounding errors grow with the number of rows.
-        mean = first + sum(weights[rows] @ (some(X, rows) - first) for rows in blocks) / total
-    for rows in blocks:
-        square += weights[rows] @ (some(X, rows) - mean) ** 2
-    return mean, np.sqrt(square / total)
 
 
 class StoredRows:
@@ -159,8 +137,11 @@ class StoredRows:
         self._given, self._offset, self._factors = X, offset, factors
         if n < p:
             columns = csc_array(X) if issparse(X) else X
-            left, right = self._roots[:, None], (offset * factors)[None]
-            self.X, self._pivots = StoredColumns(columns, self._roots, factors, left, right), None
+            factor_left, right = self._roots[:, None], (offset * factors)[None]
+            self.X, self._pivots = (
+                StoredColumns(columns, self._roots, factors, factor_left, right),
+                None,
+            )
             return
         if issparse(X):
             self._given = csr_array(X)
@@ -184,10 +165,10 @@ class StoredRows:
         moment = np.zeros(self.X.shape[1])
         for rows in table_rows.row_blocks(self._given, dense=True):
             moment += y[rows] @ self._standardised(rows)
-        left = np.zeros(len(self.X))
+        reduced = np.zeros(len(self.X))
         if len(self._pivots):
-            left[:] = solve_triangular(self._triangle, moment[self._pivots], trans=1)
-        return left, max(float(y @ y - left @ left), 0.0)
+            reduced[:] = solve_triangular(self._triangle, moment[self._pivots], trans=1)
+        return reduced, max(float(y @ y - reduced @ reduced), 0.0)
 
 
 class ArrayRows:

@@ -14,62 +14,49 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import check_options, feature_names, pandas
-from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
-from fastmf.inference.ep.block_partition import MAX_JOINS, full_blocks
+from fastmf.inference.ep.block_partition import full_blocks
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import (
     NEVER_ZERO,
     FixedPoints,
-    part_solution,
+    robust_solution,
     search_tolerance,
 )
-from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
-    has_blocks,
-    quiet_parameters,
     with_blocks,
     with_blocks_of,
     with_found_blocks,
     with_grams,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
-from fastmf.learning.evidence.search import maximise_evidence, on_bounds
+from fastmf.learning.evidence.search import (
+    averaged_points,
+    free_mask,
+    maximise_evidence,
+    on_bounds,
+)
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
-# Fixed points of the search for hyper-parameters, after the first, and tolerance and iterations of
-# the last one.
-MAX_FIXED_POINTS, FINAL_TOL, FINAL_ITERATIONS = 50, 1e-6, 1000
+# Tolerance of the last fixed point.
+FINAL_TOL = 1e-6
 # Smallest prior log-odds of a feature.
 MIN_LOG_ODDS = -30.0
 
-# What an optimum at a bound of the search means, and what to give.
+# Options to give where an optimum is at a bound of the search.
 BOUND_ADVICE = {
-    ("noise variance", "lower bound"): (
-        "1e-12 of the variance of y, as features explain all of it: give noise_variance"
-    ),
-    ("noise variance", "upper bound"): "twice the variance of y: give noise_variance",
-    ("slab variance", "lower bound"): (
-        "1e-6 of the variance of y (per mean square of the features), as none has a visible "
-        "effect: give slab_variance, or expected_model_size"
-    ),
-    ("slab variance", "upper bound"): (
-        "1e4 times the variance of y (per mean square of the features): give slab_variance"
-    ),
-    ("prior inclusion", "lower bound"): (
-        "a tenth of a feature, as none seems to matter: give inclusion_probability or "
-        "expected_model_size"
-    ),
-    ("prior inclusion", "upper bound"): (
-        "0.95, as nearly all features seem to matter, which weak data cannot tell from none: give "
-        "inclusion_probability or expected_model_size, or take parameter_prior='weak'"
+    "noise variance": "give noise_variance, as features explain all of y, or nothing",
+    "slab variance": "give slab_variance, or expected_model_size, as effects are not visible",
+    "prior inclusion": (
+        "give inclusion_probability or expected_model_size, as weak data cannot tell whether all "
+        "features matter or none"
     ),
 }
 
 
-class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
+class SpikeSlabEstimator(Saved, BaseEstimator):
     """Parameters, standardised features, the search for hyper-parameters, and files."""
 
     # What is learned, numbers and arrays, in files.
@@ -198,42 +185,37 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             priors = priors._replace(n_of_groups=n_of_groups)
         options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
-        quiet = quiet_parameters(task, start, fixed)
-        task = with_blocks(with_grams(task), self.blocks, quiet, self.n_threads)
-        start = quiet if has_blocks(task) else start
-        search = options | {"max_iter": MAX_FIXED_POINTS}
-        best, nearby = maximise_evidence(task, start, fixed, **search)
-        task = task if nearby is None else with_blocks_of(task, nearby)
-        final = {"max_joins": MAX_JOINS, "shares": True}
-        task = with_found_blocks(task, lambda blocks: blocks._replace(**final))
-        results = self._final(task, best, nearby)
-        task = with_blocks_of(task, results)
-        if any(map(full_blocks, results)):
+        task = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
+        nearby = FixedPoints(start, (None,) * len(task.parts), -np.inf)
+        if free_mask(fixed, len(start.log_odds)).any():
+            nearby = maximise_evidence(task, start, fixed, **options)
+            task = with_blocks_of(task, nearby.results)
+        task = with_found_blocks(task, lambda blocks: blocks._replace(shares=True))
+        best = self._final(task, nearby)
+        task = with_blocks_of(task, best.results)
+        if any(map(full_blocks, best.results)):
             warn_user(
                 "A block of correlated features has more effects than are summed over: give "
                 "smaller blocks, or fewer features."
             )
-        self._warn_of_ends(results)
+        self._warn_of_ends(best.results)
         if task.scale_is_known:
-            self._warn_of_bounds(on_bounds(task, best, fixed))
-        evidence = sum(
-            part.log_evidence(result) for part, result in zip(task.parts, results, strict=True)
-        )
-        first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
+            self._warn_of_bounds(on_bounds(task, best.hyperparameters, fixed))
         if not average:
-            return task, [first], np.ones(1)
+            return task, [best], np.ones(1)
         task = with_found_blocks(task, lambda blocks: blocks.labels)
-        points, weights = averaged_points(task, best, results, fixed, **options)
-        return task, [first, *points[1:]], weights
+        points, weights = averaged_points(task, best, fixed, **options)
+        return task, [best, *points[1:]], weights
 
-    def _final(self, task, best, nearby):
-        """The fixed points with these hyper-parameters, or where the solver ended."""
-        results = []
-        for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
-            tol = min(FINAL_TOL, search_tolerance(part.X, best.noise_variance))
-            options = {"tol": tol, "max_iter": FINAL_ITERATIONS, "n_threads": self.n_threads}
-            results.append(part_solution(part, best, start, schedule=self.solver, **options))
-        return tuple(results)
+    def _final(self, task, nearby):
+        """The fixed points with the learned hyper-parameters, or where the solver ended."""
+        values, results = nearby.hyperparameters, []
+        for part, start in zip(task.parts, nearby.results, strict=True):
+            tol = min(FINAL_TOL, search_tolerance(part.X, values.noise_variance))
+            options = {"tol": tol, "n_threads": self.n_threads}
+            options |= {"schedule": self.solver, "blocks": part.blocks}
+            results.append(robust_solution(part.model(values), start, **options))
+        return FixedPoints(values, tuple(results), task.log_evidence(results))
 
     def _warn_of_ends(self, results):
         """Warn of results that are no fixed points."""
@@ -251,7 +233,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         """Warn of hyper-parameters at a bound of the search."""
         for name, side in names:
             warn_user(
-                f"The {name} is on the {side} of its search: {BOUND_ADVICE[name, side]}.",
+                f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}.",
                 ConvergenceWarning,
             )
 
@@ -399,14 +381,14 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
 
 def moments_of(task, point):
-    """Means, variances and inclusion probabilities of the features at a `GridPoint`."""
+    """Means, variances and inclusion probabilities of the features at a `FixedPoints`."""
     moments = np.empty((3, len(task.groups)))
-    for part, units, result in zip(task.parts, task.units, point.found.results, strict=True):
+    for part, units, result in zip(task.parts, task.units, point.results, strict=True):
         prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
         included = result.inclusion_probability
         if included is None:
-            own = slice(n_units(prior))
-            included = sigmoid(prior.tilted_log_odds(result.b[own], result.a[own]))
+            features = slice(n_units(prior))
+            included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
         moments[:, units] = result.mean[:n], result.var[:n], included[:n]
     return moments
 
@@ -420,8 +402,8 @@ def zero_columns(task):
 
 
 def sites_of(task, point):
-    """The sites at a `GridPoint`, of all units."""
-    results = point.found.results
+    """The sites at a `FixedPoints`, of all units."""
+    results = point.results
     if len(results) == 1:
         return results[0].sites
     sites = np.empty((2, len(task.groups)))
@@ -431,8 +413,8 @@ def sites_of(task, point):
 
 
 def matrices_of(point):
-    """The elements of the matrices of the sites of blocks at a `GridPoint`, one after another."""
-    of_parts = (result.block_sites or () for result in point.found.results)
+    """The elements of the matrices of the sites of blocks at a `FixedPoints`, one after another."""
+    of_parts = (result.block_sites or () for result in point.results)
     return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
 
 

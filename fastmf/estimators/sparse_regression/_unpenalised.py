@@ -82,7 +82,7 @@ def projection_of(X, units):
     W = X[:, units].astype(np.float64)
     scale = np.sqrt((W * W).sum(0))
     scale[scale == 0] = 1.0
-    left, values, right = np.linalg.svd(W / scale, full_matrices=False)
+    basis_of_rank, values, right = np.linalg.svd(W / scale, full_matrices=False)
     rounding = MIN_NORM * np.finfo(X.dtype).eps
     rank = int((values > rounding * max(W.shape)).sum())
     if rank < len(units):
@@ -90,7 +90,7 @@ def projection_of(X, units):
             f"{len(units) - rank} of the {len(units)} unpenalised columns are constant, or linear "
             "combinations of the others: their coefficients are those of smallest norm."
         )
-    basis = left[:, :rank]
+    basis = basis_of_rank[:, :rank]
     whiten = (right[:rank] / values[:rank, None]).T / scale[:, None]
     before = column_squares(X)
     if isinstance(X, StoredColumns):
@@ -100,11 +100,11 @@ def projection_of(X, units):
         along = sum(basis[rows].T @ X[rows] for rows in row_blocks(X))
         for rows in row_blocks(X):
             X[rows] -= basis[rows] @ along
-    gone = column_squares(X) <= before * rounding**2 * len(X)
-    gone[units] = True
+    is_zero = column_squares(X) <= before * rounding**2 * len(X)
+    is_zero[units] = True
     gain = whiten @ along
     gain[:, units] = np.eye(len(units))
-    return Projection(without_columns(X, gone), basis, Unpenalised(units, gain, whiten))
+    return Projection(without_columns(X, is_zero), basis, Unpenalised(units, gain, whiten))
 
 
 def without_columns(X, columns):
@@ -117,22 +117,25 @@ def without_columns(X, columns):
 
 def projected_parts(parts, features, columns):
     """Independent parts of a regression, given by their moments, without unpenalised columns."""
-    n_features, left, flat = sum(map(len, features)), [], np.zeros(len(columns))
+    n_features, residuals, flat = sum(map(len, features)), [], np.zeros(len(columns))
     gain, whitens = np.zeros((len(columns), n_features)), [np.zeros((len(columns), 0))]
-    for (X, y), own in zip(parts, features, strict=True):
-        units = np.flatnonzero(np.isin(own, columns))
+    for (X, y), features_of_part in zip(parts, features, strict=True):
+        units = np.flatnonzero(np.isin(features_of_part, columns))
         if units.size:
-            X, place = X.copy(), np.searchsorted(columns, own[units])
-            _, basis, found = projection_of(X, units)
-            whole, _ = np.linalg.qr(basis, mode="complete")
-            rest = whole[:, found.rank :].T
-            whiten = np.zeros((len(columns), found.rank))
-            whiten[place], gain[place[:, None], own] = found.whiten, found.gain
-            flat[place] = found.whiten @ (y @ basis)
+            X, place = X.copy(), np.searchsorted(columns, features_of_part[units])
+            _, basis, unpenalised = projection_of(X, units)
+            complete, _ = np.linalg.qr(basis, mode="complete")
+            complement = complete[:, unpenalised.rank :].T
+            whiten = np.zeros((len(columns), unpenalised.rank))
+            whiten[place], gain[place[:, None], features_of_part] = (
+                unpenalised.whiten,
+                unpenalised.gain,
+            )
+            flat[place] = unpenalised.whiten @ (y @ basis)
             whitens.append(whiten)
-            X, y = rest @ X, rest @ y
-        left.append((X, y))
-    return left, flat, Unpenalised(columns, gain, np.concatenate(whitens, axis=1))
+            X, y = complement @ X, complement @ y
+        residuals.append((X, y))
+    return residuals, flat, Unpenalised(columns, gain, np.concatenate(whitens, axis=1))
 
 
 def columns_of(names, unpenalised, n_features, argument="unpenalised"):

@@ -8,10 +8,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.sparse_regression._from_moments import FromMoments
+from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import (
     ArrayRows,
     StoredRows,
@@ -19,7 +20,6 @@ from fastmf.estimators.sparse_regression._rows import (
     is_large,
     is_stored,
     mean_and_deviation,
-    mean_and_deviation_of_rows,
 )
 from fastmf.estimators.sparse_regression._spike_slab import (
     MIN_LOG_ODDS,
@@ -31,12 +31,13 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import projection_of, without_columns
-from fastmf.learning.evidence import Hyperparameters, Regression
+from fastmf.learning.evidence import Hyperparameters, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
+from fastmf.learning.evidence.parameter_priors import NOISE_CENTER
 from fastmf.special import sigmoid
 
 
-class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
+class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimator):
     """Linear regression in which most coefficients are exactly zero, by expectation propagation.
 
     Parameters
@@ -166,16 +167,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         Returns
         -------
         self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor().fit(X, y)
-        >>> model.coef_[[3, 7]].round(1)
-        array([ 2., -1.])
         """
         stored = is_stored(X)  # checks turn files into arrays
         X, y = self._training_data(X, y, multi_output=True, y_numeric=True)
@@ -216,10 +207,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     def _rows_of(self, X, weights, stored):
         """Standardised rows, multiplied by the roots of their weights."""
         if stored:
-            moments = mean_and_deviation_of_rows(X, self.fit_intercept, weights)
-            self._offset, deviation = moments
-            check_variances("X", deviation)
-            constant = deviation <= 1e-14 * abs(self._offset)
+            self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
+            constant = deviation == 0
             ones = np.ones(X.shape[1])
             self._scale = np.where(constant, 1.0, deviation) if self.standardize else ones
             return StoredRows(X, weights, self._offset, self._scale, constant & self.standardize)
@@ -238,7 +227,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         y, absent = rows.target(y)
         flat, y = (0.0, y) if projection is None else projection.split(y)
         task = task._replace(y=y, absent_square=absent)
-        return self._fit_task(task, n_groups, center, unit, flat, centred=self.fit_intercept)
+        return self._fit_task(
+            Task.of(task), n_groups, center, unit, flat, centred=self.fit_intercept
+        )
 
     def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False):
         """The fitted attributes for standardised data of y = center + unit * (standardised y).
@@ -265,13 +256,13 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             "coef_var_": (weights @ variances + spread) * ratio**2,
             "intercept_": float(center - self._offset @ coefficients),
             "inclusion_probability_": weights @ included,
-            "log_evidence_": float(points[0].found.log_evidence - shape[0] * np.log(unit)),
+            "log_evidence_": float(points[0].log_density - shape[0] * np.log(unit)),
             "noise_variance_": best.noise_variance * unit**2,
             "slab_variance_": best.slab_variance * unit**2,
             "prior_inclusion_": self._prior_inclusion(best.log_odds),
             "sites_": sites_of(task, points[0]),
             "blocks_": labels_of_task(task),
-            "n_iter_": max(1, *(result.n_iter for result in points[0].found.results)),
+            "n_iter_": max(1, *(result.n_iter for result in points[0].results)),
             "_unit": unit,
             "_targets": np.concatenate([part.y for part in task.parts]),
             "_points": {
@@ -302,10 +293,12 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         gain[:, columns] = 0
         for k, target in enumerate(self._target_of_point):
             unit, noise = np.atleast_1d(self._unit)[target], self._point_noise[k]
-            own = self._mean_noise * noise * (whiten**2).sum(1)
+            variance = self._mean_noise * noise * (whiten**2).sum(1)
             for units, inverse in self._inverses(noise / unit**2, k):
-                own = own + unit**2 * inverse.variance_along(gain[:, units])
-            variances[target, columns] += self._point_weights[k] * own / self._scale[columns] ** 2
+                variance = variance + unit**2 * inverse.variance_along(gain[:, units])
+            variances[target, columns] += (
+                self._point_weights[k] * variance / self._scale[columns] ** 2
+            )
 
     def _keep(self, fits, one):
         """The fitted attributes of each target, as attributes."""
@@ -330,17 +323,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         -------
         array of shape (n_samples,) or (n_samples, n_targets)
             And, with `return_std`, another one: noise, coefficients and intercept together.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor().fit(X, y)
-        >>> mean, deviation = model.predict(X, return_std=True)
-        >>> mean.shape, bool((deviation > 0.05).all())
-        ((40,), True)
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
@@ -350,33 +332,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         units = np.atleast_1d(self._unit)
         deviations = [self._deviation(X, k, unit) for k, unit in enumerate(units)]
         return mean, deviations[0] if self.coef_.ndim == 1 else np.stack(deviations, axis=1)
-
-    def score(self, X, y, sample_weight=None):
-        """Coefficient of determination, R^2, of the predictions.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array of shape (n_samples,), float or None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor().fit(X, y)
-        >>> model.score(X, y) > 0.99
-        True
-        """
-        check_is_fitted(self)
-        y = complete_target(y)
-        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
     def _deviation(self, X, target, unit):
         """Predictive standard deviations of rows, for one target."""
@@ -425,7 +380,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         log_odds, slab = self._first_log_odds(shape, n_groups), self.slab_variance
         n_included = max(float(sigmoid(log_odds).mean()) * shape[1], 1.0)
         slab = 1 / n_included if slab is None else slab / unit**2
-        noise = 0.3 if self.noise_variance is None else self.noise_variance / unit**2
+        noise = NOISE_CENTER if self.noise_variance is None else self.noise_variance / unit**2
         fixed = Hyperparameters(
             self.noise_variance is not None,
             self.slab_variance is not None,

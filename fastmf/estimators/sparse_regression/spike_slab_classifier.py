@@ -7,9 +7,10 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
-from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
+from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
     SpikeSlabEstimator,
@@ -20,7 +21,7 @@ from fastmf.estimators.sparse_regression._spike_slab import (
 )
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
 from fastmf.inference.gaussian.blocks import inverse_with
-from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters
+from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
 # Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
@@ -30,7 +31,7 @@ INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 MAX_REPEATED_ROWS = 100_000
 
 
-class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
+class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     """Probit classification with mostly zero coefficients, by expectation propagation.
 
     The second class has probability Phi(x'w + intercept): a probit likelihood.
@@ -169,16 +170,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         ------
         ValueError
             If weights that are not whole numbers meet a solver other than "auto" or "parallel".
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> np.sort(np.argsort(-model.inclusion_probability_)[:2])
-        array([3, 7])
         """
         X, y = self._training_data(X, y)
         X = as_floats(X)
@@ -188,24 +179,24 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         groups, n_groups = self._groups(X.shape[1])
         X, columns = self._standardised(X, weights), self._columns()
         X[:, self._excluded()] = 0
-        others = X[:, columns]
+        unpenalised = X[:, columns]
         X[:, columns] = 0
         self._keep_unpenalised(Unpenalised.none(X.shape[1])._replace(units=columns))
         precisions = [UNPENALISED_PRECISION] * len(columns)
         if self.fit_intercept:
-            others = np.concatenate([others, np.ones((len(X), 1), X.dtype)], axis=1)
+            unpenalised = np.concatenate([unpenalised, np.ones((len(X), 1), X.dtype)], axis=1)
             precisions.append(INTERCEPT_PRECISION)
-        task = Classification.of(
-            np.concatenate([X, others], axis=1) if precisions else X, signs, groups, precisions,
-            1.0 if weights is None else weights,
-        )  # fmt: skip
+        rows = np.concatenate([X, unpenalised], axis=1) if precisions else X
+        weights = 1.0 if weights is None else weights
+        part = Classification.of(rows, signs, groups, precisions, weights)
+        task = Task.of(part)
         log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
         slab = self.slab_variance
         n_included = max(float(expit(log_odds).mean()) * len(groups), 1.0)
         start = Hyperparameters(1.0, 1 / n_included if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
         task, (point, *_), _ = self._solution(task, start, fixed)
-        best, (result,) = point.hyperparameters, point.found.results
+        best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)
         flat = slice(len(mean), len(mean) + len(columns))
         moments[:, zero_columns(task)] = 0
@@ -216,14 +207,14 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         self.coef_var_ = (variance / self._scale**2)[None]
         self.intercept_ = np.array([constant - self._offset @ coefficients])
         self.inclusion_probability_ = included
-        self.log_evidence_ = float(point.found.log_evidence)
+        self.log_evidence_ = float(point.log_density)
         self.slab_variance_ = float(best.slab_variance)
         self.prior_inclusion_ = self._prior_inclusion(best.log_odds)
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
-        flat = slice(len(mean), task.X.shape[1])
+        flat = slice(len(mean), part.X.shape[1])
         self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
-        self._rows, self._group_of, self._others, _, self._row_weights = task
+        self._rows, self._group_of, self._others, _, self._row_weights = part
         return self
 
     def _weighted(self, X, y, sample_weight):
@@ -237,8 +228,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             return X, y, None
         check_counts(weights.sum(), np.count_nonzero(weights))
         by_powers = self.solver in ("auto", "parallel")
-        few = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
-        if (weights == np.floor(weights)).all() and (few or not by_powers):
+        is_small = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
+        if (weights == np.floor(weights)).all() and (is_small or not by_powers):
             copies = whole_weights(weights, X)
             return np.repeat(X, copies, axis=0), np.repeat(y, copies), None
         if not by_powers:
@@ -283,9 +274,9 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
 
         def scores(rows):
             standardised = self._rescaled(rows)
-            others = standardised[:, columns], np.ones((len(rows), n_constant))
+            unpenalised = standardised[:, columns], np.ones((len(rows), n_constant))
             standardised[:, columns] = 0
-            standardised = np.concatenate([standardised, *others], axis=1)
+            standardised = np.concatenate([standardised, *unpenalised], axis=1)
             mean = rows @ self.coef_[0] + self.intercept_[0]
             return mean / np.sqrt(1 + inverse.variance_along(standardised))
 
@@ -328,35 +319,12 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         return draws / self._scale
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
-        """Draws of the coefficients: see `SpikeSlabRegressor.sample_coefficients`.
-
-        Parameters
-        ----------
-        n : int
-        rng : numpy.random.Generator or int
-        n_sweeps : int, default 150
-            Sweeps of the chain of each draw.
-
-        Returns
-        -------
-        array of shape (n, n_features)
+        """Draws of the coefficients, as of `SpikeSlabRegressor`, from chains of 150 sweeps.
 
         Raises
         ------
         ValueError
-            After a fit with weights that are not whole numbers: there is no such number of latent
-            variables to draw.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 4))
-        >>> y = X[:, 3] - X[:, 1] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.5).fit(X, y)
-        >>> draws = model.sample_coefficients(200, rng)
-        >>> (draws != 0).mean(axis=0).round() + 0.0
-        array([0., 1., 0., 1.])
+            After a fit with fractional weights, whose rows have no latent variables to draw.
         """
         check_is_fitted(self)
         if np.ndim(self._row_weights):
@@ -380,16 +348,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         -------
         array of shape (n_samples, 2)
             Uncertain coefficients make them less extreme than the posterior mean would.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> np.allclose(model.predict_proba(X).sum(1), 1)
-        True
         """
         score = self.decision_function(X)
         return np.stack([ndtr(-score), ndtr(score)], axis=1)
@@ -404,43 +362,6 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         Returns
         -------
         array of shape (n_samples,)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> (model.predict(X) == y).mean() > 0.9
-        np.True_
         """
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
-
-    def score(self, X, y, sample_weight=None):
-        """Fraction of rows whose class is predicted.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,)
-        sample_weight : array of shape (n_samples,), float or None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = X[:, 3] - X[:, 7] > 0
-        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
-        >>> model.score(X, y) > 0.9
-        True
-        """
-        check_is_fitted(self)
-        y = complete_target(y)
-        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))

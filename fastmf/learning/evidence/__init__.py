@@ -22,14 +22,12 @@ from fastmf.priors._protocol import parts_of
 
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
-# Tolerance of the fixed points during the search: at most this, and this fraction of the standard
-# error of a coefficient if all others were known. With little noise a tolerance of the order of the
-# standard errors would let a state pass for the fixed point of the next noise variance, too, and
-# the evidence would seem to grow as the noise falls, down to its bound. The evidence is stationary
-# in the sites, so that its error is of second order.
-SEARCH_TOL, RELATIVE_TOL = 1.2e-3, 3e-2
-# Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
-# twice as many a fit takes as long.
+# Tolerance of the fixed points during the search, in standard errors of a coefficient if all others
+# were known. The evidence is stationary in the sites, so that its error is of second order. With an
+# absolute tolerance and little noise, a state could pass for the fixed point of the next noise
+# variance, too, and the evidence would seem to grow as the noise falls.
+RELATIVE_TOL = 3e-2
+# Iterations towards a fixed point during the search: poor hyper-parameters take more.
 MAX_EP_ITER = 100
 # Prior precision of a latent variable, uniform on a half-line but for that.
 LATENT_PRECISION = 1e-10
@@ -57,6 +55,59 @@ class Hyperparameters(NamedTuple):
         return GaussBernoulli(np.zeros(len(groups)), 1 / self.slab_variance, log_odds)
 
 
+class Task(NamedTuple):
+    """Independent problems that share their hyper-parameters.
+
+    Parameters
+    ----------
+    parts : tuple of Regression, or of one Classification
+        Their numbers of rows sum to that of the data.
+    units : tuple of int arrays or slices
+        The features of each part.
+    groups : int array of shape (n_features,)
+        Group of every feature: features of a group share their log-odds.
+    """
+
+    parts: tuple
+    units: tuple
+    groups: np.ndarray
+
+    @classmethod
+    def of(cls, part):
+        """The task of a single problem."""
+        return cls((part,), (slice(len(part.groups)),), part.groups)
+
+    @property
+    def total_rows(self):
+        """Number of rows of the data, repeated by their weights."""
+        return sum(part.total_rows for part in self.parts)
+
+    @property
+    def scale(self):
+        """Variance of y, 1 if y is constant; for classes the variance of the noise."""
+        return self._square / self.total_rows or 1.0
+
+    @property
+    def scale_is_known(self):
+        """Whether y varies: otherwise its scale is a convention, and so are the bounds."""
+        return self._square > 0
+
+    @property
+    def _square(self):
+        return sum(part.square for part in self.parts)
+
+    @property
+    def slab_scale(self):
+        """Variance of a coefficient that alone would give y its variance."""
+        parts = [column_squares(part.X)[: len(part.groups)] for part in self.parts]
+        squares = np.concatenate(parts) / self.total_rows
+        return self.scale / float(np.mean(squares[squares > 0])) if squares.any() else self.scale
+
+    def log_evidence(self, results):
+        """Log-evidence of fixed points of all parts."""
+        return sum(p.log_evidence(result) for p, result in zip(self.parts, results, strict=True))
+
+
 class Regression(NamedTuple):
     """The data of a linear regression.
 
@@ -66,15 +117,13 @@ class Regression(NamedTuple):
     y : array of shape (n_samples,)
         Centred.
     groups : int array of shape (n_features,)
-        Group of every feature: features of a group share their log-odds.
     n_rows : float, optional
-        How many rows the rows stand for, if each was multiplied by the root of its weight: the sum
-        of the weights. The posterior is then that of repeated rows, and the evidence is, too, but
-        for the normaliser of the rows that are not there.
+        Sum of the weights of the rows, if each was multiplied by the root of its weight. The
+        evidence is that of repeated rows, up to the normaliser of the repetitions.
     absent_square : float
         Sum of squares of y less that of its elements.
     blocks : int array of shape (n_features,), optional
-        Labels of the features that have a site together. None: each has its own.
+        Labels of the features that share a site. None: each has its own.
     gram : Gram, optional
         X'X, for all models of the search.
     """
@@ -88,34 +137,14 @@ class Regression(NamedTuple):
     gram: Gram | None = None
 
     @property
-    def parts(self):
-        """Itself: one problem."""
-        return (self,)
-
-    @property
-    def units(self):
-        """The features of each part: all."""
-        return (slice(len(self.groups)),)
-
-    @property
     def total_rows(self):
-        """Number of rows that the data stand for."""
+        """Number of rows, repeated by their weights."""
         return len(self.y) if self.n_rows is None else self.n_rows
 
     @property
-    def scale(self):
-        """Variance of y."""
-        return (float(self.y @ self.y) + self.absent_square) / self.total_rows or 1.0
-
-    @property
-    def scale_is_known(self):
-        """Whether y varies: else its scale is a convention, and so are the bounds."""
-        return bool(self.y.any())
-
-    @property
-    def slab_scale(self):
-        """Variance of a coefficient that alone would give y its variance."""
-        return self.scale / mean_square(self.X, self.total_rows)
+    def square(self):
+        """Sum of squares of y."""
+        return float(self.y @ self.y) + self.absent_square
 
     def log_evidence(self, result):
         """Log-evidence of a fixed point."""
@@ -129,45 +158,6 @@ class Regression(NamedTuple):
         return with_gram(model, self.gram)
 
 
-class Loci(NamedTuple):
-    """Independent regressions that share their hyper-parameters: features in uncorrelated blocks.
-
-    Parameters
-    ----------
-    parts : tuple of Regression
-        Their numbers of rows sum to that of the data.
-    units : tuple of int arrays
-        The features of each.
-    groups : int array of shape (n_features,)
-    """
-
-    parts: tuple
-    units: tuple
-    groups: np.ndarray
-
-    @property
-    def total_rows(self):
-        """Number of rows that the data stand for."""
-        return sum(part.total_rows for part in self.parts)
-
-    @property
-    def scale(self):
-        """Variance of y."""
-        squares = sum(float(part.y @ part.y) + part.absent_square for part in self.parts)
-        return squares / self.total_rows or 1.0
-
-    @property
-    def scale_is_known(self):
-        """Whether y varies: else its scale is a convention, and so are the bounds."""
-        return any(part.scale_is_known for part in self.parts)
-
-    @property
-    def slab_scale(self):
-        """Variance of a coefficient that alone would give y its variance."""
-        squares = np.concatenate([column_squares(part.X) for part in self.parts])
-        return self.scale / mean_square(np.sqrt(squares)[None], self.total_rows)
-
-
 class Classification(NamedTuple):
     """The data of two classes with a probit likelihood.
 
@@ -177,67 +167,47 @@ class Classification(NamedTuple):
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features + n_others)
-        Features and other columns, with the signs of the classes: see `of`.
+    X : array of shape (n_samples, n_features + n_columns)
+        Features and unpenalised columns, with the signs of the classes: see `of`.
     groups : int array of shape (n_features,)
-    others : array of shape (n_others,)
-        Precisions of the Gaussian priors of coefficients without a spike.
-    blocks : int array of shape (n_features + n_others,), optional
-        Labels of the columns that have a site together. None: each has its own.
+    precisions : array of shape (n_columns,)
+        Precisions of the Gaussian priors of the unpenalised columns.
+    blocks : int array of shape (n_features + n_columns,), optional
+        Labels of the columns that share a site. None: each has its own.
     weights : float or array of shape (n_samples,)
-        Numbers of equal rows that the rows stand for, of which X has the multiples by the roots.
+        Weights of the rows; X is multiplied by their roots.
     """
 
     X: np.ndarray
     groups: np.ndarray
-    others: np.ndarray
+    precisions: np.ndarray
     blocks: np.ndarray | None = None
     weights: float | np.ndarray = 1.0
 
     @property
-    def parts(self):
-        """Itself: one problem."""
-        return (self,)
-
-    @property
-    def units(self):
-        """The features of each part: all."""
-        return (slice(len(self.groups)),)
-
-    @property
     def total_rows(self):
-        """Number of rows that the data stand for."""
+        """Number of rows, repeated by their weights."""
         return len(self.X) if np.ndim(self.weights) == 0 else float(self.weights.sum())
 
     @property
-    def scale(self):
-        """Variance of the noise."""
-        return 1.0
-
-    @property
-    def scale_is_known(self):
-        """Always: it is that of the noise."""
-        return True
-
-    @property
-    def slab_scale(self):
-        """Variance of a coefficient that alone explains as much as the noise."""
-        return 1 / mean_square(self.X[:, : len(self.groups)], self.total_rows)
+    def square(self):
+        """Sum of squares of the noise, of variance 1."""
+        return self.total_rows
 
     @classmethod
-    def of(cls, X, signs, groups, others=(), weights=1.0):
-        """From features, further columns last, and classes -1 and 1."""
+    def of(cls, X, signs, groups, precisions=(), weights=1.0):
+        """From features, unpenalised columns last, and classes -1 and 1."""
         factors = (signs * np.sqrt(weights))[:, None].astype(X.dtype)
-        return cls(X * factors, groups, np.asarray(others, float), weights=weights)
+        return cls(X * factors, groups, np.asarray(precisions, float), weights=weights)
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
         n, prior = len(self.X), hyperparameters.prior(self.groups)
-        # Units without a spike have one too, of no weight: so that all are units of one kind.
+        # Unpenalised columns have a spike of no weight, so that all are units of one kind.
         prior = GaussBernoulli(
-            np.append(prior.field, 0 * self.others),
-            np.append(prior.precision, self.others),
-            np.append(prior.log_odds, NEVER_ZERO + 0 * self.others),
+            np.append(prior.field, 0 * self.precisions),
+            np.append(prior.precision, self.precisions),
+            np.append(prior.log_odds, NEVER_ZERO + 0 * self.precisions),
         )
         latent = TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
         prior = Concatenated(prior, latent)
@@ -250,12 +220,6 @@ class Classification(NamedTuple):
         """Log-probability of the classes: without the normalisers of the latent variables."""
         normaliser = np.log(2 * np.pi / LATENT_PRECISION) / 2 - np.log(2)
         return result.log_evidence + self.total_rows * normaliser
-
-
-def mean_square(X, n_rows):
-    """Mean square of the features that are not zero; 1 if all are."""
-    squares = column_squares(X) / n_rows
-    return float(np.mean(squares[squares > 0])) if squares.any() else 1.0
 
 
 def solution_from(model, init, **options):
@@ -323,19 +287,22 @@ def gaussian_statistics(result):
 
 
 class FixedPoints(NamedTuple):
-    """Fixed points of the parts of a task, their log-evidence and its gradient.
+    """Fixed points of the parts of a task at some hyper-parameters.
 
     Parameters
     ----------
+    hyperparameters : Hyperparameters
     results : tuple of ExpectationPropagation
-    log_evidence : float
+    log_density : float
+        Log-evidence, plus the log-density of the priors where there are priors.
     gradient : array of shape (2 + n_groups,)
         Gradient of the log-evidence by ln noise variance, ln slab variance and log-odds.
     """
 
+    hyperparameters: Hyperparameters
     results: tuple
-    log_evidence: float
-    gradient: np.ndarray
+    log_density: float
+    gradient: np.ndarray | None = None
 
     @property
     def converged(self):
@@ -343,32 +310,27 @@ class FixedPoints(NamedTuple):
         return all(result.converged for result in self.results)
 
 
-def fixed_points(task, here, starts=None, n_threads=None):
-    """Fixed points with these hyper-parameters, near given ones if there are any."""
-    results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
-    gradient = np.zeros(2 + n_groups)
+def fixed_points(task, hyperparameters, starts=None, *, robust=True, n_threads=None):
+    """Compute fixed points of all parts, from given ones if there are any.
+
+    Without `robust` the first part that does not converge ends it, with log-evidence -inf.
+    """
+    results, n_groups = [], len(hyperparameters.log_odds)
+    gradient, solve = np.zeros(2 + n_groups), robust_solution if robust else solution_from
     options = {"schedule": "auto", "max_iter": MAX_EP_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
-        options["tol"] = search_tolerance(part.X, here.noise_variance)
-        result = part_solution(part, here, start, starts is None, **options)
+        model = part.model(hyperparameters)
+        options["tol"] = search_tolerance(part.X, hyperparameters.noise_variance)
+        result = solve(model, start, blocks=part.blocks, **options)
         results.append(result)
-        log_evidence += part.log_evidence(result)
-        parts = evidence_gradient(part.model(here), result, part.groups, n_groups)
-        gradient += np.append(parts[:2], parts[2])
-        if starts is not None and not result.converged:
-            return FixedPoints((*results, *starts[len(results) :]), -np.inf, gradient)
-    return FixedPoints(tuple(results), log_evidence, gradient)
-
-
-def part_solution(part, here, start=None, robust=True, **options):
-    """Find a fixed point of a part of a task, by `robust_solution` or `solution_from`."""
-    solve = robust_solution if robust else solution_from
-    return solve(part.model(here), start, blocks=part.blocks, **options)
+        if not (robust or result.converged):
+            return FixedPoints(hyperparameters, tuple(results), -np.inf)
+        by_noise, by_slab, by_odds = evidence_gradient(model, result, part.groups, n_groups)
+        gradient += np.append([by_noise, by_slab], by_odds)
+    results = tuple(results)
+    return FixedPoints(hyperparameters, results, task.log_evidence(results), gradient)
 
 
 def search_tolerance(X, noise_variance):
-    """Tolerance of a fixed point: see `SEARCH_TOL`."""
-    # No division by 0 where all features are constant.
-    square = column_squares(X).max()
-    square = max(square, noise_variance * (RELATIVE_TOL / SEARCH_TOL) ** 2)
-    return RELATIVE_TOL * np.sqrt(noise_variance / square)
+    """Compute the tolerance of a fixed point: see `RELATIVE_TOL`."""
+    return RELATIVE_TOL * np.sqrt(noise_variance / (column_squares(X).max() or 1.0))

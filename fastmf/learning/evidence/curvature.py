@@ -21,10 +21,10 @@ def evidence_curvature(prior, result, groups, n_groups):
     if included is None:
         included = sigmoid(prior.tilted_log_odds(result.b[:n], result.a[:n]))
     included = included[:n]
-    some = np.maximum(included, np.finfo(float).tiny)
+    positive = np.maximum(included, np.finfo(float).tiny)
     # Mean square of a coefficient that is not zero, in slab variances, and that of its square.
-    square = precision * (result.mean[:n] ** 2 + result.var[:n]) / some
-    fourth = 3 * square**2 - 2 * precision**2 * (result.mean[:n] / some) ** 4
+    square = precision * (result.mean[:n] ** 2 + result.var[:n]) / positive
+    fourth = 3 * square**2 - 2 * precision**2 * (result.mean[:n] / positive) ** 4
     by_slab = included * (square - 1) / 2
     of_slab = included * (4 * square - fourth - 1) / 4 + by_slab**2
     curvature = np.zeros((1 + n_groups, 1 + n_groups))
@@ -55,11 +55,13 @@ def _exclusive(result, included):
     members = [units for units, _ in result.block_sites]
     units = np.concatenate(members)
     starts = np.cumsum([0, *map(len, members[:-1])])
-    own, alone = included[units], result.sole_probability[units]
-    total, squares, alone = (np.add.reduceat(v, starts) for v in (own, own * own, alone))
+    probability, alone = included[units], result.sole_probability[units]
+    total, squares, alone = (
+        np.add.reduceat(v, starts) for v in (probability, probability * probability, alone)
+    )
     pairs = total**2 - squares
     # Features of patterns of several, and how many those have.
     several = total - alone
     n_others = np.maximum(1.0, several / np.maximum(1 - alone, 1e-300) - 1)
-    found = several * n_others / np.where(pairs > 0, pairs, 1.0)
-    return units, starts, np.where(pairs > 0, 1 - np.clip(found, 0, 1), 0.0)
+    share = several * n_others / np.where(pairs > 0, pairs, 1.0)
+    return units, starts, np.where(pairs > 0, 1 - np.clip(share, 0, 1), 0.0)

@@ -1,4 +1,4 @@
-"""Which of some effects are zero, from their estimates and the covariance of these.
+"""Which of some effects are zero, from their estimates and the covariance of the estimates.
 
 With estimates e ~ N(theta, C), and a spike and a slab for each effect theta_k, the posterior is
 that of a spike-and-slab regression with L^-1 e = L^-1 theta + noise of variance 1, where C = L L'
@@ -14,8 +14,16 @@ mean and the same probability as the mixture where the rest of the posterior is 
 
 which is found by iteration, and exact for independent estimates.
 
-Many effects are taken item by item, with the covariance of those of one item (`NodeBlocks`): two
-estimates whose pairs have no item in common hardly correlate.
+Many effects are taken item by item, with the covariance of the estimates of one item
+(`node_blocks`): two estimates whose pairs have no item in common hardly correlate.
+
+Sets of effects are zero as a whole, or N(0, scale^2): by expectation propagation with a Gaussian
+site exp(t'w - w'Tw / 2) of each set. Under its cavity exp(h'w - w'Lw / 2) a non-zero set has
+
+    Q = L + 1 / scale^2,  mean Q^-1 h,  covariance Q^-1
+    log Bayes factor  =  (h'Q^-1 h - ln det(Q) - n_effects ln scale^2) / 2
+
+and with a Cauchy slab the moments of the sum over its mixture, of one variance for all effects.
 """
 
 from typing import NamedTuple
@@ -24,37 +32,31 @@ import numpy as np
 from scipy import linalg
 from scipy.special import logsumexp
 
-from fastmf.learning.evidence import (
-    Hyperparameters,
-    Loci,
-    Regression,
-    fixed_points,
-    robust_solution,
-)
+from fastmf._common.linalg import symmetrize
+from fastmf.learning.evidence import evidence_gradient, robust_solution
 from fastmf.models import SparseLinearModel
 from fastmf.priors import GaussBernoulli
 from fastmf.special import sigmoid
 
-# Tolerance of fixed points, in the smallest standard error of an effect if others were known.
-EDGE_TOL = 1e-6
+# Tolerance of fixed points, in the smallest standard error of an effect if all others were known,
+# and of the iterations over slabs and over sets, in log-odds and logarithms of variances.
+EDGE_TOL, LOG_TOL = 1e-6, 1e-4
 # Smallest eigenvalue of a matrix of correlations of estimates that are not collinear.
 MIN_EIGENVALUE = 1e-10
 # Effects up to which all patterns are enumerated, and of the largest block beyond, which correlate
-# by more than this under the posterior without a spike. Without blocks, probabilities of few
-# effects with large errors were wrong by 0.07.
+# by more than this. Without blocks, probabilities of few effects with large errors were wrong by
+# 0.07.
 MAX_ENUMERATED, MAX_BLOCK, MIN_CORRELATION = 10, 5, 0.1
-# Factors of the scale for which the sensitivity is reported.
-SCALES = (0.5, 1.0, 2.0)
-# Deviation of the log of a scale that is learned, about a scale of 1, and bounds of the search for
-# it and for log-odds.
-DEVIATION, BOUNDS = 1.0, ((-7.0, 7.0), (-12.0, 12.0))
+# Bounds of the search for the logarithm of a scale that is learned, and for log-odds.
+BOUNDS = (-7.0, 7.0), (-12.0, 12.0)
 SLABS = ("gaussian", "cauchy")
 # Logarithms of omega at which the mixture of a Cauchy slab is summed, and their log-weights.
 LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
 LOG_OMEGA_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
-# Changes of log-odds and of logarithms of variances at which the iteration ends, and how many it
-# takes at most.
-MIXTURE_TOL, MAX_MIXTURES = 1e-4, 50
+# Most iterations over slabs and over sets, and weight of new sites of sets in the old.
+MAX_SITE_ITERATIONS, SITE_STEP = 500, 0.7
+# Sets of smaller probability have sites that are too sharp to be computed.
+MIN_INCLUSION = 1e-9
 
 
 class Effects(NamedTuple):
@@ -86,6 +88,47 @@ class Effects(NamedTuple):
         return sigmoid(self.log_odds)
 
 
+class _Estimates:
+    """Estimates whose `_posterior` has given parameters."""
+
+    def posterior(self, prior_log_odds=0.0, scale=1.0, slab="gaussian", median=1.0):
+        """Posterior of the effects.
+
+        A parameter that is None is learned: it maximises the evidence times the prior, which is
+        uniform for the inclusion and for the scale log-normal about its median.
+        """
+        if prior_log_odds is None or scale is None:
+            prior_log_odds, scale = self._learned(prior_log_odds, scale, slab, median)
+        return self._posterior(prior_log_odds, scale, slab)
+
+    def _learned(self, log_odds, scale, slab, median):
+        """Parameters of the largest evidence times their prior."""
+        from scipy import optimize  # not before it is used: its import takes a while
+
+        free = np.array([scale is None, log_odds is None])
+        point = np.array([0.0 if scale is None else np.log(scale / median), log_odds or 0.0])
+        # The evidence of other slabs is not stationary in the sites.
+        has_gradient = slab == "gaussian" and hasattr(self, "_gradient")
+
+        def loss(values):
+            point[free] = values
+            p, scale = sigmoid(point[1]), median * np.exp(point[0])
+            log_prior = free @ np.array([-(point[0] ** 2) / 2, np.log(p) + np.log1p(-p)])
+            if not has_gradient:
+                values = self._posterior(point[1], scale, slab, 10 * LOG_TOL)
+                return -values.log_evidence - log_prior
+            evidence, gradient = self._gradient(point[1], scale)
+            return -evidence - log_prior, -(gradient + [-point[0], 1 - 2 * p])[free]
+
+        options = {"xatol": 1e-3, "fatol": 1e-4, "maxiter": 200}
+        method = {"method": "Nelder-Mead", "options": options}
+        if has_gradient:
+            method = {"method": "L-BFGS-B", "jac": True}
+        bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
+        point[free] = optimize.minimize(loss, point[free], bounds=bounds, **method).x
+        return float(point[1]), float(median * np.exp(point[0]))
+
+
 class Whitened(NamedTuple):
     """Estimates as rows of a regression with noise of variance 1.
 
@@ -111,8 +154,8 @@ class Whitened(NamedTuple):
         least = linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0]
         if least < MIN_EIGENVALUE:
             raise ValueError(
-                "the covariance of the estimates is singular, as that of the sandwich is of fewer "
-                "different rows than parameters: take errors='naive', or fewer features."
+                "the covariance of the estimates is singular, as the sandwich is for fewer "
+                "different rows than parameters: take errors='naive', or fewer features or states."
             )
         lower = linalg.cholesky(correlation, lower=True)
         X = linalg.solve_triangular(lower, np.diag(1 / errors), lower=True)
@@ -123,102 +166,138 @@ class Whitened(NamedTuple):
         """Squared length of the estimates in units of their covariance."""
         return float(self.y @ self.y)
 
-    def posterior(self, prior_log_odds=0.0, scale=1.0, slab="gaussian"):
-        """Posterior of the effects."""
-        return Parts((self,), (slice(None),), len(self.y)).posterior(prior_log_odds, scale, slab)
+    def blocks(self):
+        """Labels of effects that share a site: the most correlated ones, joined greedily."""
+        n = self.X.shape[1]
+        if n <= MAX_ENUMERATED:
+            return np.zeros(n, int)
+        precision = self.X.T @ self.X
+        deviations = np.sqrt(precision.diagonal())
+        correlation = abs(precision / np.outer(deviations, deviations))
+        first, second = np.nonzero(np.triu(correlation > MIN_CORRELATION, 1))
+        labels, sizes = np.arange(n), np.ones(n, int)
+        for k in np.argsort(-correlation[first, second], kind="stable"):
+            i, j = labels[first[k]], labels[second[k]]
+            if i != j and sizes[i] + sizes[j] <= MAX_BLOCK:
+                labels[labels == j] = i
+                sizes[i] += sizes[j]
+        return labels
 
 
-class Parts(NamedTuple):
-    """Estimates of which some are taken together, and independent of others.
+class SingleEffects(_Estimates):
+    """Estimates of effects in parts that are independent of each other.
 
     Parameters
     ----------
-    parts : tuple of Whitened
-    units : tuple of int arrays
+    parts : sequence of Whitened
+    units : sequence of int arrays
         Effects of each part; an effect may be in several.
     n_effects : int
     """
 
-    parts: tuple
-    units: tuple
-    n_effects: int
+    def __init__(self, parts, units, n_effects):
+        self._parts, self._units, self._n_effects = parts, units, n_effects
+        self._blocks = [part.blocks() for part in parts]
+        self._repeats = sum(len(part.y) for part in parts) / n_effects
 
-    @property
-    def repeats(self):
-        """Number of parts in which an effect is."""
-        return sum(len(part.y) for part in self.parts) / self.n_effects
+    @classmethod
+    def of(cls, estimate, covariance):
+        """From estimates and their joint covariance."""
+        return cls([Whitened.of(estimate, covariance)], [slice(None)], len(estimate))
 
-    def mean(self, values):
+    @classmethod
+    def of_nodes(cls, estimate, covariances, units):
+        """From estimates of pairs of items, with the covariances of the pairs of each item."""
+        parts = [Whitened.of(estimate[u], C) for u, C in zip(units, covariances, strict=True)]
+        return cls(parts, units, len(estimate))
+
+    def _mean(self, values):
         """Means over the parts of values of each effect."""
-        total, counts = np.zeros(self.n_effects), np.zeros(self.n_effects)
-        for units, own in zip(self.units, values, strict=True):
-            total[units] += own
+        total, counts = np.zeros(self._n_effects), np.zeros(self._n_effects)
+        for units, values_of_part in zip(self._units, values, strict=True):
+            total[units] += values_of_part
             counts[units] += 1
         return total / counts
 
-    def posterior(self, prior_log_odds=0.0, scale=1.0, slab="gaussian"):
-        """Posterior of the effects: see `Whitened.posterior`.
+    def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
+        """Effects in several parts have the means of their log-odds and moments there.
 
-        Effects that are in several parts have the mean of their log-odds and moments there, and the
-        evidence is divided by how many these are.
+        The evidence is divided by the number of parts of an effect.
         """
-        if prior_log_odds is None or scale is None:
-            prior_log_odds, scale = _learned(self, prior_log_odds, scale, slab)
-        found = [_posterior(part, prior_log_odds, scale, slab) for part in self.parts]
-        odds, means, variances = (
-            self.mean([values(one) for one in found])
+        results = [
+            _posterior_of_part(part, prior_log_odds, scale, slab, blocks, tol)
+            for part, blocks in zip(self._parts, self._blocks, strict=True)
+        ]
+        log_odds, mean, variance = (
+            self._mean([values(result) for result in results])
             for values in (lambda x: x.log_odds, lambda x: x.mean, lambda x: x.std**2)
         )
-        evidence = sum(one.log_evidence for one in found) / self.repeats
-        converged = all(one.converged for one in found)
-        return Effects(odds, means, np.sqrt(variances), prior_log_odds, scale, evidence, converged)
+        evidence = sum(result.log_evidence for result in results) / self._repeats
+        converged = all(result.converged for result in results)
+        std = np.sqrt(variance)
+        return Effects(log_odds, mean, std, prior_log_odds, scale, evidence, converged)
+
+    def _gradient(self, log_odds, scale):
+        """Log-evidence with normal slabs, and its gradient by ln scale and log-odds."""
+        evidence, gradient = 0.0, np.zeros(2)
+        for part, blocks in zip(self._parts, self._blocks, strict=True):
+            n = len(part.y)
+            model, result = _solved(part, np.full(n, log_odds), np.full(n, scale**2), blocks)
+            _, by_slab, by_odds = evidence_gradient(model, result, np.zeros(n, int), 1)
+            evidence += result.log_evidence
+            gradient += 2 * by_slab, by_odds[0]
+        return evidence / self._repeats, gradient / self._repeats
 
 
-def _posterior(part, log_odds, scale, slab, blocks=None, tol=MIXTURE_TOL):
-    """Posterior of one part with parameters that are known."""
+def _posterior_of_part(part, log_odds, scale, slab, blocks, tol):
+    """Posterior of one part."""
     n = len(part.y)
-    blocks = _blocks(part.X, scale) if blocks is None else blocks
     change, variance, result, moved = np.zeros(n), np.full(n, scale**2), None, 0.0
-    for _ in range(MAX_MIXTURES):
-        found, result = _gaussian_posterior(part, log_odds + change, variance, blocks, result)
+    for _ in range(MAX_SITE_ITERATIONS):
+        moments, result = _gaussian_posterior(part, log_odds + change, variance, blocks, result)
         if slab == "gaussian":
             break
-        mixture = _cauchy(*found[1:], variance, scale)
+        mixture = _cauchy(*moments[1:], variance, scale)
         moved = abs(np.append(mixture.change - change, np.log(mixture.variance / variance))).max()
         change, variance = mixture.change, mixture.variance
         if moved < tol:
             break
     evidence = result.log_evidence + part.log_scale
     evidence += (np.logaddexp(0, log_odds + change) - np.logaddexp(0, log_odds)).sum()
-    posterior_odds, mean, spread = found if slab == "gaussian" else (found[0], *mixture[2:])
+    posterior_odds, mean, spread = moments if slab == "gaussian" else (moments[0], *mixture[2:])
     p = sigmoid(posterior_odds)
     std = np.sqrt(p * spread + p * sigmoid(-posterior_odds) * mean**2)
     converged = result.converged and moved < tol
     return Effects(posterior_odds, p * mean, std, log_odds, scale, evidence, converged)
 
 
-def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
-    """Log-odds, moments of effects that are not zero, and the fixed point, with normal slabs."""
+def _solved(part, log_odds, variance, blocks, init=None):
+    """The model of a part with normal slabs, and its fixed point."""
     prior = GaussBernoulli(np.zeros(len(part.y)), 1 / variance, log_odds)
     model = SparseLinearModel(part.X, part.y, 1.0, prior)
     tol = EDGE_TOL / np.sqrt(np.square(part.X).sum(0).max())
-    result = robust_solution(model, init, tol=tol, blocks=blocks)
+    return model, robust_solution(model, init, tol=tol, blocks=blocks)
+
+
+def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
+    """Log-odds, moments of effects that are not zero, and the fixed point, with normal slabs."""
+    _, result = _solved(part, log_odds, variance, blocks, init)
     precision, linear = part.X.T @ part.X, part.X.T @ part.y
     members = [np.flatnonzero(blocks == label) for label in np.unique(blocks)]
     if len(members) > 1:
         T = np.diag(result.sites[1])
-        for own, matrix in result.block_sites or ():
-            T[np.ix_(own, own)] = matrix
+        for units, matrix in result.block_sites or ():
+            T[np.ix_(units, units)] = matrix
         covariance = linalg.inv(precision + T)
         mean = covariance @ (linear + result.sites[0])
-    found = np.empty((3, len(part.y)))
-    for own in members:
-        g, P = linear[own], precision[np.ix_(own, own)]
+    moments = np.empty((3, len(part.y)))
+    for units in members:
+        g, P = linear[units], precision[np.ix_(units, units)]
         if len(members) > 1:
-            P = linalg.inv(covariance[np.ix_(own, own)])
-            g, P = P @ mean[own] - result.sites[0, own], P - T[np.ix_(own, own)]
-        found[:, own] = _enumerated(P, g, log_odds[own], variance[own])
-    return found, result
+            P = linalg.inv(covariance[np.ix_(units, units)])
+            g, P = P @ mean[units] - result.sites[0, units], P - T[np.ix_(units, units)]
+        moments[:, units] = _enumerated(P, g, log_odds[units], variance[units])
+    return moments, result
 
 
 def _enumerated(precision, linear, log_odds, variance):
@@ -276,109 +355,130 @@ def _cauchy(mean, spread, variance, scale):
     slabs = scale**2 * np.exp(LOG_OMEGA)
     total = v[:, None] + slabs
     logs = LOG_OMEGA_WEIGHTS - (np.log(total) + m[:, None] ** 2 / total) / 2
-    whole = logsumexp(logs, axis=1)
-    weights, shrink = np.exp(logs - whole[:, None]), slabs / total
+    log_sum = logsumexp(logs, axis=1)
+    weights, shrink = np.exp(logs - log_sum[:, None]), slabs / total
     r = (weights * shrink).sum(1)
-    own = v * r / (weights * (v[:, None] / total)).sum(1)
-    change = whole + (np.log(v + own) + m**2 / (v + own)) / 2
+    slab = v * r / (weights * (v[:, None] / total)).sum(1)
+    change = log_sum + (np.log(v + slab) + m**2 / (v + slab)) / 2
     second = (weights * shrink**2).sum(1) - r**2
-    return CauchySlab(own, change, m * r, v * r + m**2 * second)
+    return CauchySlab(slab, change, m * r, v * r + m**2 * second)
 
 
-def node_blocks(estimate, covariances, units):
-    """Estimates of pairs of items, with the covariances of those of each item alone."""
-    parts = tuple(
-        Whitened.of(estimate[own], block) for own, block in zip(units, covariances, strict=True)
-    )
-    return Parts(parts, tuple(units), len(estimate))
+class EffectSets(_Estimates):
+    """Estimates of sets of effects.
 
-
-def _blocks(X, scale):
-    """Labels of effects that have a site together: those that correlate most, joined greedily."""
-    n = X.shape[1]
-    if n <= MAX_ENUMERATED:
-        return np.zeros(n, int)
-    precision = X.T @ X + np.eye(n) / scale**2
-    deviations = np.sqrt(precision.diagonal())
-    correlation = abs(precision / np.outer(deviations, deviations))
-    first, second = np.nonzero(np.triu(correlation > MIN_CORRELATION, 1))
-    labels, sizes = np.arange(n), np.ones(n, int)
-    for k in np.argsort(-correlation[first, second], kind="stable"):
-        i, j = labels[first[k]], labels[second[k]]
-        if i != j and sizes[i] + sizes[j] <= MAX_BLOCK:
-            labels[labels == j] = i
-            sizes[i] += sizes[j]
-    return labels
-
-
-def _learned(estimates, log_odds, scale, slab):
-    """Prior log-odds and scale of the largest evidence times their prior; what is given is kept.
-
-    First with sites of single effects, then from there with those of the blocks that correlate most
-    at that scale.
+    Parameters
+    ----------
+    estimate : array of shape (n_effects,)
+    covariance : array of shape (n_effects, n_effects)
+    sets : sequence of int arrays
+        Effects of each set: all effects together.
     """
-    free = np.array([scale is None, log_odds is None])
-    point = np.array([0.0 if scale is None else np.log(scale), log_odds or 0.0])
-    point = _searched(estimates, point, free, [None] * len(estimates.parts))
-    blocks = [_blocks(part.X, np.exp(point[0])) for part in estimates.parts]
-    if slab == "gaussian":
-        point = _searched(estimates, point, free, blocks)
-    else:
-        point = _searched_without_gradients(estimates, point, free, blocks)
-    return float(point[1]), float(np.exp(point[0]))
+
+    def __init__(self, estimate, covariance, sets):
+        self.sets, whitened = sets, Whitened.of(estimate, covariance)
+        self.precision = whitened.X.T @ whitened.X
+        self.linear = whitened.X.T @ whitened.y
+        normaliser = len(estimate) * np.log(2 * np.pi) / 2
+        self.constant = whitened.log_scale - whitened.chi_square / 2 - normaliser
+
+    def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
+        n, mixture = len(self.linear), SlabMixture.of(slab, scale)
+        t, T = np.zeros(n), np.zeros((n, n))
+        for units in self.sets:  # sites of the moments of the prior
+            T[units, units] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
+        log_odds, change = np.zeros(len(self.sets)), np.inf
+        for _ in range(MAX_SITE_ITERATIONS):
+            mean, covariance, log_partition = self._gaussian(t, T)
+            tilted = []
+            for units in self.sets:
+                block = np.ix_(units, units)
+                marginal, site = (mean[units], covariance[block]), (t[units], T[block])
+                tilted.append(_TiltedSet.of(*marginal, *site, prior_log_odds, mixture))
+            last, log_odds = log_odds, np.array([each.log_odds for each in tilted])
+            change = abs(log_odds - last).max()
+            if change < tol:
+                break
+            for units, each in zip(self.sets, tilted, strict=True):
+                t[units] += SITE_STEP * (each.linear - t[units])
+                block = np.ix_(units, units)
+                T[block] += SITE_STEP * (each.precision - T[block])
+        mean, std = np.empty((2, n))
+        for units, each in zip(self.sets, tilted, strict=True):
+            mean[units], std[units] = each.mean, np.sqrt(each.covariance.diagonal())
+        evidence = self.constant + log_partition + sum(each.log_ratio for each in tilted)
+        converged = bool(change < tol)
+        return Effects(log_odds, mean, std, prior_log_odds, scale, float(evidence), converged)
+
+    def _gaussian(self, t, T):
+        """Mean, covariance and log-partition of the Gaussian with these sites."""
+        lower = linalg.cholesky(self.precision + T, lower=True)
+        inverse = linalg.solve_triangular(lower, np.eye(len(t)), lower=True)
+        mean = inverse.T @ (inverse @ (self.linear + t))
+        log_partition = (self.linear + t) @ mean / 2 - np.log(lower.diagonal()).sum()
+        return mean, inverse.T @ inverse, log_partition
 
 
-def _log_prior(point, free):
-    """Log-density of what is learned, and its gradient."""
-    p = sigmoid(point[1])
-    terms = np.array([-((point[0] / DEVIATION) ** 2) / 2, np.log(p) + np.log1p(-p)])
-    return float(free @ terms), np.array([-point[0] / DEVIATION**2, 1 - 2 * p])
+class SlabMixture(NamedTuple):
+    """Prior of the effects of a set that are not zero: a mixture of normal distributions.
+
+    Parameters
+    ----------
+    variances, log_weights : array of shape (n_components,)
+    least : float
+        Smallest eigenvalue that the precision of a cavity is taken to have.
+    """
+
+    variances: np.ndarray
+    log_weights: np.ndarray
+    least: float
+
+    @classmethod
+    def of(cls, kind, scale):
+        """The normal, or the Cauchy distribution of a scale."""
+        if kind == "gaussian":
+            return cls(np.array([scale**2]), np.zeros(1), -0.999 / scale**2)
+        return cls(scale**2 * np.exp(LOG_OMEGA), LOG_OMEGA_WEIGHTS, 1e-3 / scale**2)
+
+    def moments(self, precision, linear):
+        """Log Bayes factor, mean and covariance of a set under its cavity."""
+        values, vectors = np.linalg.eigh(precision)
+        h, variances = vectors.T @ linear, self.variances[:, None]
+        curvatures = np.maximum(values, self.least) + 1 / variances
+        terms = h * h / curvatures - np.log(curvatures * variances)
+        logs = self.log_weights + terms.sum(1) / 2
+        log_bf = np.logaddexp.reduce(logs)
+        weights, means = np.exp(logs - log_bf), h / curvatures
+        mean = weights @ means
+        spread = np.diag(weights @ (1 / curvatures))
+        spread += ((means - mean) * weights[:, None]).T @ (means - mean)
+        return log_bf, vectors @ mean, vectors @ spread @ vectors.T
 
 
-def _searched(estimates, point, free, blocks):
-    """Maximum by gradients, with normal slabs."""
-    from scipy import optimize  # not before it is used: its import takes a while
+class _TiltedSet(NamedTuple):
+    """A set under its cavity: posterior, new site, and its factor of the evidence."""
 
-    point, share = point.copy(), 1 / estimates.repeats
-    parts = tuple(
-        Regression(part.X, part.y, np.zeros(len(part.y), int), blocks=labels)
-        for part, labels in zip(estimates.parts, blocks, strict=True)
-    )
-    task = Loci(parts, estimates.units, np.zeros(estimates.n_effects, int))
+    log_odds: float
+    mean: np.ndarray
+    covariance: np.ndarray
+    linear: np.ndarray
+    precision: np.ndarray
+    log_ratio: float
 
-    def loss(values):
-        point[free] = values
-        here = Hyperparameters(1.0, np.exp(2 * point[0]), point[1:])
-        found = fixed_points(task, here)
-        value, gradient = _log_prior(point, free)
-        gradient = gradient + share * found.gradient[1:] * [2, 1]
-        return -value - share * found.log_evidence, -gradient[free]
+    @classmethod
+    def of(cls, mean, covariance, t, T, prior_log_odds, mixture):
+        """From the moments of the Gaussian, and the site of the set."""
+        precision = np.linalg.inv(covariance)
+        cavity, linear = precision - T, precision @ mean - t
+        log_bf, slab_mean, V = mixture.moments(cavity, linear)
+        log_odds = prior_log_odds + log_bf
 
-    bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
-    found = optimize.minimize(loss, point[free], jac=True, method="L-BFGS-B", bounds=bounds)
-    point[free] = found.x
-    return point
+        def moments(p):
+            return p * slab_mean, p * V + p * (1 - p) * np.outer(slab_mean, slab_mean)
 
-
-def _searched_without_gradients(estimates, point, free, blocks):
-    """Maximum with Cauchy slabs, whose evidence is not stationary in the slabs of effects."""
-    from scipy import optimize
-
-    point = point.copy()
-
-    def loss(values):
-        point[free] = values
-        found = [
-            _posterior(part, point[1], np.exp(point[0]), "cauchy", labels, 10 * MIXTURE_TOL)
-            for part, labels in zip(estimates.parts, blocks, strict=True)
-        ]
-        evidence = sum(one.log_evidence for one in found) / estimates.repeats
-        return -evidence - _log_prior(point, free)[0]
-
-    bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
-    options = {"xatol": 1e-3, "fatol": 1e-4, "maxiter": 200}
-    found = optimize.minimize(
-        loss, point[free], method="Nelder-Mead", bounds=bounds, options=options
-    )
-    point[free] = found.x
-    return point
+        site_mean, site_covariance = moments(max(sigmoid(log_odds), MIN_INCLUSION))
+        inverse = symmetrize(np.linalg.inv(site_covariance))
+        log_ratio = np.logaddexp(0, log_odds) - np.logaddexp(0, prior_log_odds)
+        log_ratio -= (mean @ precision @ mean + np.linalg.slogdet(covariance)[1]) / 2
+        site = inverse @ site_mean - linear, inverse - cavity
+        return cls(log_odds, *moments(sigmoid(log_odds)), *site, log_ratio)

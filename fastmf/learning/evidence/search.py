@@ -1,8 +1,12 @@
-"""The search for the hyper-parameters of spike-and-slab models of largest evidence.
+"""The search for the hyper-parameters of spike-and-slab models, and averages over them.
 
-With priors, of largest posterior density in their logarithms and log-odds (MAP-II). Each step costs
-one fixed point of expectation propagation, which starts from the best one so far: the fixed point
-of a rejected step may belong to another branch.
+The search maximises the evidence, or with priors the posterior density of the logarithms and
+log-odds (MAP-II). Each step costs one fixed point of expectation propagation, which starts from the
+best one so far: the fixed point of a rejected step may belong to another branch.
+
+An average sums over a grid of prior inclusions and slab variances that grows from the optimum as
+far as there is weight; at each point the noise variance has its optimum, as by Laplace's method its
+integral has nearly the same width everywhere.
 """
 
 import numpy as np
@@ -11,31 +15,24 @@ from scipy.special import expit
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.evidence import Hyperparameters, fixed_points
-from fastmf.learning.evidence.blocks import has_blocks, same_blocks, with_blocks_of
+from fastmf.learning.evidence.blocks import same_blocks, with_blocks_of
 from fastmf.learning.evidence.curvature import evidence_curvature
 from fastmf.learning.quasi_newton import SearchPoint, minimise
 
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
 # then less than a tenth of their standard errors from its maximum: the gain is half of the square.
 EVIDENCE_TOL = 2e-3
-# Longest steps of ln noise variance, ln slab variance and log-odds. The noise is approached from
-# above, by steps that fall short of its best value: see `curvature_by_noise`. With a slab that is
-# wide before the inclusion has fallen fixed points are hard to find.
-LONGEST_STEPS = 3.0, 0.5, 1.0
-# Smallest curvature by ln slab, in units of that which the complete data would have, and of the
-# matrix of curvatures, in units of those: with less, steps lead too far for a warm start.
-SLAB_SHARE, SMALLEST_SHARE = 0.5, 0.1
-# Smallest curvature by ln s2, in units of that of `curvature_by_noise`, without and with blocks: in
-# these, noise below the best costs many more iterations than a step does.
-NOISE_SHARE, NOISE_SHARE_OF_BLOCKS = 0.6, 1.0
-# Smallest expected square of a residual, in units of the noise variance.
-MIN_RESIDUAL = 1e-12
+# Smallest curvatures, in units of the curvatures that complete data would have: with smaller ones,
+# steps lead too far for a warm start. The noise is approached from above, by steps that fall short
+# of its best value: see `curvature_by_noise`.
+SMALLEST_SHARE = 0.1
 # Bounds of the search, in units of the variance of y, of the slab over the mean square of the
 # features: beyond them the evidence is flat, or rounding cannot tell the noise from none. The prior
 # inclusion is at least 1 / (10 n_features).
 NOISE_BOUNDS, SLAB_BOUNDS, MAX_LOG_ODDS = (1e-12, 2), (1e-6, 1e4), 3.0
-# Distance from a bound, in the logarithm or log-odds, within which an optimum is on it.
-ON_BOUND = 1e-3
+# Spacing of the grid of an average, in standard deviations of the posterior: the error of the sum
+# of a Gaussian is 1e-5 of it. And the nats below the best point of points that are left out.
+SPACING, LEFT_OUT = 1.25, 6.0
 
 
 def bounds_of(task, n_groups):
@@ -46,25 +43,28 @@ def bounds_of(task, n_groups):
 
 
 def curvature_by_noise(derivative, n_rows):
-    """Mean curvature of minus the log-evidence by ln s2, from here to its minimum.
+    """Compute the mean curvature of minus the log-evidence by ln s2, from here to its minimum.
 
-    If the expected squares of the residuals, R, stayed what they are: they fall with s2, so that
-    the minimum of n_rows ln(s2) / 2 + R / (2 s2), the step of expectation maximisation, falls short
-    of that of the evidence. Smaller curvatures lead beyond it, to noise so small that fixed points
-    are hard to find.
+    If the expected squares of the residuals, R, stayed constant: they fall with s2, so that the
+    minimum of n_rows ln(s2) / 2 + R / (2 s2), the step of expectation maximisation, falls short of
+    the best noise. Smaller curvatures lead beyond it, to noise so small that fixed points are hard
+    to find.
     """
     # ln(R / (n_rows s2)); rounding may take R from 0 to below.
-    step = np.log1p(max(-2 * derivative / n_rows, MIN_RESIDUAL - 1))
+    step = np.log1p(max(-2 * derivative / n_rows, np.finfo(float).eps - 1))
     return n_rows / 2 if abs(step) < 1e-9 else -derivative / step
 
 
 class _Search:
-    """The log-density of data and priors by the hyper-parameters that are learned, for `minimise`.
+    """The log-density of data and priors by the hyper-parameters that are learned.
 
     Parameters
     ----------
-    task, start, fixed, priors, n_threads
+    task, fixed, priors, n_threads
         Arguments of `maximise_evidence`.
+    start : Hyperparameters
+    results : tuple of ExpectationPropagation, optional
+        Fixed points from which the first ones start.
 
     Attributes
     ----------
@@ -73,17 +73,17 @@ class _Search:
     start : array of shape (2 + n_groups,)
         Their values at the start.
     bounds : array of shape (2 + n_groups, 2)
-    best : tuple of ExpectationPropagation, or None
-        The fixed points of the parts of the task of largest density so far.
+    best : FixedPoints or None
+        The fixed points of largest density so far.
     """
 
-    def __init__(self, task, start, fixed, priors, n_threads):
+    def __init__(self, task, start, fixed, priors, n_threads, results=None):
         self._task, self._priors, self._n_threads = task, priors, n_threads
-        self.free = which_are_free(fixed, len(start.log_odds))
+        self.free = free_mask(fixed, len(start.log_odds))
         self.bounds = bounds_of(task, len(start.log_odds))
         values = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
         self.start = np.where(self.free, np.clip(values, *self.bounds.T), values)
-        self.best, self._best_density = None, -np.inf
+        self.best, self._results = None, results
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
 
     def hyperparameters(self, x):
@@ -97,79 +97,139 @@ class _Search:
 
         The objective is another one where blocks, or their patterns, have changed.
         """
-        here, last = self.hyperparameters(x), self.best
-        found = fixed_points(self._task, here, last, self._n_threads)
-        if last is not None and not found.converged:
+        values, best = self.hyperparameters(x), self.best
+        starts = self._results if best is None else best.results
+        options = {"robust": best is None, "n_threads": self._n_threads}
+        point = fixed_points(self._task, values, starts, **options)
+        if best is not None and not point.converged:
             return SearchPoint(np.inf)
-        changed = last is not None and not same_blocks(last, found.results)
-        self._task = with_blocks_of(self._task, found.results)
-        prior, by_prior = 0.0, 0.0
+        changed = best is not None and not same_blocks(best.results, point.results)
+        self._task = with_blocks_of(self._task, point.results)
+        gradient = point.gradient
         if self._priors is not None:
-            prior, by_prior = self._priors.log_density(here, self.free)
-        density = found.log_evidence + prior
-        reached = last is not None and all(result.converged for result in last)
-        if changed or not reached or density > self._best_density:
-            self.best, self._best_density = found.results, density
-        gradient = -(found.gradient + by_prior)[self.free]
-        curvature, smallest = self._curvature(here, found), np.zeros(len(x))
+            log_prior, by_prior = self._priors.log_density(values, self.free)
+            point = point._replace(log_density=point.log_density + log_prior)
+            gradient = gradient + by_prior
+        unreached = best is None or changed or not best.converged
+        if unreached or point.log_density > best.log_density:
+            self.best = point
+        gradient = -gradient[self.free]
+        curvature, smallest = self._curvature(point), np.zeros(len(x))
         if self.free[0]:
             curvature[0, 0] = curvature_by_noise(gradient[0], self._task.total_rows)
-            share = NOISE_SHARE_OF_BLOCKS if has_blocks(self._task) else NOISE_SHARE
-            smallest[0] = share * curvature[0, 0]
-        return SearchPoint(-density, gradient, curvature, smallest, changed)
+            smallest[0] = curvature[0, 0]
+        return SearchPoint(-point.log_density, gradient, curvature, smallest, changed)
 
-    def _curvature(self, here, found):
+    def _curvature(self, point):
         """Curvatures of minus the log-density, those by the noise 1."""
-        n_groups = len(here.log_odds) if self.free[-1] else 0
+        values = point.hyperparameters
+        n_groups = len(values.log_odds) if self.free[-1] else 0
         free = self.free[: 2 + n_groups]
         curvature = np.eye(len(free))
         curvature[1, 1] = 0
-        for part, result in zip(self._task.parts, found.results, strict=True):
-            prior, groups = here.prior(part.groups), part.groups
+        for part, result in zip(self._task.parts, point.results, strict=True):
+            prior, groups = values.prior(part.groups), part.groups
             curvature[1:, 1:] += evidence_curvature(prior, result, groups, n_groups)
-        # What it would be if it were known which coefficients are zero.
-        n = np.maximum(found.gradient[2:] + self._n_of_groups * expit(here.log_odds), 1.0)
-        known = np.append([1.0, n.sum() / 2], n[:n_groups])
+        # With complete data, where it is known which coefficients are zero.
+        n = np.maximum(n_included(point, self._n_of_groups), 1.0)
+        complete = np.append([1.0, n.sum() / 2], n[:n_groups])
         if self._priors is not None:
-            by_prior = self._priors.information(here)[: len(free)]
+            by_prior = self._priors.information(values)[: len(free)]
             curvature += np.diag(by_prior)
-            known += by_prior
-        curvature[1, 1] = max(curvature[1, 1], SLAB_SHARE * known[1])
-        scale = np.sqrt(known[free])
+            complete += by_prior
+        curvature[1, 1] = max(curvature[1, 1], SMALLEST_SHARE * complete[1])
+        scale = np.sqrt(complete[free])
         values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)] / scale / scale[:, None])
         values = np.maximum(values, SMALLEST_SHARE)
         return vectors * values @ vectors.T * scale * scale[:, None]
 
 
-def which_are_free(fixed, n_groups):
-    """Which of ln s2, ln slab and the log-odds of groups are learned, as a mask."""
+def n_included(point, n_of_groups):
+    """Expected number of non-zero coefficients of each group, at `FixedPoints`."""
+    return point.gradient[2:] + n_of_groups * expit(point.hyperparameters.log_odds)
+
+
+def free_mask(fixed, n_groups):
+    """Which of ln s2, ln slab and the log-odds of groups are learned."""
     odds = [not fixed.log_odds] * n_groups
     return np.append([not fixed.noise_variance, not fixed.slab_variance], odds)
 
 
-def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=None, report=None):
-    """Hyper-parameters of largest evidence, and fixed points near them; None if all are fixed."""
-    search = _Search(task, start, fixed, priors, n_threads)
+def maximise_evidence(
+    task, start, fixed, *, results=None, priors=None, n_threads=None, report=None
+):
+    """Find the hyper-parameters of largest evidence, as `FixedPoints`."""
+    search = _Search(task, start, fixed, priors, n_threads, results)
     free = search.free
     if not free.any():
-        return start, None
-    longest = np.append(LONGEST_STEPS[:2], np.full(len(free) - 2, LONGEST_STEPS[2]))[free]
+        search.objective(search.start[free])
+        return search.best
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
     with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
         x = minimise(
             search.objective, search.start[free], *search.bounds[free].T,
-            longest=longest, tol=EVIDENCE_TOL, max_iter=max_iter, report=report,
+            tol=EVIDENCE_TOL, report=report,
         )  # fmt: skip
-    return search.hyperparameters(x), search.best
+    return search.best._replace(hyperparameters=search.hyperparameters(x))
 
 
 def on_bounds(task, hyperparameters, fixed):
     """Names of the learned hyper-parameters that lie on a bound of the search, with the bound."""
     n_groups = len(hyperparameters.log_odds)
     values = np.append(np.log(hyperparameters[:2]), hyperparameters.log_odds)
-    near = abs(values[:, None] - bounds_of(task, n_groups)) < ON_BOUND
-    near &= which_are_free(fixed, n_groups)[:, None]
+    near = np.isclose(values[:, None], bounds_of(task, n_groups))
+    near &= free_mask(fixed, n_groups)[:, None]
     units = "noise variance", "slab variance", "prior inclusion"
     sides = "lower bound", "upper bound"
-    found = {(units[min(k, 2)], sides[side]): None for k, side in np.argwhere(near)}
-    return list(found)
+    return list({(units[min(k, 2)], sides[side]): None for k, side in np.argwhere(near)})
+
+
+def averaged_points(task, best, fixed, *, priors, n_threads=None, report=None):
+    """`FixedPoints` on a grid around the best ones, and their posterior weights."""
+    options = {"priors": priors, "n_threads": n_threads}
+    center, noise = best.hyperparameters, Hyperparameters(fixed.noise_variance, True, True)
+    free = free_mask(fixed, len(center.log_odds))[1:]
+    low, high = bounds_of(task, len(center.log_odds))[1:].T
+
+    def optimum(values, results):
+        """The point with the best noise, or None."""
+        slab_and_odds = np.append(np.log(values.slab_variance), values.log_odds)
+        if not ((low <= slab_and_odds) & (slab_and_odds <= high) | ~free).all():
+            return None
+        point = maximise_evidence(task, values, noise, results=results, **options)
+        log_prior, _ = priors.log_density(values, np.append(False, free))
+        point = point._replace(log_density=point.log_density + log_prior)
+        return point if point.converged else None
+
+    first = optimum(center, best.results)
+    if first is None:
+        return [best], np.ones(1)
+    n = max(n_included(first, np.bincount(task.groups)).sum(), 0.5)
+    spacing = SPACING / np.sqrt([n, n / 2 + 0.25])
+    axes = np.eye(2, dtype=int)[[free[-1], free[0]]]
+    points, queue, top = {(0, 0): first}, [(0, 0)], first.log_density
+    while queue:
+        place = max(queue, key=lambda place: points[place].log_density)
+        queue.remove(place)
+        point = points[place]
+        if report is not None:
+            report(len(points), -point.log_density)
+        if point.log_density < top - LEFT_OUT:
+            break
+        for step in (*axes, *-axes):
+            new = tuple(place + step)
+            if new in points:
+                continue
+            by_odds, by_slab = new * spacing
+            values = point.hyperparameters._replace(
+                slab_variance=center.slab_variance * np.exp(by_slab),
+                log_odds=center.log_odds + by_odds,
+            )
+            points[new] = optimum(values, point.results)
+            if points[new] is not None:
+                queue.append(new)
+                top = max(top, points[new].log_density)
+    points = [p for p in points.values() if p is not None]
+    points = [p for p in points if p is first or p.log_density > top - LEFT_OUT]
+    weights = np.exp([p.log_density - top for p in points])
+    return points, weights / weights.sum()

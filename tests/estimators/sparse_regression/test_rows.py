@@ -1,6 +1,7 @@
 """Genotypes in bytes, memory-mapped files and sparse matrices: fits as of arrays."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy import sparse
 import fastmf as mf
 from fastmf.estimators.sparse_regression import _rows
 from fastmf.estimators.sparse_regression._rows import genotype_code
+from fastmf.learning.evidence import robust_solution
 
 KNOWN = {"noise_variance": 1.0, "slab_variance": 0.1, "inclusion_probability": 0.02}
 pytestmark = pytest.mark.usefixtures("fine")
@@ -80,7 +82,7 @@ def test_weights_targets_files_and_reports(kind, tmp_path, monkeypatch):
 def test_standardised_moments_of_rows():
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(50, 4)) * [1, 1e-3, 1e3, 0] + 1e5, rng.random(50)
-    mean, deviation = _rows.mean_and_deviation_of_rows(X, True, weights)
+    mean, deviation = _rows.mean_and_deviation("X", X, True, weights)
     expected = np.average(X, axis=0, weights=weights)
     np.testing.assert_allclose(mean, expected, rtol=1e-14)
     square = np.average((X - expected) ** 2, axis=0, weights=weights)
@@ -91,7 +93,8 @@ def test_standardised_moments_of_rows():
 @pytest.mark.parametrize("shape", [(8000, 200), (240, 5000)])
 def test_memory_is_that_of_bytes(shape, monkeypatch):
     """Twelve iterations take as much memory as the 81 until the second shape converges."""
-    monkeypatch.setattr("fastmf.estimators.sparse_regression._spike_slab.FINAL_ITERATIONS", 12)
+    solve = partial(robust_solution, max_iter=12)
+    monkeypatch.setattr("fastmf.estimators.sparse_regression._spike_slab.robust_solution", solve)
     monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 50_000)
     X, y = genotypes(*shape)
     y = X[:, 2] - X[:, 7] + 0.2 * np.random.default_rng(0).normal(size=len(X))

@@ -299,7 +299,7 @@ def test_units_whose_squares_are_no_numbers_are_refused(unit, remedy, what):
         mf.SpikeSlabRegressor().fit(model.X * 1e-100, model.y * 1e100)
 
 
-def test_predictions_take_rows_by_blocks(monkeypatch, fine):
+def test_predictions_take_rows_by_blocks(monkeypatch):
     model, _ = problem(20, 400)
     fitted = mf.SpikeSlabRegressor().fit(model.X, np.c_[model.y, -model.y])
     classes = mf.SpikeSlabClassifier().fit(model.X, model.y > 0)
@@ -351,7 +351,7 @@ def test_features_of_pure_noise_are_not_called_in():
     X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
     assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ < 0.2).all()
     dense = mf.SpikeSlabRegressor(parameter_prior=None).fit(X, y)
-    assert (dense.inclusion_probability_ > 0.5).sum() > 50
+    assert dense.inclusion_probability_.min() > 0.3  # the evidence is flat beyond
 
 
 @pytest.mark.parametrize("deviation", [1e-2, 1e-4, 1e-5])

@@ -1,5 +1,4 @@
 import itertools
-import sys
 
 import numpy as np
 import pytest
@@ -100,33 +99,6 @@ def test_solutions_of_a_ferromagnet():
     up = solutions(model, np.ones((5, 41)))
     assert up.members.tolist() == [0] * 5
     assert (up.visible > 0.5).all()
-
-
-def test_progress_of_starts_changes_nothing(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
-    monkeypatch.setattr("fastmf.evaluation.many_starts._FOLLOWED_STARTS", 8)
-    rng = np.random.default_rng(0)
-    W = rng.normal(size=(12, 5))
-    rbm = mf.RBM(W, mf.Ising(np.zeros(12)), mf.Ising(np.zeros(5)))
-    spins = mf.BoltzmannMachine(3 * (1 - np.eye(12)) / 12, mf.Ising(np.zeros(12)))
-    for model in (rbm, spins):
-        for starts, options in (
-            (20, {"rng": 3}),
-            (20, {}),
-            (rng.choice([-1.0, 1.0], (20, 12)), {}),
-        ):
-            quiet = solutions(model, starts, **options)
-            assert capsys.readouterr().err == ""
-            shown = solutions(model, starts, verbose=True, **options)
-            for one, other in zip(shown[:-1], quiet[:-1], strict=True):
-                np.testing.assert_array_equal(one, other)
-            expected = [f"{k}/3 parts of 8 starts" for k in range(3)]
-            assert capsys.readouterr().err.splitlines() == expected
-    # Options with a row for each start are not divided.
-    field = (rng.normal(size=(20, 12)), None)
-    found = [solutions(rbm, 20, field=field, verbose=verbose) for verbose in (True, False)]
-    np.testing.assert_array_equal(found[0].visible, found[1].visible)
 
 
 def test_solutions_of_a_fully_visible_machine():

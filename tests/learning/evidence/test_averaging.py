@@ -4,22 +4,21 @@ from kernel_cases.regression import problem
 from scipy.special import logsumexp
 
 import fastmf as mf
-from fastmf.learning.evidence import Hyperparameters, Regression
-from fastmf.learning.evidence.averaging import averaged_points
+from fastmf.learning.evidence import Hyperparameters, Regression, Task
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
-from fastmf.learning.evidence.search import maximise_evidence
+from fastmf.learning.evidence.search import averaged_points, maximise_evidence
 
 
 @pytest.fixture(scope="module")
 def task():
     model, _ = problem(40, 20, noise=1.0, inclusion_probability=0.1)
-    return Regression(model.X, model.y, np.zeros(20, int))
+    return Task.of(Regression(model.X, model.y, np.zeros(20, int)))
 
 
 def averages(task, fixed, start):
     priors = ParameterPriors.of(task)
-    best, results = maximise_evidence(task, start, fixed, priors=priors, max_iter=50)
-    return averaged_points(task, best, results, fixed, priors=priors)
+    best = maximise_evidence(task, start, fixed, priors=priors)
+    return averaged_points(task, best, fixed, priors=priors)
 
 
 def test_against_a_fine_grid_of_all_parameters(task):
@@ -34,15 +33,17 @@ def test_against_a_fine_grid_of_all_parameters(task):
                 here = Hyperparameters(
                     best.noise_variance * noise, best.slab_variance * slab, np.array([odds])
                 )
-                found = mf.expectation_propagation(task.model(here), schedule="auto", tol=1e-4)
+                found = mf.expectation_propagation(
+                    task.parts[0].model(here), schedule="auto", tol=1e-4
+                )
                 prior, _ = priors.log_density(here, np.ones(3, bool))
                 densities.append(found.log_evidence + prior)
                 means.append(found.mean)
     fine = np.exp(np.array(densities) - logsumexp(densities)) @ np.array(means)
-    ours = weights @ np.array([point.found.results[0].mean for point in points])
+    ours = weights @ np.array([point.results[0].mean for point in points])
     np.testing.assert_allclose(ours, fine, atol=0.01)
     # At the maximum alone they are further away.
-    assert abs(points[0].found.results[0].mean - fine).max() > 2 * abs(ours - fine).max()
+    assert abs(points[0].results[0].mean - fine).max() > 2 * abs(ours - fine).max()
 
 
 def test_what_is_given_does_not_vary(task):

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf._common.stored_columns import StoredColumns
-from fastmf.learning.evidence import Classification, Hyperparameters, Loci, Regression
+from fastmf.learning.evidence import Classification, Hyperparameters, Regression, Task
 from fastmf.learning.evidence.blocks import (
-    has_blocks,
     labels_of_task,
-    quiet_parameters,
     same_blocks,
     with_blocks,
-    with_grams,
 )
 
 
@@ -26,7 +22,7 @@ def test_blocks_of_each_part(monkeypatch):
     monkeypatch.setattr("fastmf.inference.ep.correlated.FEATURES_OF_ONE_BLOCK", 0)
     parts = [Regression(columns(k), np.ones(60), np.zeros(5, int)) for k in range(2)]
     units = np.array([0, 2, 4, 6, 8]), np.array([1, 3, 5, 7, 9])
-    task = with_blocks(Loci(tuple(parts), units, np.zeros(10, int)), "auto")
+    task = with_blocks(Task(tuple(parts), units, np.zeros(10, int)), "auto")
     assert labels_of_task(task).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 2, 3]
     labels = np.array([0, 0, 0, 1, 2, 2, 3, 4, 5, 6])
     task = with_blocks(task, labels)  # features of different parts have no common site
@@ -36,14 +32,14 @@ def test_blocks_of_each_part(monkeypatch):
 
 def test_columns_without_a_spike_are_in_no_block():
     X = np.append(columns(), columns()[:, :1], axis=1)
-    task = Classification.of(X, np.ones(60), np.zeros(5, int), [0.01])
+    task = Task.of(Classification.of(X, np.ones(60), np.zeros(5, int), [0.01]))
     task = with_blocks(task, "auto")
-    assert task.blocks.labels.tolist() == [0, 1, 2, 3, 1, 4]
+    assert task.parts[0].blocks.labels.tolist() == [0, 1, 2, 3, 1, 4]
     assert labels_of_task(task).tolist() == [0, 1, 2, 3, 1]
 
 
 def test_labels_of_the_wrong_shape_are_named():
-    task = Regression(columns(), np.ones(60), np.zeros(5, int))
+    task = Task.of(Regression(columns(), np.ones(60), np.zeros(5, int)))
     with pytest.raises(ValueError, match="blocks must have a label for each feature"):
         with_blocks(task, [0, 1])
 
@@ -55,42 +51,11 @@ def test_blocks_have_effects_in_their_middle():
         X[:, j] = 0.8 * X[:, j - 1] + 0.6 * X[:, j]
     y = X[:, 23] + rng.normal(size=2000)
     start = Hyperparameters(1.0, 1.0, np.array([-3.0]))
-    task = with_blocks(Regression(X, y, np.zeros(40, int)), "auto", start)
+    task = with_blocks(Task.of(Regression(X, y, np.zeros(40, int))), "auto", start)
     # 0.8^4 = 0.41
     assert np.flatnonzero(labels_of_task(task) == labels_of_task(task)[23]).tolist() == [
         *range(19, 28)
     ]
-    assert has_blocks(task) and not has_blocks(with_blocks(task, None))
-
-
-def test_the_first_noise_is_large_unless_it_is_given():
-    task = Regression(columns(), 2 * np.ones(60), np.zeros(5, int))
-    start = Hyperparameters(0.1, 1.0, np.zeros(1))
-    free, given = (Hyperparameters(known, False, False) for known in (False, True))
-    assert quiet_parameters(task, start, free).noise_variance == pytest.approx(0.6 * 4)
-    assert quiet_parameters(task, start, given) is start
-
-
-def test_models_of_a_task_share_the_products_of_the_features():
-    y, here = np.arange(60.0), Hyperparameters(0.5, 1.0, np.zeros(1))
-    task = Regression(columns(), y, np.zeros(5, int))
-    shared = with_grams(task)
-    expected, found = (
-        mf.expectation_propagation(task.model(here), blocks=[0, 1, 2, 3, 1])
-        for task in (task, shared)
-    )
-    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
-    gram = shared.gram.matrix()
-    np.testing.assert_allclose(gram, columns().T @ columns(), atol=1e-12)
-    gram *= 4  # as if the features were twice as large
-    twice = mf.expectation_propagation(shared.model(here), blocks=[0, 1, 2, 3, 1])
-    assert abs(twice.var / expected.var).max() < 0.9
-    loci = with_grams(Loci((task, task), (np.arange(5), np.arange(5, 10)), np.zeros(10, int)))
-    assert all(part.gram is not None for part in loci.parts)
-    stored = StoredColumns(columns(), np.ones(60), np.ones(5), np.zeros((60, 0)), np.zeros((0, 5)))
-    assert with_grams(task._replace(X=stored)).gram is None
-    classes = Classification.of(columns(), np.ones(60), np.zeros(5, int))
-    assert with_grams(classes) is classes
 
 
 def test_blocks_differ_if_they_are_joined_or_have_larger_patterns():

@@ -9,7 +9,7 @@ from scipy.integrate import trapezoid
 from scipy.special import voigt_profile
 from scipy.stats import cauchy, multivariate_normal, norm
 
-from fastmf.learning.evidence.edges import DEVIATION, Whitened, node_blocks
+from fastmf.learning.evidence.edges import SingleEffects, Whitened
 
 
 def estimates(n=6, correlation=0.4, seed=0):
@@ -47,7 +47,7 @@ def enumerated(estimate, C, log_odds=0.0, scale=1.0):
 @pytest.mark.parametrize("n, correlation", [(6, 0.0), (6, 0.4), (6, 0.8), (11, 0.3)])
 def test_posterior_of_all_patterns(seed, n, correlation):
     estimate, C = estimates(n, correlation, seed)
-    found = Whitened.of(estimate, C).posterior(-0.5, 0.8)
+    found = SingleEffects.of(estimate, C).posterior(-0.5, 0.8)
     evidence, inclusion, mean, variance = enumerated(estimate, C, -0.5, 0.8)
     assert found.converged
     np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
@@ -67,16 +67,16 @@ def test_effects_beyond_doubt_against_sums_of_logarithms(n, correlation, strengt
     logs = np.array(logs)[:, None]
     included = np.logaddexp.reduce(np.where(patterns > 0, logs, -np.inf))
     excluded = np.logaddexp.reduce(np.where(patterns > 0, -np.inf, logs))
-    found = Whitened.of(estimate, C).posterior()
+    found = SingleEffects.of(estimate, C).posterior()
     np.testing.assert_allclose(found.log_odds, included - excluded, rtol=1e-6, atol=1e-6)
-    cauchy = Whitened.of(estimate, C).posterior(slab="cauchy")
+    cauchy = SingleEffects.of(estimate, C).posterior(slab="cauchy")
     assert (cauchy.probability[np.arange(n) % 3 > 0] > 0.99).all()
 
 
 def test_independent_estimates_have_closed_forms():
     """One effect at a time: log-odds are those of two normal densities, whatever their size."""
     estimate, errors = np.array([0.0, 1.0, -3.0, 40.0]), np.array([0.1, 0.5, 1.0, 0.2])
-    found = Whitened.of(estimate, np.diag(errors**2)).posterior(0.0, 2.0)
+    found = SingleEffects.of(estimate, np.diag(errors**2)).posterior(0.0, 2.0)
     total = errors**2 + 4.0
     expected = np.log(errors**2 / total) / 2 + estimate**2 / 2 * (1 / errors**2 - 1 / total)
     np.testing.assert_allclose(found.log_odds, expected, rtol=1e-6)
@@ -89,14 +89,16 @@ def test_units_of_measurement_make_no_difference():
     narrow = Whitened.of(estimate, C)
     assert np.isclose(wide.chi_square, narrow.chi_square)
     assert np.isclose(wide.chi_square, estimate @ np.linalg.solve(C, estimate))
-    small = Whitened.of(1e-5 * estimate, 1e-10 * C).posterior(0.0, 1e-5)
-    np.testing.assert_allclose(small.log_odds, narrow.posterior().log_odds, atol=1e-4)
+    small = SingleEffects.of(1e-5 * estimate, 1e-10 * C).posterior(0.0, 1e-5)
+    np.testing.assert_allclose(
+        small.log_odds, SingleEffects.of(estimate, C).posterior().log_odds, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("given", [(None, None), (0.0, None), (None, 1.0)])
 def test_learned_parameters_maximise_the_evidence_times_their_prior(given):
     estimate, C = estimates(correlation=0.0, seed=1)
-    found = Whitened.of(estimate, C).posterior(*given)
+    found = SingleEffects.of(estimate, C).posterior(*given)
 
     def loss(values):
         log_odds = given[0] if given[0] is not None else values[0]
@@ -105,7 +107,7 @@ def test_learned_parameters_maximise_the_evidence_times_their_prior(given):
         if given[0] is None:
             value -= np.logaddexp(0, log_odds) + np.logaddexp(0, -log_odds)
         if given[1] is None:
-            value -= (np.log(scale) / DEVIATION) ** 2 / 2
+            value -= (np.log(scale)) ** 2 / 2
         return -value
 
     best = optimize.minimize(loss, np.zeros(2), method="Nelder-Mead", options={"maxiter": 120}).x
@@ -126,7 +128,7 @@ def test_collinear_estimates_are_refused():
 def test_cauchy_slabs_of_independent_estimates_are_voigt_profiles():
     """The density of an estimate with such an effect is that of a normal and a Cauchy variable."""
     estimate, errors = np.array([0.0, 0.5, 1.0, -3.0, 40.0]), np.array([0.1, 0.5, 1.0, 1.0, 0.2])
-    found = Whitened.of(estimate, np.diag(errors**2)).posterior(0.3, 2.0, "cauchy")
+    found = SingleEffects.of(estimate, np.diag(errors**2)).posterior(0.3, 2.0, "cauchy")
     slab, spike = np.log(voigt_profile(estimate, errors, 2.0)), norm.logpdf(estimate, 0, errors)
     np.testing.assert_allclose(found.log_odds, 0.3 + slab - spike, atol=1e-9)
     evidence = np.logaddexp(spike, 0.3 + slab).sum() - 5 * np.logaddexp(0, 0.3)
@@ -151,7 +153,7 @@ def enumerated_mixtures(estimate, C, log_odds, scale):
 @pytest.mark.parametrize("seed, correlation", [(0, 0.4), (1, 0.6), (4, 0.8)])
 def test_cauchy_slabs_of_correlated_estimates(seed, correlation):
     estimate, C = estimates(3, correlation, seed)
-    found = Whitened.of(estimate, C).posterior(-0.5, 0.8, "cauchy")
+    found = SingleEffects.of(estimate, C).posterior(-0.5, 0.8, "cauchy")
     evidence, inclusion, mean = enumerated_mixtures(estimate, C, -0.5, 0.8)
     assert found.converged
     np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
@@ -192,7 +194,7 @@ def test_normal_slabs_that_replace_cauchy_slabs_have_their_moments():
         slab_var = trapezoid(density * points**2, points) / total - slab_mean**2
         variances = v * slab_mean / (m - slab_mean)
         change = np.log(total) - norm.logpdf(m, 0, np.sqrt(v + variances))
-    found = Whitened.of(estimate, C).posterior(log_odds, scale, "cauchy")
+    found = SingleEffects.of(estimate, C).posterior(log_odds, scale, "cauchy")
     np.testing.assert_allclose(found.log_odds, np.log(p / (1 - p)), atol=1e-3)
     np.testing.assert_allclose(found.mean, p * slab_mean, atol=2e-4)
     std = np.sqrt(p * slab_var + p * (1 - p) * slab_mean**2)
@@ -202,11 +204,11 @@ def test_normal_slabs_that_replace_cauchy_slabs_have_their_moments():
 def test_scales_of_cauchy_slabs_are_learned():
     estimate, C = estimates(5, 0.0, 1)
     errors = np.sqrt(C.diagonal())
-    found = Whitened.of(estimate, C).posterior(0.0, None, "cauchy")
+    found = SingleEffects.of(estimate, C).posterior(0.0, None, "cauchy")
 
     def loss(log_scale):
         slab = voigt_profile(estimate, errors, np.exp(log_scale))
-        return (log_scale / DEVIATION) ** 2 / 2 - np.log(norm.pdf(estimate, 0, errors) + slab).sum()
+        return (log_scale) ** 2 / 2 - np.log(norm.pdf(estimate, 0, errors) + slab).sum()
 
     best = optimize.minimize_scalar(loss, bounds=(-5, 5), method="bounded").x
     assert abs(np.log(found.scale) - best) < 0.02
@@ -215,11 +217,11 @@ def test_scales_of_cauchy_slabs_are_learned():
 def test_scales_are_learned_from_the_evidence_of_blocks():
     """Correlated estimates, of which single sites would find another scale."""
     estimate, C = estimates(6, 0.9, 2)
-    found = Whitened.of(estimate, C).posterior(0.0, None)
+    found = SingleEffects.of(estimate, C).posterior(0.0, None)
 
     def loss(log_scale):
         evidence = enumerated(estimate, C, 0.0, np.exp(log_scale))[0]
-        return (log_scale / DEVIATION) ** 2 / 2 - evidence
+        return (log_scale) ** 2 / 2 - evidence
 
     best = optimize.minimize_scalar(loss, bounds=(-5, 5), method="bounded").x
     assert abs(np.log(found.scale) - best) < 0.01
@@ -230,14 +232,14 @@ def test_nodes_without_common_pairs_are_independent():
     estimate, C = estimates(6, 0.5, 5)
     halves = [np.arange(3), np.arange(3, 6)]
     C[:3, 3:] = C[3:, :3] = 0.0
-    whole = Whitened.of(estimate, C).posterior(-0.3, None)
+    whole = SingleEffects.of(estimate, C).posterior(-0.3, None)
     blocks = [C[np.ix_(own, own)] for own in halves]
-    parts = node_blocks(estimate, blocks, halves).posterior(-0.3, None)
+    parts = SingleEffects.of_nodes(estimate, blocks, halves).posterior(-0.3, None)
     np.testing.assert_allclose(parts.probability, whole.probability, atol=1e-5)
     np.testing.assert_allclose(parts.std, whole.std, atol=1e-5)
     assert parts.scale == pytest.approx(whole.scale, rel=1e-4)
     assert parts.log_evidence == pytest.approx(whole.log_evidence, abs=1e-6)
-    twice = node_blocks(estimate, blocks * 2, halves * 2).posterior(-0.3, None)
+    twice = SingleEffects.of_nodes(estimate, blocks * 2, halves * 2).posterior(-0.3, None)
     np.testing.assert_allclose(twice.log_odds, parts.log_odds, atol=1e-8)
     assert twice.scale == pytest.approx(parts.scale, rel=1e-6)
     assert twice.log_evidence == pytest.approx(parts.log_evidence)

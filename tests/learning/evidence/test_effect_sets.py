@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 from scipy.stats import multivariate_normal
 
-from fastmf.learning.evidence.effect_sets import DEVIATION, EffectSets
+from fastmf.learning.evidence.edges import EffectSets
 from tests.learning.evidence.test_edges import enumerated, estimates
 
 SETS = [np.array([0, 1]), np.array([2]), np.array([3, 4, 5]), np.array([6, 7])]
@@ -88,7 +88,7 @@ def test_learned_parameters_maximise_the_evidence_times_their_prior():
     def loss(values):
         value = of_all_patterns(estimate, C, values[0], np.exp(values[1]))[0]
         value -= np.logaddexp(0, values[0]) + np.logaddexp(0, -values[0])
-        return (values[1] / DEVIATION) ** 2 / 2 - value
+        return (values[1]) ** 2 / 2 - value
 
     best = optimize.minimize(loss, np.zeros(2), method="Nelder-Mead").x
     assert abs(found.prior_log_odds - best[0]) < 0.02

@@ -4,7 +4,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import beta, cauchy, lognorm
 
-from fastmf.learning.evidence import Classification, Hyperparameters, Regression
+from fastmf.learning.evidence import Classification, Hyperparameters, Regression, Task
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 
 FREE = np.ones(5, bool)
@@ -15,7 +15,7 @@ def priors():
     rng = np.random.default_rng(0)
     X = 3 * rng.choice([-1.0, 1.0], (20, 35))
     groups = np.repeat([0, 1, 2], [4, 1, 30])
-    return ParameterPriors.of(Regression(X, 2 * rng.choice([-1.0, 1.0], 20), groups))
+    return ParameterPriors.of(Task.of(Regression(X, 2 * rng.choice([-1.0, 1.0], 20), groups)))
 
 
 def test_densities_are_those_of_the_distributions():
@@ -70,5 +70,5 @@ def test_a_constant_of_flat_prior_is_integrated():
 
 def test_classes_have_a_prior_on_the_slab_over_the_noise():
     X = 2.0 * np.random.default_rng(0).choice([-1.0, 1.0], (10, 3))
-    task = Classification.of(X, np.ones(10), np.zeros(3, int))
+    task = Task.of(Classification.of(X, np.ones(10), np.zeros(3, int)))
     assert ParameterPriors.of(task).slab == pytest.approx(0.5 / 4)

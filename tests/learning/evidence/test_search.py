@@ -5,7 +5,7 @@ from scipy.optimize import minimize
 
 import fastmf as mf
 from fastmf.learning import evidence
-from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient, search
+from fastmf.learning.evidence import Hyperparameters, Regression, Task, evidence_gradient
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import (
     EVIDENCE_TOL,
@@ -20,11 +20,11 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     groups = np.zeros(60, int)
     start = Hyperparameters(1.0, 1.0, np.zeros(1))
     fixed = Hyperparameters(False, False, False)
-    task = Regression(model.X, model.y, groups)
-    best, _ = maximise_evidence(task, start, fixed, max_iter=100)
+    task = Task.of(Regression(model.X, model.y, groups))
+    best = maximise_evidence(task, start, fixed).hyperparameters
 
     def negative_log_evidence(x):
-        model = task.model(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]))
+        model = task.parts[0].model(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]))
         result = mf.expectation_propagation(model, tol=1e-9)
         gradient = np.hstack(evidence_gradient(model, result, groups, 1))
         return -result.log_evidence, -gradient
@@ -49,29 +49,6 @@ def test_the_curvature_by_noise_leads_to_the_minimum_of_fixed_residuals(n_rows):
         assert start + step == pytest.approx(log_minimum, abs=1e-9)
 
 
-@pytest.mark.parametrize("blocks, lowest", [(None, 0.6), (np.arange(200) // 2, 0.9)])
-def test_noise_is_approached_from_above(blocks, lowest, monkeypatch):
-    """Far below its best value fixed points are hard to find."""
-    tried, solve = [], evidence.solution_from
-
-    def recorded(model, init, **options):
-        tried.append(model.noise_variance)
-        return solve(model, init, **options)
-
-    monkeypatch.setattr(evidence, "solution_from", recorded)
-    model, _ = problem(60, 200, seed=0, noise=0.1, inclusion_probability=0.03)
-    task = Regression(model.X, model.y, np.zeros(200, int), blocks=blocks)
-    start = Hyperparameters(0.3 * task.scale, 0.5, np.full(1, -3.0))
-    fixed = Hyperparameters(False, False, False)
-    best, _ = maximise_evidence(task, start, fixed, max_iter=40)
-    assert min(tried) > lowest * best.noise_variance
-    # Without the curvature a trial lies far below.
-    tried.clear()
-    monkeypatch.setattr(search, "curvature_by_noise", lambda _, n_rows: n_rows / 20)
-    maximise_evidence(task, start, fixed, max_iter=40)
-    assert min(tried) < 0.55 * best.noise_variance
-
-
 def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
     """A rejected trial may be at a fixed point of another branch, away from the best."""
     tried, solve = [], evidence.solution_from
@@ -84,16 +61,16 @@ def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
 
     monkeypatch.setattr(evidence, "solution_from", recorded)
     model, _ = problem(30, 60, seed=1, noise=0.3, inclusion_probability=0.1)
-    task = Regression(model.X, model.y, np.zeros(60, int))
+    task = Task.of(Regression(model.X, model.y, np.zeros(60, int)))
     start, fixed = (
         Hyperparameters(1e-6, 0.1, np.full(1, 2.0)),
         Hyperparameters(False, False, False),
     )
-    _, result = maximise_evidence(task, start, fixed, max_iter=40)
+    point = maximise_evidence(task, start, fixed)
     inits, values = np.array(tried).T
     best = np.maximum.accumulate(np.append(inits[0], values))
     np.testing.assert_array_equal(inits, best[:-1])
-    assert result[0].log_evidence == best[-1]
+    assert point.results[0].log_evidence == best[-1]
     assert (values < best[:-1]).any()
 
 
@@ -103,28 +80,29 @@ def test_the_search_with_weighted_rows_is_that_with_repeated_ones():
     weights = np.random.default_rng(1).integers(1, 4, 20)
     root = np.sqrt(weights)
     groups = np.zeros(6, int)
-    task = Regression(model.X * root[:, None], model.y * root, groups, float(weights.sum()))
+    task = Task.of(
+        Regression(model.X * root[:, None], model.y * root, groups, float(weights.sum()))
+    )
     rows = np.repeat(np.arange(20), weights)
-    repeated = Regression(model.X[rows], model.y[rows], groups)
+    repeated = Task.of(Regression(model.X[rows], model.y[rows], groups))
     assert task.scale == pytest.approx(repeated.scale)
     start = Hyperparameters(0.3, 0.5, np.array([-1.0]))
     fixed = Hyperparameters(False, False, False)
-    found, expected = (
-        maximise_evidence(t, start, fixed, max_iter=100)[0] for t in (task, repeated)
-    )
+    found, expected = (maximise_evidence(t, start, fixed).hyperparameters for t in (task, repeated))
     np.testing.assert_allclose(np.hstack(found), np.hstack(expected), rtol=1e-4)
 
 
 def test_with_priors_the_density_has_its_maximum():
     model, _ = problem(60, 20, noise=0.5, inclusion_probability=0.2)
-    task = Regression(model.X, model.y, np.zeros(20, int))
+    task = Task.of(Regression(model.X, model.y, np.zeros(20, int)))
     start, fixed = Hyperparameters(1.0, 1.0, np.zeros(1)), Hyperparameters(False, False, False)
     priors = ParameterPriors.of(task)
-    best, _ = maximise_evidence(task, start, fixed, priors=priors, max_iter=100)
+    point = maximise_evidence(task, start, fixed, priors=priors)
+    best = point.hyperparameters
 
     def density(x):
         here = Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:])
-        result = mf.expectation_propagation(task.model(here), tol=1e-9)
+        result = mf.expectation_propagation(task.parts[0].model(here), tol=1e-9)
         return result.log_evidence + priors.log_density(here, np.ones(3, bool))[0]
 
     centre = np.concatenate([np.log(best[:2]), best.log_odds])
@@ -136,7 +114,7 @@ def test_with_priors_the_density_has_its_maximum():
 
 def test_optima_on_bounds_are_named():
     model, _ = problem(20, 8)
-    task = Regression(model.X, model.y, np.zeros(8, int))
+    task = Task.of(Regression(model.X, model.y, np.zeros(8, int)))
     here = Hyperparameters(2 * task.scale, 1e-6 * task.slab_scale, np.array([-np.log(80.0)]))
     free = Hyperparameters(False, False, False)
     assert on_bounds(task, here, free) == [
