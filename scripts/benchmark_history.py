@@ -27,7 +27,7 @@ KERNELS = (
     "mean_field.tap.tap-ten_sweeps",
     "mean_field.tap.tap-sequential",
     "mean_field.tap.tap-truncated_spikes",
-    "sampling.gibbs.gibbs-block",
+    "sampling.layers.anneal_layers-gibbs",
     "sampling.visible.anneal_visible-spins",
     "training.statistics.pair_averages-four_terms",
     "training.ascent.ascend-decayed_and_centred",

@@ -13,8 +13,6 @@ from kernel_cases.case import Case, Size
 FAMILIES = (
     "all_rows",
     "tap",
-    "gibbs",
-    "annealed",
     "statistics",
     "ascent",
     "effective_couplings",
@@ -25,6 +23,7 @@ FAMILIES = (
     "convergence",
     "hamming",
     "linear_model",
+    "layers",
     "local_search",
     "ordinal",
     "potts",
@@ -36,7 +35,6 @@ FAMILIES = (
     "sites",
     "sparse",
     "sparse_rows",
-    "tree_annealing",
     "visible",
 )
 

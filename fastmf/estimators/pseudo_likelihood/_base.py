@@ -18,7 +18,7 @@ from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.networks.resampling import Resampling
 from fastmf.estimators.pseudo_likelihood._observed import KINDS_OF_WEIGHTS, MISSING, saved_rows
-from fastmf.inference.sampling import categories
+from fastmf.inference.sampling.discrete import sample
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_NEWTON_PARAMETERS
 from fastmf.learning.pseudo_likelihood.graph import edges_of
@@ -86,8 +86,9 @@ class ItemMachine(Saved, BaseEstimator):
         return self._drawn(n_samples, rng, n_sweeps)
 
     def _drawn(self, n_samples, rng, n_sweeps):
-        labels = categories.sample(self._categorical_model(), n_samples, rng, n_sweeps)
-        return decoded(labels, self.categories_)
+        model = self._categorical_model()
+        states = sample(model, n_samples, rng, n_sweeps)
+        return decoded(model.prior.labels(states), self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values by the most probable category of each, given the others.

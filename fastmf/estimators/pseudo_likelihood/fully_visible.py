@@ -20,7 +20,7 @@ from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed, restored_rows
-from fastmf.inference.sampling import spins
+from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.inverse_ising import tap_inversion
@@ -391,18 +391,18 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         ((16,), np.True_)
         """
         check_is_fitted(self)
-        if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
+        if 2**self.n_features_in_ > discrete.MAX_ENUMERATED_STATES:
+            most = discrete.MAX_ENUMERATED_STATES.bit_length() - 1
             raise ValueError(
-                f"pmf enumerates all states: at most {spins.MAX_ENUMERATED_UNITS} units, got "
-                f"{self.n_features_in_}."
+                f"pmf enumerates all states: at most {most} units, got {self.n_features_in_}."
             )
-        probabilities = spins.probabilities(self.model_)
+        probabilities = discrete.probabilities(self.model_)
         if X is None:
             return probabilities
         return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
 
     def _drawn(self, n_samples, rng, n_sweeps):
-        return from_spins(spins.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
+        return from_spins(discrete.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values by their means given the others.
@@ -414,8 +414,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         method : {"auto", "exact", "annealing", "tap"}, default "auto"
             - "exact": the sum over all states of a row's missing values, which are at most 2^20.
             - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
-              (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
-              probability; exact where couplings are a tree. Each of several phases has its weight.
+              with standard errors of about 0.003 of a probability; exact where couplings are a
+              tree. Each of several phases has its weight.
             - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
               fast for hundreds of missing values, but wrong for strong couplings, and of several
               phases only one.

@@ -12,13 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastmf.inference.sampling.annealing import Path, check_finite, tilt_to_means
+from fastmf.inference.sampling.annealing import Path, tilt_to_means
 from fastmf.inference.sampling.colours import ColouredUnits
+from fastmf.inference.sampling.gibbs import check_finite
 from fastmf.inference.sampling.sequential import SequentialUnits, is_sequential
 
 
 class VisiblePath(Path):
-    """The path to a `BoltzmannMachine`; `packed` are its units."""
+    """The path to a `BoltzmannMachine`; `units` are its units."""
 
     __slots__ = ()
 
@@ -30,7 +31,7 @@ class VisiblePath(Path):
 
     def walk(self, base, betas, v):
         """Log importance weights of the chains `v`, and their ends."""
-        (tilt,), units = base, self.packed
+        (tilt,), units = base, self.units
         if isinstance(units, SequentialUnits):
             found = units.anneal(v, betas, self.rng, tilt=tilt, n_threads=self.n_threads)
             check_finite(found[0])

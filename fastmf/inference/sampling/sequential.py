@@ -45,21 +45,25 @@ class SequentialUnits:
 
     def anneal(self, x, betas, rng, *, tilt=None, n_threads=None):
         """Chains that are moved along the path from uncoupled units to the model."""
-        x = np.array(x, self.model.dtype, order="C")
-        n_chains, n = x.shape
-        tilt = np.zeros(n) if tilt is None else np.array(tilt, np.float64)
-        path, log_weights = TiltedBetas(tilt, np.array(betas, np.float64)), np.zeros(n_chains)
-        work = len(path.betas) * n_chains * n * n
-        n_workers = workers_for(n_chains, work, n_threads)
-        seeds = rng.integers(2**64, size=len(path.betas) - 1, dtype=np.uint64)
-        memory = visible_work(n, n_workers)
-        arguments = self.couplings, self.units, path, seeds, x, log_weights, memory
-        in_parallel(anneal_visible, arguments, n_workers)
-        return log_weights, x
+        x = np.asarray(x, self.model.dtype)
+        tilt = np.zeros(x.shape[1]) if tilt is None else tilt
+        return anneal_chains(self.couplings, self.units, x, betas, rng, tilt, n_threads)
 
     def sample(self, x, n_sweeps, rng, n_threads=None):
-        """Chains after so many more sweeps of Gibbs sampling of the model."""
+        """Chains after more sweeps of Gibbs sampling of the model."""
         return self.anneal(x, np.ones(n_sweeps + 1), rng, n_threads=n_threads)[1]
+
+
+def anneal_chains(couplings, units, x, betas, rng, tilt, n_threads=None):
+    """Log importance weights of chains that are moved along a path, and their ends."""
+    x, (n_chains, n) = np.array(x, order="C"), x.shape
+    path = TiltedBetas(np.array(tilt, np.float64), np.array(betas, np.float64))
+    log_weights, work = np.zeros(n_chains), len(betas) * n_chains * n * n
+    n_workers = workers_for(n_chains, work, n_threads)
+    seeds = rng.integers(2**64, size=len(betas) - 1, dtype=np.uint64)
+    arguments = couplings, units, path, seeds, x, log_weights, visible_work(n, n_workers)
+    in_parallel(anneal_visible, arguments, n_workers)
+    return log_weights, x
 
 
 def units_of_columns(prior):
