@@ -18,7 +18,6 @@ NAMES = [
     "mean_field.tap.tap-ten_sweeps",
     "mean_field.tap.tap-sequential",
     "mean_field.tap.tap-accelerated",
-    "mean_field.all_rows.sweep_all_rows-tap",
     "linear.product.multiply-rbm",
     "sampling.layers.anneal_layers-gibbs",
     "training.statistics.conditional_moments-hidden",

@@ -11,7 +11,6 @@ from importlib import import_module
 from kernel_cases.case import Case, Size
 
 FAMILIES = (
-    "all_rows",
     "tap",
     "statistics",
     "ascent",

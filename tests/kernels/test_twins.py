@@ -12,8 +12,7 @@ import pytest
 from kernel_cases import CASES, Size, case
 
 import fastmf
-from fastmf._outcomes import CONVERGED, CYCLING
-from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
+from fastmf._outcomes import CONVERGED, CYCLING, WINDOW_SWEEPS
 
 # Decorator of a function that can be called from Python.
 PUBLIC_KERNEL = r"kernel(?!.*\bmode=.(inner|inline|merged|by_address))"

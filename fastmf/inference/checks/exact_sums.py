@@ -22,10 +22,8 @@ from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors._queries import number_of_states
 
-# Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
-MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
-# Numbers that are held at a time, so that a call is not made for every row.
-_NUMBERS_AT_A_TIME = 2**18
+# Numbers of all rows up to which states are enumerated, an eighth of them at a time.
+MAX_NUMBERS = 2**21
 # Standard deviations that count as the range of a unit of unbounded values.
 DEVIATIONS = 4.0
 
@@ -71,7 +69,7 @@ def _enumerated_side(sides, n_rows):
         for prior in sides.priors
     ]
     best = int(np.argmin(counts))
-    return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_FIELD_ROWS else None
+    return best if counts[best] * width <= MAX_NUMBERS else None
 
 
 def _enumerated(sides, summed, tilt, values):
@@ -83,7 +81,7 @@ def _enumerated(sides, summed, tilt, values):
     if len(sides.priors) == 1:
         log_weights = log_weights + (fields * x).sum(1) / 2
     tilt = [np.broadcast_to(part, values.shape) for part in tilt]
-    step = max(1, _NUMBERS_AT_A_TIME // (len(x) * sum(sides.couplings.shape)))
+    step = max(1, MAX_NUMBERS // 8 // (len(x) * sum(sides.couplings.shape)))
     found = []
     for first in range(0, n_rows, step):
         own, *of_rows = (part[first : first + step] for part in (values, *tilt))

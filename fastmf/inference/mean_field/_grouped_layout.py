@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.inference.mean_field._layout import BLOCK_PANELS, Layout, chain_of
+from fastmf.inference.mean_field._layout import BLOCK_PANELS, MAX_WORKER_ROWS, Layout, chain_of
 from fastmf.kernels.linear.product import (
     TILE_VECTORS,
     empty_panels,
@@ -22,9 +22,6 @@ from fastmf.kernels.mean_field.groups import update_block as update_groups
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes, groups
 from fastmf.priors._protocol import n_units, precomputed
-
-# With the fields of single groups, a worker's cache holds fewer rows.
-MAX_GROUPED_ROWS = 24
 
 
 class GroupedLayout(Layout):
@@ -54,7 +51,8 @@ class GroupedLayout(Layout):
     """
 
     grouped = True
-    max_worker_rows = MAX_GROUPED_ROWS
+    # With the fields of single groups, a worker's cache holds fewer rows.
+    max_worker_rows = MAX_WORKER_ROWS // 2
     update_block = staticmethod(update_groups)
 
     def __init__(self, model, order, schedule):

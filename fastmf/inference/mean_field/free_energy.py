@@ -20,18 +20,19 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
+from fastmf.kernels.linear.product import TASK_ROWS
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
 
-# Entries of the arrays of some rows that are taken together, so that they stay in the cache, and
-# how many rows there are at least: all couplings are read once for each block.
-CACHED_ENTRIES, MIN_BLOCK_ROWS = 1 << 17, 16
+# Entries of the arrays of some rows that are taken together, so that they stay in the cache.
+CACHED_ENTRIES = 1 << 17
 
 
 def log_partition_of_rows(layout, state, order, tilt, n_threads=None):
     """Compute the log-partition of each row; clamped units have pair terms only."""
     n_rows, n_units = state.shape[1:]
-    step = max(MIN_BLOCK_ROWS, CACHED_ENTRIES // n_units)
+    # All couplings are read once for each block of rows.
+    step = max(TASK_ROWS, CACHED_ENTRIES // n_units)
     starts, out = range(0, n_rows, step), np.empty(n_rows)
 
     def fill_block(first):

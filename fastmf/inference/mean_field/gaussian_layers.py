@@ -29,15 +29,13 @@ def collapsed_tap(
     precision=None,
     clamp=None,
     variances=True,
-    solve_rest=None,
     **options,
 ):
     """Solve by `tap`, after Gaussian units are integrated out if all other units are bounded.
 
     Without `variances` those of the Gaussian units are 0: they take longer than all the rest where
     there are many units of both kinds. The schedule of the other units, which are all coupled, and
-    strongly, is "sequential": a block of them would oscillate. `solve_rest` solves them, with the
-    arguments and results of `solve_machine`, the default.
+    strongly, is "sequential": a block of them would oscillate.
     """
     if not is_integrated(model):
         return tap(model, init, field=field, precision=precision, clamp=clamp, **options)
@@ -47,10 +45,9 @@ def collapsed_tap(
     record = record_from(state, options.max_iter, options.history)
     record.status[:], record.n_iter[:] = CONVERGED, 1
     values = np.zeros(state.shape[1])
-    solver = solve_rest or solve_machine, options
     for rows in _rows_alike(model.integrate_gaussians().gaussian, tilt, state.shape[1]):
         alike = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
-        _solve_alike(model, rows, alike, solver, variances, record, values)
+        _solve_alike(model, rows, alike, options, variances, record, values)
     answer = result(
         layout, record, values if options.log_partition else None, single=n_rows is None
     )
@@ -94,14 +91,8 @@ def _rows_alike(gaussian, tilt, n_rows):
     return [np.flatnonzero(members.ravel() == k) for k in range(members.max() + 1)]
 
 
-def solve_machine(machine, state, tilt, options):
-    """Iterate rows of a machine from a state: their record and log-partitions."""
-    return solve(layout_of(machine, options.order, options.schedule), state, tilt, options)
-
-
-def _solve_alike(model, rows, tilt, solver, variances, record, values):
+def _solve_alike(model, rows, tilt, options, variances, record, values):
     """Solve rows in which the same Gaussian units are clamped, with equal precisions."""
-    solve_rest, options = solver
     start = record.state[:2, rows].astype(np.float64)
     clamped, field, precision = (
         np.broadcast_to(part, start[0].shape) for part in (tilt.clamped, tilt.field, tilt.precision)
@@ -122,7 +113,8 @@ def _solve_alike(model, rows, tilt, solver, variances, record, values):
         ]
         tilt = Tilt(*map(np.ascontiguousarray, tilt))
         first = _start_of_rest(model, integrated, start, tilt.clamped)
-        solved, log_partitions = solve_rest(machine, first, tilt, options)
+        layout = layout_of(machine, options.order, options.schedule)
+        solved, log_partitions = solve(layout, first, tilt, options)
         state[:, :, rest] = solved.state
         if options.log_partition:
             constants = constants + log_partitions

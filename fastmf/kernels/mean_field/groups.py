@@ -34,11 +34,8 @@ from fastmf.kernels.mean_field.arguments import (
     sources_of,
     targets_of,
 )
-from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR
+from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONE_SOURCE, ONSAGER, VAR
 from fastmf.kernels.mean_field.units import update_units
-
-# Plane of products with one of several sources, after those of fields and their variances.
-OWN = 2
 
 
 @kernel(mode="merged")
@@ -87,7 +84,7 @@ def _add_own(active, n_active, plane, column, n):
     for s in range(n_active):
         total, own = (
             row(active.products, (plane, s, column), n),
-            row(active.products, (OWN, s, 0), n),
+            row(active.products, (ONE_SOURCE, s, 0), n),
         )
         for i in range(n):
             total[i] += own[i]
@@ -105,9 +102,9 @@ def _add_variances(layer, active, n_active, sources, columns):
             continue
         states = active.state[VAR if source[2] == SCALARS else MEAN]
         _multiply(layer, n_active, states, source, packed, active.products[plane], n)
-        if plane == OWN:
+        if plane == ONE_SOURCE:
             _add_own(active, n_active, np.int64(ONSAGER), np.int64(0), n)
-        plane = np.int64(OWN)
+        plane = np.int64(ONE_SOURCE)
 
 
 @kernel(mode="merged")
@@ -147,7 +144,7 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
     The fields of a group are left out but for the sources that are groups.
     """
     n, is_group = target[1], target[3] >= 0
-    states, own = active.state[MEAN], active.products[OWN]
+    states, own = active.state[MEAN], active.products[ONE_SOURCE]
     for s in range(n_active):
         zero = row(active.products, (FIELD, s, column), n)
         for i in range(n):

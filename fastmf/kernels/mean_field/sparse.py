@@ -26,14 +26,12 @@ from fastmf.kernels.mean_field.rows import (
     STEP_DOT,
     THIRD,
     VAR,
+    WHOLE_FIELD,
     ActiveRows,
     assess_row,
 )
 from fastmf.kernels.mean_field.units import update_units
 
-# Plane of products of groups of states: fields without what leaves out the effect of the group on
-# its neighbours.
-WHOLE_FIELD = 3
 # Columns between two checks for KeyboardInterrupt, where units are updated one by one.
 COLUMNS_BETWEEN_CHECKS = 1 << 12
 

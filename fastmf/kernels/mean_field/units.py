@@ -18,6 +18,7 @@ from fastmf._jit.argument_types import Int64, Real, argument_types
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
 from fastmf._jit.lazily import types
+from fastmf._outcomes import SMALLEST_NORMAL
 from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
 from fastmf.kernels.mean_field.rows import (
     ACCELERATED,
@@ -49,9 +50,6 @@ from fastmf.kernels.mean_field.rows import (
 )
 from fastmf.priors._compiled import third_cumulants, tilted_moments
 from fastmf.special import where
-
-# A variance whose inverse is finite in any floating type.
-SMALLEST_NORMAL = 2.0**-126
 
 
 def _magnitude_bits(x):
@@ -140,24 +138,12 @@ def _relax(state, new, clamped, slot):
 
 
 @kernel(mode="merged")
-def onsager_of(variance):
-    """The Onsager term a of a unit, from the variance of its field."""
-    return -variance
-
-
-@kernel(mode="merged")
-def tilt_of(field, implicit, mean, external):
-    """The tilt b of a unit; `implicit` is its Onsager term, or 0 for a state of a group."""
-    return field + implicit * mean + external
-
-
-@kernel(mode="merged")
 def _implicit(active, units, a, order, alone):
     """Onsager terms of the units, and the factors of their means in the fields."""
     s, _, n, column = units
     variance, implicit = row(active.products, (ONSAGER, s, column), n), a
     for i in range(n if order > 1 else 0):
-        a[i] = onsager_of(variance[i])
+        a[i] = -variance[i]
     if alone.shape[0] > 0:
         # The states of a group take steps of one size, so that their means still sum to 1.
         implicit = row(active.scratch, (4, 0), n)
@@ -185,7 +171,7 @@ def _update_units(layer, active, units, order, tilt, alone):
     for i in range(n):
         total_a[i] = a[i] + precision[i]
     for i in range(n):
-        b[i] = tilt_of(field[i], implicit[i], mean[i], external[i])
+        b[i] = field[i] + implicit[i] * mean[i] + external[i]
     if order == 3:
         cubic, derivative = row(products, (CUBIC, s, column), n), row(scratch, (3, 0), n)
         # The cumulants themselves are not needed: the new means will overwrite them.

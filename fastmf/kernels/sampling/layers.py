@@ -140,12 +140,12 @@ def _step(address, layers, path, counter, here, chains, log_weights, memory):
             state = row(v, (r, 0), n_visible)
             log_weights[r] += _log_ratio(hidden, path, step, state, field, scratch[0])
         _tilt(path.hidden_base, beta, field, field)
-    _draw_rows(hidden, (seed, 2 * step, first, last), fields, scratch, h)
+    _draw_rows(hidden, (seed, 2 * step - 1, first, last), fields, scratch, h)
     product(address, h[first:last], last - first, start, visible.couplings, fields, n_visible)
     for r in range(last - first):
         field = row(fields, (r, 0), n_visible)
         _tilt(path.visible_base, beta, field, field)
-    _draw_rows(visible, (seed, 2 * step + 1, first, last), fields, scratch, v)
+    _draw_rows(visible, (seed, 2 * step, first, last), fields, scratch, v)
 
 
 @kernel(views=True)

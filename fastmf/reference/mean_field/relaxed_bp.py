@@ -13,13 +13,19 @@ where index ij is the message from i to j. The messages into a layer are arrays 
 
 import numpy as np
 
-from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS
+from fastmf._outcomes import (
+    CONVERGED,
+    DIVERGED,
+    MAX_DAMPING,
+    MEAN_ROUNDING,
+    OUT_OF_ITERATIONS,
+    SMALLEST_NORMAL,
+    VAR_ROUNDING,
+    WATCHED_CHANGE,
+    WINDOW_SWEEPS,
+)
 from fastmf.reference.units import log_partition as log_partition_of
 from fastmf.reference.units import moments
-
-# As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
-WINDOW_SWEEPS, MAX_DAMPING = 16, 0.97
-MEAN_ROUNDING, VAR_ROUNDING, WATCHED_CHANGE, SMALLEST_NORMAL = 4, 16, 100, 2.0**-126
 
 
 class Measures:

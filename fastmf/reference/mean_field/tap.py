@@ -19,8 +19,15 @@ from fastmf._outcomes import (
     CONVERGED,
     CYCLING,
     DIVERGED,
+    LATE_SWEEPS,
+    MAX_DAMPING,
+    MAX_MOMENTUM,
+    MEAN_ROUNDING,
     OUT_OF_ITERATIONS,
     RUNNING,
+    STEEPNESS,
+    VAR_ROUNDING,
+    WINDOW_SWEEPS,
 )
 from fastmf.priors._protocol import take
 from fastmf.reference.linear.product import unpacked
@@ -28,12 +35,6 @@ from fastmf.reference.mean_field import groups as tap_groups
 from fastmf.reference.mean_field.units import update_units
 from fastmf.reference.units import moments
 
-# As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
-WINDOW_SWEEPS = 16
-MAX_DAMPING = 0.97
-LATE_SWEEPS = 100
-MAX_MOMENTUM = 0.9
-MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
 # What a row that is stored keeps for the case that it is not confirmed.
 ADAPTED = (
     "mean_cosine",

@@ -26,6 +26,6 @@ def anneal_layers(address, visible, hidden, path, seed, chains, log_weights, wor
         for sign, b in zip((-1, 1), tilts, strict=True):
             values = log_partition(hidden.units.prior, b, zero)
             log_weights += sign * values.sum(1, dtype=np.float64)
-        h[:] = draws(hidden.units.prior, tilts[1], uniforms(seed, 2 * step, h.shape))
+        h[:] = draws(hidden.units.prior, tilts[1], uniforms(seed, 2 * step - 1, h.shape))
         b = tilt(path.visible_base, new, h @ transposed)
-        v[:] = draws(visible.units.prior, b, uniforms(seed, 2 * step + 1, v.shape))
+        v[:] = draws(visible.units.prior, b, uniforms(seed, 2 * step, v.shape))
