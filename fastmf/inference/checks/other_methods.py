@@ -53,11 +53,11 @@ def by_other_answers(question, rows, numbers):
         (AdaptiveTap, Reason.ADAPTIVE_TAP),
         (MessagesFromMeans, Reason.MESSAGES),
     ):
-        other = method(rows)
-        if other.seconds <= MAX_SECONDS:
+        alternative = method(rows)
+        if alternative.seconds <= MAX_SECONDS:
             start = moved_from(rows.mean, np.where(rows.clamped, 0, rows.var), generator(0))
             init = split(rows.machine, start), split(rows.machine, rows.var)
-            return _contradictions(rows, other.answers(init), reason)
+            return _contradictions(rows, alternative.answers(init), reason)
     return None
 
 
@@ -68,9 +68,9 @@ def _of_whole_model(question, rows, numbers):
         if question.stable is not None and not question.stable[row]:
             reasons[k] = Reason.UNSTABLE
             continue
-        others, settled = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
+        alternatives, settled = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
         answer = Answer(rows.log_partition[k], rows.mean[k])
-        if not all(agree(answer, other, _widths(rows, k)) for other in others):
+        if not all(agree(answer, alternative, _widths(rows, k)) for alternative in alternatives):
             reasons[k] = Reason.HELD_UNITS
         elif not settled:
             unsettled.append(k)
@@ -98,18 +98,18 @@ def _of_starts_and_adaptive_tap(question, rows):
         if mixtures > MAX_SECONDS:
             return None
         mixed = question.mixed or adaptive_mixture
-        others = answers_of(asked(mixed, rows.machine, **rows.tilts()), rows)
-        more = _contradictions(rows, others, Reason.STARTS)
+        alternatives = answers_of(asked(mixed, rows.machine, **rows.tilts()), rows)
+        more = _contradictions(rows, alternatives, Reason.STARTS)
         reasons = [x or y for x, y in zip(reasons, more, strict=True)]
     return reasons
 
 
-def _contradictions(rows, others, reason):
+def _contradictions(rows, alternatives, reason):
     """The reason for each row that does not agree with another answer, "" where there is none."""
     out = []
-    for k, other in enumerate(others):
+    for k, alternative in enumerate(alternatives):
         answer = Answer(rows.log_partition[k], rows.mean[k])
-        right = other is None or agree(answer, other, _widths(rows, k))
+        right = alternative is None or agree(answer, alternative, _widths(rows, k))
         out.append("" if right else reason)
     return out
 

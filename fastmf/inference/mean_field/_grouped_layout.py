@@ -148,13 +148,13 @@ class GroupedLayout(Layout):
             ]
             columns = [
                 (
-                    self.starts[other] + first - sources[k],
-                    *(n, position + offsets[other][k] if is_group else -1),
+                    self.starts[k_source] + first - sources[k],
+                    *(n, position + offsets[k_source][k] if is_group else -1),
                     offset + place,
                 )
-                for other, offset in offsets[k].items()
+                for k_source, offset in offsets[k].items()
                 for (first, n, is_group), position, place in zip(
-                    *(targets[other], fields[other], places[other]), strict=True
+                    *(targets[k_source], fields[k_source], places[k_source]), strict=True
                 )
             ]
             tables = np.array(rows, np.int64), np.array(_sources(columns), np.int64)
@@ -232,9 +232,9 @@ def covariance_times(mean, var, groups_, x):
     return out
 
 
-def _have_the_same_groups(prior, other):
+def _have_the_same_groups(prior, k_source):
     """Whether two priors have the same groups of states and other units."""
-    pairs = [(f(prior), f(other)) for f in (column_sizes, column_is_group)]
+    pairs = [(f(prior), f(k_source)) for f in (column_sizes, column_is_group)]
     return all(np.array_equal(*pair) for pair in pairs)
 
 

@@ -131,13 +131,13 @@ def _second_order(weights, below, above):
     (prior, mean, _), (prior_above, mean_above, _) = below, above
     second, second_above = second_moments(*below), second_moments(*above)
     total = np.einsum("ij,ij->i", second @ np.square(weights), second_above)
-    others = groups(prior_above)
+    groups_above = groups(prior_above)
     for group in groups(prior):
         s = mean[:, group] @ weights[group]
         total -= np.einsum("ij,ij,ij->i", s, s, second_above)
-        for other in others:
-            total += np.einsum("ij,ij->i", s[:, other], mean_above[:, other]) ** 2
-    for group in others:
+        for group_above in groups_above:
+            total += np.einsum("ij,ij->i", s[:, group_above], mean_above[:, group_above]) ** 2
+    for group in groups_above:
         r = mean_above[:, group] @ weights[:, group].T
         total -= np.einsum("ij,ij,ij->i", r, r, second)
     return total / 2

@@ -227,16 +227,18 @@ def without_gaussian_units(model):
     k = kinds.index(Gaussian)
     if n_units(model.layers[1 - k]) > MAX_COUPLED:
         return None
-    rest = model.integrate_gaussians()
+    integrated = model.integrate_gaussians()
     prior = as_dtype(model.layers[1 - k], np.float64)
     low, high = two_values(prior)
     # x^2 = (low + high) x - low high.
-    prior = prior._replace(field=prior.field + rest.field - rest.precision * (low + high) / 2)
-    terms = rest.precision * low * high / 2
-    constant = rest.log_partition + terms.sum()
-    field, precision = (x[rest.gaussian] for x in (rest.fields, rest.precisions))
+    prior = prior._replace(
+        field=prior.field + integrated.field - integrated.precision * (low + high) / 2
+    )
+    terms = integrated.precision * low * high / 2
+    constant = integrated.log_partition + terms.sum()
+    field, precision = (x[integrated.gaussian] for x in (integrated.fields, integrated.precisions))
     size = (abs(np.log(2 * np.pi / precision)) + field**2 / precision).sum() / 2 + abs(terms).sum()
-    machine = BoltzmannMachine(rest.couplings, prior)
+    machine = BoltzmannMachine(integrated.couplings, prior)
     return machine, constant - SUM_ROUNDING * size, None if k else model.weights
 
 

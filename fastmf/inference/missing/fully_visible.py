@@ -75,8 +75,8 @@ def _summed(model, states, X, method, seed, n_threads):
     """Means of distinct rows by enumeration or annealing."""
     missing = states.missing(X)
     log_states = missing @ np.log2(np.diff(states.offsets))
-    few = (log_states <= math.log2(MAX_ENUMERATED_STATES)) & (method != "annealing")
-    if method == "exact" and not few.all():
+    enumerable = (log_states <= math.log2(MAX_ENUMERATED_STATES)) & (method != "annealing")
+    if method == "exact" and not enumerable.all():
         raise ValueError(
             "method 'exact' takes rows whose missing values have at most "
             f"2^{math.log2(MAX_ENUMERATED_STATES):g} states together, got "
@@ -86,11 +86,11 @@ def _summed(model, states, X, method, seed, n_threads):
     fields = (states.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
     fields += states.log_weights
     p, error = np.zeros_like(fields), np.zeros(len(X))
-    if few.any():
-        p[few] = _enumerated(columns, fields[few], missing[few])
-    if not few.all():
+    if enumerable.any():
+        p[enumerable] = _enumerated(columns, fields[enumerable], missing[enumerable])
+    if not enumerable.all():
         strengths = columns.strengths()
-    for row in np.flatnonzero(~few):
+    for row in np.flatnonzero(~enumerable):
         chosen, rng = missing[row], np.random.default_rng(seed)
         numbers, part = columns.chosen(chosen, fields[row])
         p[row, numbers], error[row] = annealed_probabilities(
@@ -110,9 +110,9 @@ def _enumerated(columns, fields, missing):
         halves = _halves(sizes)
         n = max(1, BLOCK_SIZE // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
         for start in range(0, len(rows), n):
-            here, of_row = states[start : start + n], rows[start : start + n, None]
-            couplings = columns.couplings[here[:, :, None], here[:, None]]
-            out[of_row, here] = _probabilities(couplings, fields[of_row, here], *halves)
+            of_rows, of_row = states[start : start + n], rows[start : start + n, None]
+            couplings = columns.couplings[of_rows[:, :, None], of_rows[:, None]]
+            out[of_row, of_rows] = _probabilities(couplings, fields[of_row, of_rows], *halves)
     return out
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.sampling.gibbs import check_finite, even_layers, sampled_layers, walk
+from fastmf.inference.sampling.visible import sampled_units
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli
 from fastmf.priors._groups import has_groups
@@ -109,7 +110,11 @@ class Path(NamedTuple):
 
     def matched(self, neutral, samples):
         """By layer, the tilt under which uncoupled units have their means in the samples."""
-        return matched(self.model, neutral, samples)
+        (visible, hidden), zero = self.model.layers, self.model.dtype.type(0)
+        above = hidden.moments(samples @ self.model.weights, zero)[0]
+        below = visible.moments(above @ self.model.weights.T, zero)[0]
+        means = (mean.mean(0, dtype=np.float64) for mean in (below, above))
+        return list(map(tilt_to_means, (visible, hidden), means, neutral))
 
     def sample(self, base, v, n_sweeps):
         """Samples of the model: Gibbs sweeps from `v`."""
@@ -133,6 +138,30 @@ class Path(NamedTuple):
             population.add(log_weight_of_ends(v))
         log_weights = population.by_start()
         return Leg(log_weights, v[population.resample(self.rng)], betas, edges, variances)
+
+
+class VisiblePath(Path):
+    """The path to a `BoltzmannMachine`, with couplings beta J and the tilt (1 - beta) base."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, model, shift, n_chains, rng, n_threads):
+        """The path to a model."""
+        return cls(model, shift, n_chains, rng, n_threads, sampled_units(model))
+
+    def walk(self, base, betas, v):
+        """Log importance weights of the chains `v`, and their ends."""
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
+            log_weights, ends = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
+        check_finite(log_weights)
+        return log_weights, ends
+
+    def matched(self, neutral, samples):
+        """The tilt under which uncoupled units have their means in the samples."""
+        prior, fields = self.model.prior, (self.model.couplings @ samples.T).T
+        mean = prior.moments(np.ascontiguousarray(fields), self.model.dtype.type(0))[0]
+        return [tilt_to_means(prior, mean.mean(0, dtype=np.float64), neutral[0])]
 
 
 class Population:
@@ -269,17 +298,6 @@ def base_between(path, neutral, samples, share=MATCHING):
     """Tilts as near to those that give the means of samples as to those of units without bias."""
     tilts = path.matched(neutral, samples)
     return [c + c.dtype.type(share) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
-
-
-def matched(model, neutral, samples):
-    """By layer, the tilt under which uncoupled units have their means in the samples."""
-    zero = model.dtype.type(0)
-    hidden = model.hidden.moments(samples @ model.weights, zero)[0]
-    visible = model.visible.moments(hidden @ model.weights.T, zero)[0]
-    return [
-        tilt_to_means(prior, layer.mean(0, dtype=np.float64), c)
-        for prior, layer, c in zip(model.layers, (visible, hidden), neutral, strict=True)
-    ]
 
 
 def tilt_to_means(prior, mean, b):

@@ -22,8 +22,8 @@ from fastmf.inference.sampling.annealing import (
     Population,
     systematic,
 )
-from fastmf.inference.sampling.sequential import SequentialUnits, anneal_chains
 from fastmf.inference.sampling.states import flat_states
+from fastmf.inference.sampling.visible import SequentialUnits, anneal_chains
 from fastmf.kernels.sampling.visible import VisibleUnits
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_machine

@@ -83,8 +83,8 @@ class Phases:
         shares /= shares.sum()
         for k in np.unique(phase):
             rows = phase == k
-            found = path.backward(self.bases[k], betas, samples[rows])
-            out[rows] = found + logs[rows, k] - np.log(shares[k])
+            values = path.backward(self.bases[k], betas, samples[rows])
+            out[rows] = values + logs[rows, k] - np.log(shares[k])
         return out
 
     def _n_chains(self):

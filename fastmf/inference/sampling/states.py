@@ -73,11 +73,11 @@ def batches_of_rows(missing, offsets):
     batches, batch = np.unique(counts, axis=0, return_inverse=True)
     for number, counts in enumerate(batches):
         rows = np.flatnonzero(batch.reshape(-1) == number)
-        own = np.repeat(distinct, counts)
+        state_counts = np.repeat(distinct, counts)
         key = np.where(missing[rows], sizes, sizes.max() + 1)
-        columns = np.argsort(key, axis=1, kind="stable")[:, : len(own)]
-        within = np.concatenate([np.arange(size) for size in own] or [np.zeros(0, int)])
-        yield rows, np.repeat(offsets[columns], own, axis=1) + within, own
+        columns = np.argsort(key, axis=1, kind="stable")[:, : len(state_counts)]
+        within = np.concatenate([np.arange(size) for size in state_counts] or [np.zeros(0, int)])
+        yield rows, np.repeat(offsets[columns], state_counts, axis=1) + within, state_counts
 
 
 def one_hot_states(sizes):

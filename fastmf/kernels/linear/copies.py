@@ -57,12 +57,12 @@ def add_multiple(factor, source, target):
 @emitted(add_multiple)
 def _add_multiple(typing_context, factor, source, target):
     def generate(context, builder, signature, values):
-        whole = Vectors(context, builder, target.dtype)
+        full = Vectors(context, builder, target.dtype)
         single = Vectors(context, builder, target.dtype, target.dtype.bitwidth // 8)
-        old, new = whole.array(source, values[1]), whole.array(target, values[2])
+        old, new = full.array(source, values[1]), full.array(target, values[2])
         n = builder.extract_value(new.shape, 0)
-        n_whole = builder.and_(n, integer(-whole.n_lanes))
-        for vectors, first, last in ((whole, integer(0), n_whole), (single, n_whole, n)):
+        n_whole = builder.and_(n, integer(-full.n_lanes))
+        for vectors, first, last in ((full, integer(0), n_whole), (single, n_whole, n)):
             multiple = vectors.in_all_lanes(values[0])
 
             def add(k, _, vectors=vectors, multiple=multiple):

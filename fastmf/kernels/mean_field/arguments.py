@@ -141,8 +141,8 @@ def _of_groups(groups):
 def _functions(layer, log_partition, draws):
     """Names of the functions of its units that are needed."""
     third = len(layer.cubes) > 0 and has_third_cumulant(layer.prior)
-    others = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
-    return "moments", *(name for name, needed in others.items() if needed)
+    optional = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
+    return "moments", *(name for name, needed in optional.items() if needed)
 
 
 @kernel(mode="merged")

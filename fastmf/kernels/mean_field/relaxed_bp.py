@@ -240,10 +240,10 @@ def _bethe_terms(layer, incoming, work):
     n_source, n = layer.couplings.shape
     b, a = row(work.tilt, (0, layer.start), n), row(work.tilt, (1, layer.start), n)
     cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
-    terms, total, whole = row(work.scratch, (0, 0), n), 0.0, 0.0
+    terms, total, of_marginals = row(work.scratch, (0, 0), n), 0.0, 0.0
     tilted_log_partition(layer.units, 0, b, a, terms)
     for i in range(n):
-        whole += terms[i]
+        of_marginals += terms[i]
     for k in range(n_source):
         mean, var = (
             row(work.messages, (incoming, k * n), n),
@@ -254,7 +254,7 @@ def _bethe_terms(layer, incoming, work):
         tilted_log_partition(layer.units, 0, cavity_b, cavity_a, terms)
         for i in range(n):
             total += terms[i]
-    return whole - 0.5 * (n_source * whole - total)
+    return of_marginals - 0.5 * (n_source * of_marginals - total)
 
 
 @kernel(mode="merged")
@@ -370,15 +370,15 @@ def relaxed_bp(first, second, settings, field, precision, work, record, log_part
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= state.shape[0]:
         return
-    here = RelaxedBPRow(
+    memory = RelaxedBPRow(
         messages[w], state[w], tilt[w], external[w], scratch[w], tile[w], measures[w]
     )
     index = next_task(queue)
     while index < record.state.shape[1]:
         for i in range(n_units):
-            here.external[0, i] = field[index % len(field), i]
-            here.external[1, i] = precision[index % len(precision), i]
-        _start_row(first, index, record, here)
-        if _iterate_row(layers, settings, index, queue, record, here) != DIVERGED:
-            log_partition[index] = _bethe(layers, settings, here)
+            memory.external[0, i] = field[index % len(field), i]
+            memory.external[1, i] = precision[index % len(precision), i]
+        _start_row(first, index, record, memory)
+        if _iterate_row(layers, settings, index, queue, record, memory) != DIVERGED:
+            log_partition[index] = _bethe(layers, settings, memory)
         index = next_task(queue)

@@ -110,8 +110,8 @@ def _has_converged(slot, settings):
         tol, unit = settings.tol, STEEPNESS * unit
     rounding, var_tol = MEAN_ROUNDING * unit * slot[SCALE], larger(tol, VAR_ROUNDING * unit)
     # The first half of a sweep is no sweep.
-    whole = not settings.half_sweep_done or slot[SWEEP] > 1
-    settled = whole and slot[RESIDUAL] <= larger(tol, rounding)
+    complete = not settings.half_sweep_done or slot[SWEEP] > 1
+    settled = complete and slot[RESIDUAL] <= larger(tol, rounding)
     still = slot[VAR_RESIDUAL] <= var_tol and slot[VAR_EFFECT] <= var_tol
     small = slot[RESIDUAL] <= rounding or slot[EFFECT] <= var_tol
     return settled, settled and still and small

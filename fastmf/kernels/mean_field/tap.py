@@ -67,11 +67,11 @@ def _propagate_change(layer, active, s, panel, i, old, order):
     `old` holds mean, variance and third cumulant of the unit when the products were computed.
     """
     width = layer[WIDTH]
-    here = layer[START] + panel * width + i
+    unit = layer[START] + panel * width + i
     for power in range(order):
-        change = active.state[THIRD if power == 2 else power, s, here] - old[power]
+        change = active.state[THIRD if power == 2 else power, s, unit] - old[power]
         packed = packed_couplings(layer, power, panel, panel + 1, active.products)
-        couplings = row(packed, (0, here - layer[SOURCE], 0), width)
+        couplings = row(packed, (0, unit - layer[SOURCE], 0), width)
         products = row(active.products, (power, s, 0), width)
         # Products of earlier units are not needed any more: so the loop is one of whole vectors.
         for j in range(width):

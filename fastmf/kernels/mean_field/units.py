@@ -156,14 +156,14 @@ def _implicit(active, units, a, order, alone):
 def _update_units(layer, active, units, order, tilt, alone):
     """The compiled form of `update_units`."""
     s, first, n, column = units
-    slot, here = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
+    slot, first_unit = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
     index = np.int64(slot[ROW])
     state, products, scratch = active.state, active.products, active.scratch
-    mean, a = row(state, (MEAN, s, here), n), row(state, (A, s, here), n)
+    mean, a = row(state, (MEAN, s, first_unit), n), row(state, (A, s, first_unit), n)
     new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
-    b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
-    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
-    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
+    b, total_a = row(state, (B, s, first_unit), n), row(scratch, (2, 0), n)
+    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), first_unit), n)
+    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), first_unit), n)
     field, implicit = (
         row(products, (FIELD, s, column), n),
         _implicit(active, units, a, order, alone),
@@ -180,11 +180,11 @@ def _update_units(layer, active, units, order, tilt, alone):
         for i in range(n):
             b[i] += sixth * cubic[i] * derivative[i]
     tilted_moments(layer, first, b, total_a, new_mean, new_var)
-    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
-    var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
+    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), first_unit), n)
+    var, step = row(state, (VAR, s, first_unit), n), row(state, (STEP, s, first_unit), n)
     _relax((mean, var, step, implicit), (new_mean, new_var), clamped, slot)
     if order == 3:
-        third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
+        third_cumulants(layer, first, mean, row(state, (THIRD, s, first_unit), n), new_mean)
 
 
 @kernel(mode="merged")

@@ -128,9 +128,9 @@ def _log_ratio(hidden, path, step, v, field, vectors):
 
 
 @kernel(mode="merged")
-def _step(address, layers, path, counter, here, chains, log_weights, memory):
+def _step(address, layers, path, counter, of_task, chains, log_weights, memory):
     """One step of all rows of a task along the path."""
-    (visible, hidden), (seed, step), (first, last), (v, h) = layers, counter, here, chains
+    (visible, hidden), (seed, step), (first, last), (v, h) = layers, counter, of_task, chains
     (fields, scratch), beta = memory, path.betas[step]
     n_visible, n_hidden, start = v.shape[1], h.shape[1], np.int64(0)
     product(address, v[first:last], last - first, start, hidden.couplings, fields, n_hidden)
@@ -159,9 +159,9 @@ def anneal_layers(address, visible, hidden, path, seed, chains, log_weights, wor
     memory, layers = (fields, (vectors, scratch.uniforms[w])), (visible, hidden)
     first = next_task(queue) * CHAIN_ROWS
     while first < n_rows:
-        here = first, smaller(n_rows, first + CHAIN_ROWS)
+        of_task = first, smaller(n_rows, first + CHAIN_ROWS)
         for step in range(1, path.betas.shape[0]):
             if stopped(queue):
                 return
-            _step(address, layers, path, (seed, step), here, chains, log_weights, memory)
+            _step(address, layers, path, (seed, step), of_task, chains, log_weights, memory)
         first = next_task(queue) * CHAIN_ROWS

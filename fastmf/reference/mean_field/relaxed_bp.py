@@ -104,11 +104,11 @@ def _measure(measures, layer, old, state, sent, damping, precision):
 def _bethe_terms(layer, messages, external):
     b, a = _tilts(layer, *messages, external)
     cavity_tilts = _cavities(layer, *messages, b, a)
-    whole, cavities = (
+    of_marginals, cavities = (
         log_partition_of(layer.units.prior, *tilts).sum(dtype=np.float64)
         for tilts in ((b, a), cavity_tilts)
     )
-    return whole - 0.5 * (len(layer.couplings) * whole - cavities)
+    return of_marginals - 0.5 * (len(layer.couplings) * of_marginals - cavities)
 
 
 def relaxed_bp(first, second, settings, field, precision, work, record, log_partition):
