@@ -42,7 +42,7 @@ from fastmf.priors._queries import columns_of_values
 # Units that are held at most.
 MAX_HELD = 12
 # Tolerance, sweeps of belief propagation, and iterations from the starts of a mixture.
-TOL, MAX_SWEEPS, MAX_ITERATIONS = 1e-5, 400, 100
+METHOD_TOL, MAX_SWEEPS, MAX_ITERATIONS = 1e-5, 400, 100
 
 
 def by_other_answers(question, rows, numbers):
@@ -155,7 +155,7 @@ class HeldUnits:
                 owners.append(unit)
         solved = asked(
             belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps),
-            tol=TOL, max_iter=MAX_SWEEPS,
+            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
         )  # fmt: skip
         if solved is None:
             return [], False
@@ -204,7 +204,7 @@ class AdaptiveTap:
 
 def adaptive_mixture(machine, **tilts):
     """The mixture of the fixed points of adaptive TAP from several starts."""
-    solve = partial(parallel_sweeps_alone, tol=TOL, max_iter=MAX_ITERATIONS)
+    solve = partial(parallel_sweeps_alone, tol=METHOD_TOL, max_iter=MAX_ITERATIONS)
     return mixture(solve, machine, N_CHECKED_STARTS, **tilts)
 
 
@@ -238,7 +238,7 @@ class MessagesFromMeans:
         messages = returned_messages(messages_of(units, np.hstack(parts)), units)
         solved = asked(
             belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
-            tol=TOL, max_iter=MAX_SWEEPS,
+            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
         )  # fmt: skip
         return answers_of(solved, rows)
 

@@ -1,6 +1,6 @@
 """The mean-field log-partition (minus the free energy) of given means and variances.
 
-With b and a as in `fastmf.kernels.mean_field.tap`, before external tilts are added, and f = W' m,
+With b and a as in `fastmf.kernels.mean_field.units`, before external tilts are added, and f = W' m,
 
     log Z = sum_i [log Z_i(b + field, a + precision) - b m + a (m^2 + v) / 2]
             + sum_(i,j) [W m_i m_j + W^2 v_i v_j / 2 + W^3 k_i k_j / 6]

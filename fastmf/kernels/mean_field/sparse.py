@@ -1,7 +1,7 @@
 """TAP sweeps of machines with sparse couplings, in chunks of units.
 
-With symmetric couplings W, the means m and variances v of all units obey the equations of
-`fastmf.kernels.mean_field.tap`, and groups of states those of `fastmf.kernels.mean_field.groups`.
+Units obey the equations of `fastmf.kernels.mean_field.units`, and groups of states those of
+`fastmf.kernels.mean_field.groups`.
 Units of one colour are not coupled: a chunk of them is updated at once, and chunks of one colour by
 several threads. Each chunk has measures of its own, which are put together in the order of the
 chunks, so that results do not depend on the number of threads, however few the rows are.

@@ -1,10 +1,12 @@
 """New moments of some units of one row, and the step towards them.
 
-With their products W' m and (W^2)' v, the units' Onsager terms and tilts are
+A unit sees all units that it is coupled to through a tilt exp(b x - a x^2 / 2) of its prior.
+Plefka's expansion of the free energy at fixed means m and variances v, to second order in the
+couplings W, gives (Eqs. 67-69 of Tramel et al. 2018)
 
-    a = -(W^2)' v
-    b = W' m + a m + field            order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
-    a + precision
+    a = -(W^2)' v                   Onsager term; 0 for order 1 (naive mean field)
+    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
+    (m, v) = moments of the prior under (b + field, a + precision)
 
 without a m for the states of a group (see `fastmf.kernels.mean_field.groups`). All updates take
 them from here.

@@ -1,12 +1,4 @@
-"""NumPy twin of `fastmf.kernels.mean_field.groups`: the updates of models with groups of states.
-
-With the covariance C of the sources, diag(m) - m m' in a group and v elsewhere, a group of units i
-and the group fields r_k = W_k' m_k of its sources,
-
-    s = W_i m_i,   b = W' (m - C s),   a = -sum_j v_j W_j^2 - sum_k [(W_k^2)' m_k - r_k^2]
-
-and units that are no groups have b = W' m + a m.
-"""
+"""NumPy twin of `fastmf.kernels.mean_field.groups`: the updates of models with groups of states."""
 
 from functools import partial
 

@@ -1,13 +1,6 @@
 """NumPy twin of `fastmf.kernels.mean_field.tap`: all rows at once, less those that have ended.
 
-With symmetric couplings W (0 within a layer), the means m and variances v of all units obey
-
-    a = -(W^2)' v                   Onsager term (W^2 is the elementwise square); 0 for order 1
-    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
-    (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
-
-and a sweep updates one layer, or some units of it, after another from the newest values of the
-others. The log-partition of a fixed point is in `fastmf.inference.mean_field.free_energy`.
+A sweep updates one layer, or some units of it, after another from the newest values.
 """
 
 from functools import partial
