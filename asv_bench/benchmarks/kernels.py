@@ -61,7 +61,6 @@ NAMES = [
     "bp.graph_states.states_terms-trees",
     "bp.graph_decoding.decode_graph-moves",
     "bp.graph_moves.forest_move-states",
-    "bp.graph_layout.graph_layout-forest",
     "bp.groups.group_propagation-sum",
     "pseudo_likelihood.hamming.count_similar-rows",
     "pseudo_likelihood.hamming.spanning_trees-forests",

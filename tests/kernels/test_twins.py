@@ -31,7 +31,6 @@ WITHOUT_ROWS = {
     "ep.sequential.downdate",
     "bp.belief_propagation.sweep_blocks",
     "bp.belief_propagation.conclude_sweep",
-    "bp.graph_layout.graph_layout",
     "mean_field.sparse.products_of_columns",
 }
 
