@@ -16,7 +16,6 @@ FAMILIES = (
     "ascent",
     "effective_couplings",
     "belief_propagation",
-    "block_matrices",
     "bp_graphs",
     "bp_groups",
     "convergence",
